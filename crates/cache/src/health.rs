@@ -126,7 +126,9 @@ pub struct Running<'a>(&'a Health);
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         self.0.moved.store(clock(), Release);
-        let left = self.0.running.fetch_sub(1, AcqRel) - 1;
+        let before = self.0.running.fetch_sub(1, AcqRel);
+        debug_assert!(before > 0, "an operation ends twice");
+        let left = before - 1;
         self.0.forgiven.fetch_min(left, AcqRel);
     }
 }
@@ -231,6 +233,7 @@ impl Health {
     }
 
     fn take_out(self: &Arc<Self>, why: u32, now: u64) {
+        debug_assert!(why != IN, "a disk that is out needs a reason");
         if self.out.compare_exchange(IN, why, AcqRel, Acquire).is_ok() {
             self.out_since.store(now, Relaxed);
             self.probed.store(now, Relaxed);

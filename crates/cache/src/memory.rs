@@ -26,6 +26,8 @@ const OVERHEAD: u64 = 512 + MADE as u64;
 const SHARD: u64 = 16 * SMALL;
 const MAX_SHARDS: u64 = 64;
 
+const _: () = assert!(SHARD > SMALL + OVERHEAD, "the largest object fits into a shard");
+
 #[derive(Debug, Clone, Copy)]
 struct Weigh;
 

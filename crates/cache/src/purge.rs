@@ -24,6 +24,8 @@ pub const MAX_TEXTS: usize = 16 << 20;
 /// The longest text of a purge in bytes; a longer one is refused.
 pub const MAX_TEXT: usize = 16 * 1024;
 
+const _: () = assert!(MAX_TEXT < MAX_TEXTS, "one purge leaves room for others");
+
 /// The objects that a purge means.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Purge {
@@ -120,7 +122,8 @@ impl Purges {
             true => self.put(&Purge::Prefix(Bytes::new()), number),
             false => self.put(what, number),
         }
-        self.newest.fetch_max(number, AcqRel);
+        let before = self.newest.fetch_max(number, AcqRel);
+        debug_assert!(before < number, "purge {number} comes after {before}");
         Ok(number)
     }
 
@@ -154,9 +157,11 @@ impl Purges {
     }
 
     fn uncount(&self, what: &Purge) {
-        self.texts.fetch_sub(what.text().len(), Relaxed);
+        let before = self.texts.fetch_sub(what.text().len(), Relaxed);
+        debug_assert!(before >= what.text().len(), "a purge leaves that was never counted");
         if let Purge::Prefix(text) = what {
-            self.lengths[text.len()].fetch_sub(1, AcqRel);
+            let before = self.lengths[text.len()].fetch_sub(1, AcqRel);
+            debug_assert!(before > 0, "a prefix of {} bytes leaves that was never counted", text.len());
         }
     }
 
@@ -199,6 +204,7 @@ impl Purges {
 
     /// Takes purges from the list that a sweep is done with: all up to this number.
     pub(crate) fn done(&self, sequence: u64) {
+        debug_assert!(sequence <= self.newest(), "purge {sequence} is done and was never made");
         // This comes first: a thread that finds the list without the purge has to see its number.
         self.dropped.fetch_max(sequence, AcqRel);
         for Active { what, .. } in self.list().iter().filter(|purge| purge.sequence <= sequence) {

@@ -127,7 +127,8 @@ pub struct Waiting<'u>(&'u Usage);
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Relaxed);
+        let before = self.0.waiting.fetch_sub(1, Relaxed);
+        debug_assert!(before > 0, "a request waits that never began to");
     }
 }
 

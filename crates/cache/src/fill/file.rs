@@ -47,6 +47,7 @@ impl Keeping {
         at: u64,
         length: Option<u64>,
     ) -> Result<(), FileError> {
+        debug_assert!(at == 0 || self.file.is_some(), "the body's beginning is in no file");
         let mut offset = self.begin() + at;
         if at == 0 && !self.head_written && (self.announced || length.is_some()) {
             pieces.insert(0, self.encoded(length)?);
@@ -86,6 +87,7 @@ impl Keeping {
             let encoded = self.encoded(Some(length))?;
             self.file(make)?.write(&[encoded], 0)?;
         }
+        debug_assert!(self.head.body == length, "the head says {} bytes, and the body has {length}", self.head.body);
         Ok(())
     }
 }

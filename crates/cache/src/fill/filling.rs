@@ -20,6 +20,8 @@ const RESERVE: u64 = 1 << 20;
 /// Beyond this many bytes in all windows no new object is stored, because the disks do not keep up.
 const MOST_MEMORY: u64 = 2 * WINDOWS;
 
+const _: () = assert!(MOST_MEMORY > WINDOWS, "windows become small before objects are no longer stored");
+
 /// Gives a fill the bytes that the origin sends. Dropping it before [`end`](Filling::end) means that the rest never
 /// comes: followers get an error, and nothing is stored.
 #[derive(Debug)]
@@ -67,6 +69,7 @@ impl Filling {
             // The key may have been purged since the fill began.
             let stores = reserved.is_some() && state.storing == Storing::Undecided;
             if stores {
+                debug_assert!(state.keeping.is_none() && state.reserved.is_none(), "the object is stored twice");
                 (state.reserved, state.begin) = (reserved, size);
                 state.keeping = Some(Keeping::new(head.clone(), key, length.is_some()));
             }

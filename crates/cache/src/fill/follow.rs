@@ -112,6 +112,7 @@ impl Follower {
     /// Restricts the follower to the bytes from `begin` up to, but not including, `until`. To be called before anything
     /// was taken.
     pub fn narrow(&mut self, begin: u64, until: u64) {
+        debug_assert!(begin <= until && !self.counted, "the range {begin}..{until} comes too late, or ends first");
         self.until = until;
         self.fill.with(|state, wakes| state.advance(self.seat, begin, wakes));
     }
@@ -161,6 +162,7 @@ impl Follower {
     async fn read(&self, file: &Arc<OpenFile>, offset: u64, len: u64) -> io::Result<Bytes> {
         let disk = &self.fill.disk;
         let via = Via { aio: &self.aio, client: self.client, gone: None };
+        debug_assert!(len > 0, "an empty piece would look like the end");
         let wanted = len.min(READ);
         let read = disk.files.read_at(file, offset, wanted as usize, BytesMut::new(), via);
         let read = freerun_runtime::timer::timeout(disk.health.limit(), read).await.map_err(|_| {

@@ -19,6 +19,9 @@ struct Seat {
 }
 
 /// The followers of a fill.
+///
+/// Invariants: `free` has exactly the seats that are not taken, each once; a follower only goes forward; a seat that is not
+/// taken has no waker. Two followers in one seat would each get half of the bytes, so this is checked in every build.
 #[derive(Debug, Default)]
 pub(super) struct Seats {
     seats: Vec<Seat>,
@@ -28,6 +31,7 @@ pub(super) struct Seats {
 impl Seats {
     /// The number of followers.
     pub(super) fn len(&self) -> usize {
+        debug_assert!(self.free.len() <= self.seats.len(), "a seat is free twice");
         self.seats.len() - self.free.len()
     }
 
@@ -35,17 +39,20 @@ impl Seats {
     pub(super) fn take(&mut self, at: u64, leads: bool) -> Option<usize> {
         let seat = Seat { taken: true, at, waker: None };
         if let Some(index) = self.free.pop() {
+            assert!(!self.seats[index].taken, "seat {index} is given to a second follower");
             self.seats[index] = seat;
             return Some(index);
         }
         if self.seats.len() >= MAX_SEATS && !leads {
             return None;
         }
+        debug_assert!(self.seats.len() <= MAX_SEATS, "the one seat beyond the limit was the leader's");
         self.seats.push(seat);
         Some(self.seats.len() - 1)
     }
 
     pub(super) fn leave(&mut self, index: usize) {
+        assert!(self.seats[index].taken, "a follower leaves seat {index} twice");
         self.seats[index] = Seat::default();
         self.free.push(index);
     }
@@ -55,11 +62,14 @@ impl Seats {
     }
 
     pub(super) fn go_to(&mut self, index: usize, at: u64) {
-        self.seats[index].at = at;
+        let seat = &mut self.seats[index];
+        debug_assert!(seat.taken && at >= seat.at, "a follower goes back from byte {} to {at}", seat.at);
+        seat.at = at;
     }
 
     /// Has a follower woken with the next change.
     pub(super) fn wait(&mut self, index: usize, context: &Context<'_>) {
+        debug_assert!(self.seats[index].taken, "nobody waits in seat {index}");
         let waker = &mut self.seats[index].waker;
         match waker {
             Some(waker) => waker.clone_from(context.waker()),

@@ -32,6 +32,9 @@ pub const WINDOWS: u64 = 256 << 20;
 /// How many bytes are written at a time, unless there is a reason to write less.
 pub const WRITE: usize = 256 << 10;
 
+const _: () = assert!(SMALL_WINDOW < WINDOW && WINDOW < WINDOWS, "many windows of full size make all of them small");
+const _: () = assert!(WINDOW >= 2 * WRITE as u64, "while one batch is written, the next one can come");
+
 /// How far the head has come.
 #[derive(Debug, Clone, Default)]
 pub(super) enum Phase {
@@ -95,6 +98,11 @@ pub(super) enum Take {
     Lost,
 }
 
+/// The state of a fill.
+///
+/// Invariants, which [`State::check_invariants`] has in full: a body has come only behind a head; what is stored is in the file
+/// or in memory; a fill that is closed is not being stored; a body that has broken off is never stored; an object is stored
+/// only when all of its body is written; what was released has no follower.
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) phase: Phase,
@@ -136,8 +144,43 @@ pub(super) struct State {
 pub(super) type Left = (Option<Keeping>, Option<Reservation>, Option<Window>);
 
 impl State {
+    /// What holds between two calls. Debug builds check it after each of them.
+    pub(super) fn check_invariants(&self) {
+        let (start, end) = (self.window.start(), self.window.end());
+        let is_known = matches!(self.phase, Phase::Known(_));
+        debug_assert!(self.written <= end, "{} bytes were written of {end}", self.written);
+        debug_assert!(is_known || end == 0, "a body without a head");
+        if matches!(self.storing, Storing::Yes | Storing::Done) {
+            debug_assert!(is_known, "an object without a head is stored");
+            debug_assert!(start <= self.written, "bytes from {} to {start} are lost", self.written);
+            debug_assert!(self.end != Some(End::Broken), "a body that has broken off is stored");
+        }
+        if self.storing == Storing::Yes {
+            debug_assert!(!self.closed && !self.released, "a fill is stored that cannot be found");
+            let is_complete = self.keeping.is_some() && self.reserved.is_some();
+            debug_assert!(self.working || is_complete, "nobody has what is needed to store the object");
+        }
+        if self.storing == Storing::Done {
+            debug_assert!(self.end == Some(End::Whole) && self.written == end, "the stored object is not whole");
+        }
+        if self.end == Some(End::Whole) {
+            debug_assert!(self.length.is_none_or(|length| length == end), "a whole body has another length");
+        }
+        if self.end == Some(End::Broken) {
+            debug_assert!(!matches!(self.phase, Phase::Asked), "somebody waits for a head that never comes");
+        }
+        debug_assert!(self.ended.is_some() == self.end.is_some(), "the end has no time");
+        debug_assert!(self.file.is_some() || self.written == 0 || self.released, "nothing can be read from the file");
+        if self.released {
+            debug_assert!(self.closed && self.end.is_some() && !self.working, "it was released too early");
+            debug_assert!(self.seats.len() == 0 && self.window.weight() == 0, "it was released and is in use");
+        }
+    }
+
     /// The head is known; `storing` says whether the body is stored.
     pub(super) fn head(&mut self, head: Arc<Head>, length: Option<u64>, storing: Storing, wakes: &mut Wakes) {
+        debug_assert!(matches!(self.phase, Phase::Asked) && self.end.is_none(), "a head comes once, and first");
+        debug_assert!(matches!(storing, Storing::Yes | Storing::No), "with the head it is decided");
         self.phase = Phase::Known(head);
         self.length = length;
         self.storing = storing;
@@ -146,6 +189,7 @@ impl State {
     }
 
     pub(super) fn push(&mut self, piece: Bytes, wakes: &mut Wakes) {
+        debug_assert!(self.end.is_none() || piece.is_empty(), "bytes come after the end");
         self.moved = Some(Instant::now());
         self.window.push(piece);
         self.trim();
@@ -293,13 +337,17 @@ impl State {
 
     /// Takes the next step of the task that writes.
     pub(super) fn step(&mut self) -> Step {
+        debug_assert!(self.working, "a step is taken by the task that writes");
         if self.storing != Storing::Yes {
             return Step::Abandon;
         }
         let waiting = self.window.end() - self.written;
         let over = self.end == Some(End::Whole);
         if waiting > 0 && (over || waiting >= WRITE as u64 || self.giver.is_some()) {
-            return Step::Write(self.window.batch(self.written, WRITE), self.written);
+            let batch = self.window.batch(self.written, WRITE);
+            debug_assert!(!batch.is_empty(), "bytes that are not written have left the memory");
+            // Otherwise the task would ask for the next step for ever.
+            return if batch.is_empty() { Step::Abandon } else { Step::Write(batch, self.written) };
         }
         if over {
             return Step::Finish(self.written);
@@ -316,6 +364,8 @@ impl State {
 
     /// So many bytes more are in the file.
     pub(super) fn wrote(&mut self, bytes: u64, file: &Arc<OpenFile>, begin: u64, wakes: &mut Wakes) {
+        debug_assert!(self.working && self.written + bytes <= self.window.end(), "more was written than has come");
+        debug_assert!(begin == self.begin, "the body begins at {begin} in the file, and not at {}", self.begin);
         self.written += bytes;
         if self.file.is_none() {
             self.file = Some((file.clone(), begin));
@@ -325,6 +375,7 @@ impl State {
 
     /// The file has its name.
     pub(super) fn named(&mut self, wakes: &mut Wakes) {
+        debug_assert!(self.working && self.end == Some(End::Whole), "a file gets its name last");
         self.working = false;
         if self.storing == Storing::Yes {
             self.storing = Storing::Done;

@@ -224,7 +224,10 @@ impl Fills {
         if fill.key != fill.main {
             self.variants.pin().compute(fill.main, |there| match there.map_or(0, |(_, number)| *number) {
                 number if comes => papaya::Operation::Insert(number + 1),
-                0 => papaya::Operation::Abort(()),
+                0 => {
+                    debug_assert!(false, "a fill of a variant goes that never came");
+                    papaya::Operation::Abort(())
+                }
                 1 => papaya::Operation::Remove,
                 number => papaya::Operation::Insert(number - 1),
             });
@@ -295,7 +298,10 @@ impl Fill {
     /// for a look into a list, and never while something waits.
     pub(super) fn with<T>(&self, act: impl FnOnce(&mut State, &mut Wakes) -> T) -> T {
         let mut wakes = Wakes::new();
-        let result = act(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner), &mut wakes);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = act(&mut state, &mut wakes);
+        state.check_invariants();
+        drop(state);
         wakes.into_iter().for_each(std::task::Waker::wake);
         result
     }

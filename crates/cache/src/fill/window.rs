@@ -20,6 +20,9 @@ pub(super) fn held() -> u64 {
 }
 
 /// The pieces of one body.
+///
+/// Invariants: each piece begins where the one before it ends, the last one ends at `end`, none is empty; `weight` is the sum
+/// over the pieces, and a part of [`HELD`].
 #[derive(Debug, Default)]
 pub(super) struct Window {
     /// Each piece with the place of its first byte in the body.
@@ -54,6 +57,8 @@ impl Window {
         self.end += piece.len() as u64;
         self.weight += weight;
         HELD.fetch_add(weight, Relaxed);
+        let joins = self.pieces.back().is_none_or(|(before, piece)| before + piece.len() as u64 == start);
+        debug_assert!(joins, "there is a gap before byte {start}");
         self.pieces.push_back((start, piece));
     }
 
@@ -88,6 +93,7 @@ impl Window {
         let end = self.end;
         let taken = std::mem::take(self);
         self.end = end;
+        debug_assert!(self.start() == end && self.weight == 0, "what was taken is still counted");
         taken
     }
 
@@ -96,9 +102,12 @@ impl Window {
         match self.pieces.front() {
             Some((start, piece)) if start + piece.len() as u64 <= offset => {
                 let weight = piece.len() as u64 + OVERHEAD;
+                debug_assert!(self.weight >= weight, "a piece weighs more than all");
                 self.weight -= weight;
-                HELD.fetch_sub(weight, Relaxed);
+                let held = HELD.fetch_sub(weight, Relaxed);
+                debug_assert!(held >= weight, "a piece weighs more than those of all windows");
                 self.pieces.pop_front();
+                debug_assert!(!self.pieces.is_empty() || self.weight == 0, "an empty window weighs {}", self.weight);
                 true
             }
             _ => false,
@@ -108,7 +117,8 @@ impl Window {
 
 impl Drop for Window {
     fn drop(&mut self) {
-        HELD.fetch_sub(self.weight, Relaxed);
+        let held = HELD.fetch_sub(self.weight, Relaxed);
+        debug_assert!(held >= self.weight, "a window weighs more than all windows");
     }
 }
 

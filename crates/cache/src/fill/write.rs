@@ -150,6 +150,7 @@ fn work(fill: &ActiveFill) {
     let mut keeping = fill.with(|state, _| state.keeping.take());
     let key = keeping.as_ref().map_or(fill.key, |keeping| keeping.key);
     let mut written = 0;
+    debug_assert!(fill.with(|state, _| state.working), "the task was not announced");
     loop {
         let (step, length) = fill.with(|state, _| {
             let step = state.step();

@@ -23,6 +23,8 @@ const FOREIGN: u8 = 4;
 /// A change of its lifetime is waiting to be written to the journal.
 const RENEWED: u8 = 8;
 
+const _: () = assert!(GONE | VERIFIED | FOREIGN | RENEWED == 0b1111, "each flag has a bit of its own");
+
 /// A stored object. Its identity is that of its `Arc`: an object that takes its place has another entry.
 #[derive(Debug)]
 pub struct Entry {
@@ -140,6 +142,7 @@ impl Entry {
 
     /// Notes that the file is what the index says.
     pub fn set_verified(&self) {
+        debug_assert!(!self.is_foreign(), "nothing is read from another program's file");
         self.flags.fetch_or(VERIFIED, Relaxed);
     }
 
@@ -150,6 +153,7 @@ impl Entry {
             return true;
         }
         let known = self.file.compare_exchange(0, mark.0, AcqRel, Acquire).unwrap_or_else(|known| known);
+        debug_assert!(self.file.load(Relaxed) != 0, "the first known mark stays");
         known == 0 || known == mark.0
     }
 
@@ -159,6 +163,7 @@ impl Entry {
     }
 
     pub(crate) fn set_foreign(&self) {
+        debug_assert!(!self.is_verified(), "a file that responses were read from is one of ours");
         self.flags.fetch_or(FOREIGN, Relaxed);
     }
 
@@ -175,7 +180,8 @@ impl Entry {
     }
 
     pub(crate) fn written_down(&self) {
-        self.flags.fetch_and(!RENEWED, AcqRel);
+        let before = self.flags.fetch_and(!RENEWED, AcqRel);
+        debug_assert!(before & RENEWED != 0, "one event in the queue stands for each renewal that is noted");
     }
 
     /// Notes that the object was asked for: at most two loads and, now and then, a store.
@@ -196,7 +202,8 @@ impl Entry {
     }
 
     pub(crate) fn set_checked(&self, sequence: u64) {
-        self.checked.fetch_max(sequence, Relaxed);
+        let before = self.checked.fetch_max(sequence, Relaxed);
+        debug_assert!(before >= self.sequence, "an object was compared with all purges before it was fetched");
     }
 
     fn has(&self, flag: u8) -> bool {

@@ -33,6 +33,8 @@ pub(crate) const MAX_PENDING: usize = 65_536;
 /// The number of marks of purged keys. Two keys that share a mark are not told apart, see [`Index::mark`].
 const MARKS: usize = 1 << 16;
 
+const _: () = assert!(MARKS.is_power_of_two(), "every mark stands for equally many keys");
+
 /// The index's answer about a key.
 #[derive(Debug, Clone)]
 pub enum Found {
@@ -73,6 +75,7 @@ impl State {
     }
 
     fn of(byte: u8) -> State {
+        debug_assert!(byte <= State::Stopped as u8, "{byte} is no state");
         match byte {
             0 => State::Starting,
             1 => State::Loading,
@@ -269,10 +272,12 @@ impl Index {
     pub(crate) fn store(&self, about: &About, reservation: Reservation, now: u64) -> Option<Arc<Entry>> {
         let disk = self.space.round(about.size).min(reservation.bytes());
         let entry = Arc::new(Entry::new(about, disk, now));
+        debug_assert!(disk >= about.size.min(reservation.bytes()), "a file takes up less than its length");
         reservation.into_used(disk);
         let replaced = self.map.pin().insert(about.key, entry.clone()).cloned();
         let replaced = replaced.filter(|old| {
             policy::Item::set_frequency(&entry, policy::Item::frequency(old));
+            debug_assert!(!Arc::ptr_eq(&entry, old), "an entry takes its own place");
             old.leave()
         });
         self.forget_count(about.key);
@@ -296,6 +301,7 @@ impl Index {
             self.tell(Event::Unwanted(key));
             return None;
         }
+        debug_assert!(!entry.is_gone(), "the entry of a file that was found has left already");
         let entry = Arc::new(entry);
         self.space.adopt(entry.disk());
         if self.map.pin().try_insert(key, entry.clone()).is_err() {
@@ -319,6 +325,7 @@ impl Index {
     /// Puts an entry into the index as [`adopt`](Index::adopt) does, but puts no event into the queue: for the thread
     /// that reads the journal.
     pub(crate) fn load(&self, entry: &Arc<Entry>) -> Load {
+        debug_assert!(!entry.is_gone(), "an entry that has left is loaded again");
         let key = entry.key();
         let marked = |name: u32| self.mark(name).load(SeqCst) > 0;
         let purged = marked(short(key)) || (entry.variant_of() != 0 && marked(entry.variant_of()));
@@ -354,6 +361,7 @@ impl Index {
     /// the number of the purge, and whether there was an object.
     pub(crate) fn purge(&self, key: Key) -> (u64, bool) {
         let sequence = self.next_sequence();
+        debug_assert!(sequence > 0, "a purge with the number 0 would mean nothing");
         // First the mark, then the look: a thread that stores an object does these in the opposite order, so one of the
         // two notices.
         self.mark(short(key)).fetch_max(sequence, SeqCst);
@@ -370,6 +378,7 @@ impl Index {
                 false
             }
         };
+        debug_assert!(self.mark(short(key)).load(Acquire) >= sequence, "the purge's mark was taken back");
         self.tell(Event::Purged(short(key)));
         (sequence, there)
     }
@@ -399,8 +408,11 @@ impl Index {
 
     /// Sets the state of the index, and whether unknown keys may have files.
     pub(crate) fn set_state(&self, state: State, look: bool) {
+        let searched = matches!(state, State::Loading | State::Walking);
+        debug_assert!(!look || searched, "a key is looked for on the disk in the state {state:?}");
         self.look.store(look, std::sync::atomic::Ordering::Release);
-        self.state.store(state as u8, std::sync::atomic::Ordering::Release);
+        let before = self.state.swap(state as u8, AcqRel);
+        debug_assert!(before <= state as u8, "the index goes back from {:?} to {state:?}", State::of(before));
     }
 
     /// A number to wait for: when [`settled`](Index::has_settled) has reached it, the thread has handled everything
@@ -417,6 +429,7 @@ impl Index {
     }
 
     pub(crate) fn set_settled(&self, number: u64) {
+        debug_assert!(number <= self.asked.load(Acquire), "nobody has asked for number {number}");
         self.settled.fetch_max(number, AcqRel);
     }
 }

@@ -21,6 +21,9 @@ const SMALL_SHARE: u64 = 10;
 /// Gone items are removed from a queue when they are more than this and more than half of it.
 const MAX_GONE: usize = 1024;
 
+const _: () =
+    assert!(SMALL_SHARE > 2, "new objects must not have more of the room than those that were asked for again");
+
 /// Which queue an item is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -59,6 +62,9 @@ pub(crate) trait Item: Clone {
 }
 
 /// One queue, the oldest first.
+///
+/// Invariants: `bytes` is the sum over the items that have not left, `gone` is the number of those that have; an item that
+/// has left stays in its place until the queue is cleaned out, and is in no other queue.
 #[derive(Debug)]
 struct Queue<I> {
     items: VecDeque<I>,
@@ -73,6 +79,7 @@ impl<I: Item> Queue<I> {
     }
 
     fn push(&mut self, item: I, place: Place) {
+        debug_assert!(place != Place::None && item.place() == Place::None, "an item is in one queue at a time");
         item.set_place(place);
         self.bytes += item.bytes();
         self.items.push_back(item);
@@ -82,17 +89,21 @@ impl<I: Item> Queue<I> {
     fn pop(&mut self) -> Option<I> {
         while let Some(item) = self.items.pop_front() {
             if item.place() == Place::None {
+                debug_assert!(self.gone > 0, "an item has left without being counted");
                 self.gone = self.gone.saturating_sub(1);
                 continue;
             }
+            debug_assert!(self.bytes >= item.bytes(), "the queue has fewer bytes than its oldest item");
             self.bytes = self.bytes.saturating_sub(item.bytes());
             item.set_place(Place::None);
             return Some(item);
         }
+        debug_assert!(self.bytes == 0 && self.gone == 0, "an empty queue has an account");
         None
     }
 
     fn forget(&mut self, item: &I) {
+        debug_assert!(self.bytes >= item.bytes() && self.gone < self.items.len(), "the item is in another queue");
         item.set_place(Place::None);
         self.bytes = self.bytes.saturating_sub(item.bytes());
         self.gone += 1;
@@ -103,12 +114,23 @@ impl<I: Item> Queue<I> {
     }
 
     fn len(&self) -> usize {
+        debug_assert!(self.gone <= self.items.len(), "more items have left than were in the queue");
         self.items.len() - self.gone
+    }
+
+    /// Compares the accounts with the items, all of which it looks at.
+    #[cfg(test)]
+    fn check_invariants(&self, own: Place) {
+        let (gone, here): (Vec<&I>, Vec<&I>) = self.items.iter().partition(|item| item.place() == Place::None);
+        assert_eq!((gone.len(), here.iter().map(|item| item.bytes()).sum::<u64>()), (self.gone, self.bytes));
+        assert!(here.iter().all(|item| item.place() == own), "an item says that it is in another queue");
     }
 }
 
 /// The names of items that were evicted without having been asked for again, up to as many bytes of items as the main
 /// queue has.
+///
+/// Invariants: each name in `names` is in `order` with the same time, and `bytes` is the sum over `order`.
 #[derive(Debug, Default)]
 struct Ghosts {
     /// The name, its bytes, and how many times the name has come into the list.
@@ -124,6 +146,7 @@ impl Ghosts {
         self.names.insert(name, self.time);
         self.order.push_back((name, bytes, self.time));
         self.bytes += bytes;
+        debug_assert!(self.names.len() <= self.order.len(), "a name could never leave the list");
     }
 
     fn take(&mut self, name: u64) -> bool {
@@ -132,12 +155,22 @@ impl Ghosts {
 
     fn shrink(&mut self, bytes: u64, count: usize) {
         while self.bytes > bytes || self.order.len() > count {
-            let Some((name, size, time)) = self.order.pop_front() else { return };
+            let Some((name, size, time)) = self.order.pop_front() else { break };
+            debug_assert!(self.bytes >= size, "the list has fewer bytes than its oldest name");
             self.bytes = self.bytes.saturating_sub(size);
             if self.names.get(&name) == Some(&time) {
                 self.names.remove(&name);
             }
         }
+        debug_assert!(self.names.len() <= self.order.len(), "a name has stayed without its place in the order");
+        debug_assert!(!self.order.is_empty() || self.bytes == 0, "an empty list has an account");
+    }
+
+    #[cfg(test)]
+    fn check_invariants(&self) {
+        assert_eq!(self.order.iter().map(|(_, bytes, _)| bytes).sum::<u64>(), self.bytes);
+        let has_place = |(name, time)| self.order.iter().any(|(other, _, then)| (other, then) == (name, time));
+        assert!(self.names.iter().all(has_place), "a name has no place in the order");
     }
 }
 
@@ -201,6 +234,7 @@ impl<I: Item> Policy<I> {
                 }
                 self.ghosts.remember(item.fingerprint(), item.bytes());
                 self.ghosts.shrink(self.main.bytes.max(self.small.bytes), self.max_ghosts);
+                debug_assert!(self.ghosts.order.len() <= self.max_ghosts, "the list of names has outgrown its limit");
                 return Some(item);
             }
             let item = self.main.pop()?;
@@ -208,6 +242,8 @@ impl<I: Item> Policy<I> {
                 continue;
             }
             let frequency = item.frequency();
+            // Otherwise an item could be moved around for ever.
+            debug_assert!(frequency <= MAX_FREQUENCY, "an item counts {frequency} hits");
             if frequency > 0 {
                 item.set_frequency(frequency - 1);
                 self.main.push(item, Place::Main);
@@ -247,5 +283,14 @@ impl<I: Item> Policy<I> {
     /// The number of items.
     pub(crate) fn len(&self) -> usize {
         self.small.len() + self.main.len()
+    }
+
+    /// Compares all accounts with all items: for tests.
+    #[cfg(test)]
+    pub(crate) fn check_invariants(&self) {
+        self.small.check_invariants(Place::Small);
+        self.main.check_invariants(Place::Main);
+        self.ghosts.check_invariants();
+        assert_eq!(self.items().count(), self.len());
     }
 }

@@ -21,8 +21,16 @@ const MAX_MARGIN_ENTRIES: u64 = 4096;
 /// Once reservations are refused, room for such reservations is kept free, up to one in this many bytes.
 const AHEAD_SHARE: u64 = 8;
 
+const _: () =
+    assert!(AHEAD_SHARE < MARGIN_SHARE, "more may be kept for reservations that were refused than for others");
+const _: () = assert!(MAX_MARGIN.is_multiple_of(BLOCK), "the margin is made of whole blocks");
+
 /// The bytes and entries of one cache. `taken` counts stored and reserved bytes, and nothing here takes it beyond
 /// `limit`.
+///
+/// Invariants: what is given back was taken before, in each account by itself, since each change of one is a single step of
+/// the thread that owns the reservation or the entry. An account that goes below zero wraps around, and then nothing is
+/// reserved any more: the limit holds.
 #[derive(Debug)]
 pub(crate) struct Space {
     taken: AtomicU64,
@@ -79,7 +87,9 @@ impl Reservation {
     /// Turns the reservation into a file that takes up `disk` bytes; the rest is given back.
     pub(crate) fn into_used(mut self, disk: u64) {
         let used = disk.min(self.bytes);
-        self.space.reserved.fetch_sub(used, Relaxed);
+        debug_assert!(self.entry, "a reservation becomes one file");
+        let before = self.space.reserved.fetch_sub(used, Relaxed);
+        debug_assert!(before >= used, "{used} bytes are used of {before} that are reserved");
         self.bytes -= used;
         self.entry = false;
     }
@@ -87,10 +97,12 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        self.space.reserved.fetch_sub(self.bytes, Relaxed);
+        let before = self.space.reserved.fetch_sub(self.bytes, Relaxed);
+        debug_assert!(before >= self.bytes, "{} bytes are given back of {before} that are reserved", self.bytes);
         self.space.give_bytes(self.bytes);
         if self.entry {
-            self.space.entries.fetch_sub(1, AcqRel);
+            let before = self.space.entries.fetch_sub(1, AcqRel);
+            debug_assert!(before > 0, "the reservation's entry was given back before");
         }
     }
 }
@@ -162,6 +174,7 @@ impl Space {
             self.refuse(bytes);
             return false;
         }
+        debug_assert!(before + bytes <= limit, "a reservation goes beyond the limit");
         if before + bytes > limit - self.margin() / 2 {
             self.bell.urgent();
         }
@@ -186,11 +199,13 @@ impl Space {
     /// Gives back the space of a file that is gone, with its entry.
     pub(crate) fn release(&self, disk: u64) {
         self.give_bytes(disk);
-        self.entries.fetch_sub(1, AcqRel);
+        let before = self.entries.fetch_sub(1, AcqRel);
+        debug_assert!(before > 0, "an entry is given back that was never counted");
     }
 
     fn give_bytes(&self, bytes: u64) {
-        self.taken.fetch_sub(bytes, AcqRel);
+        let before = self.taken.fetch_sub(bytes, AcqRel);
+        debug_assert!(before >= bytes, "{bytes} bytes are given back of {before} that are taken");
         let signed = i64::try_from(bytes).unwrap_or(i64::MAX);
         let grow = |room: i64| Some(room.saturating_add(signed));
         // The closure never refuses.
@@ -223,6 +238,7 @@ impl Space {
     }
 
     pub(crate) fn set_block(&self, block: u64) {
+        debug_assert!(block <= MAX_MARGIN, "blocks of {block} bytes leave no room for a margin");
         self.block.store(block.max(1), Relaxed);
     }
 

@@ -123,6 +123,42 @@ fn what_left_takes_up_no_room_for_long() {
 }
 
 #[test]
+fn the_accounts_agree_with_the_items_whatever_happens() {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = move |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let mut policy = Policy::new(40);
+    let mut items: Vec<Rc<Thing>> = Vec::new();
+    for _ in 0..20_000 {
+        match random(8) {
+            0..3 => {
+                // Names come back, so that the list of names counts.
+                let item = thing(random(100), 1 + random(50));
+                if random(4) == 0 {
+                    policy.insert_main(item.clone())
+                } else {
+                    policy.insert(item.clone())
+                }
+                items.push(item);
+            }
+            3 => drop(policy.evict()),
+            4 if !items.is_empty() => drop(policy.forget(&items[random(items.len() as u64) as usize])),
+            5 if !items.is_empty() => items[random(items.len() as u64) as usize].gone.set(true),
+            6 if !items.is_empty() => items[random(items.len() as u64) as usize].set_frequency(random(4) as u8),
+            _ => policy.survey(3, |item| item.place() != Place::None),
+        }
+        while policy.len() > 60 {
+            policy.evict();
+        }
+        policy.check_invariants();
+        items.retain(|item| item.place() != Place::None);
+        assert!(items.len() >= policy.len());
+    }
+}
+
+#[test]
 fn a_survey_goes_round() {
     let mut policy = Policy::new(100);
     for name in 0..10 {

@@ -19,6 +19,7 @@
 //! The head of a file has, from 8 on: `frindex` and the version of the format, a digit; the kind of the file (8 bytes);
 //! its generation; two numbers whose meaning depends on the kind.
 
+use crate::index::policy::MAX_FREQUENCY;
 use crate::key::Key;
 use crate::rules::Lifetime;
 
@@ -26,6 +27,7 @@ use crate::rules::Lifetime;
 pub(crate) const LINE: usize = 64;
 
 const MAGIC: &[u8; 8] = b"frindex1";
+const _: () = assert!(LINE == 4 + 60, "the checksum stands before the sixty bytes that it is of");
 const STORED: u8 = 1;
 const REMOVED: u8 = 2;
 const TITLE: u8 = 0xf0;
@@ -34,6 +36,7 @@ const MUST_REVALIDATE: u8 = 1;
 const NO_CACHE: u8 = 2;
 const FOREIGN: u8 = 4;
 const MAIN: u8 = 8;
+const _: () = assert!(MUST_REVALIDATE | NO_CACHE | FOREIGN | MAIN == 0b1111, "each flag has a bit of its own");
 
 /// An object, as the journal has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,6 +87,7 @@ impl Line {
         let mut put = |at: usize, bytes: &[u8]| out[at..at + bytes.len()].copy_from_slice(bytes);
         match self {
             Line::Stored(stored) => {
+                debug_assert!(stored.frequency <= MAX_FREQUENCY, "{} hits were counted", stored.frequency);
                 let lifetime = &stored.lifetime;
                 let flag = |set: bool, flag: u8| if set { flag } else { 0 };
                 let flags = flag(lifetime.must_revalidate, MUST_REVALIDATE)

@@ -9,6 +9,7 @@ use super::{CLEAN, MAX_LOGS, SNAPSHOT, log_path};
 
 /// How many bytes are read at a time: a whole number of lines.
 const PIECE: usize = 1 << 20;
+const _: () = assert!(PIECE.is_multiple_of(LINE), "a line does not lie in two pieces, but for the file's last one");
 
 /// The result of reading a journal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -90,9 +91,12 @@ pub(crate) fn load(folder: &Path, mut each: impl FnMut(&Line)) -> Loaded {
         }
         loaded.next = generation + 1;
     }
+    debug_assert!(lines >= in_snapshot, "the snapshot has more lines than were read");
     loaded.lines = lines - in_snapshot;
     loaded.sequence = loaded.sequence.max(sequence);
     loaded.clean = loaded.intact && last.is_some() && is_clean(folder, last);
+    debug_assert!(last.is_none_or(|(generation, _)| generation < loaded.next), "a log that was read is written to");
+    debug_assert!(loaded.first <= loaded.next, "the next log would be older than those that are needed");
     loaded
 }
 

@@ -58,6 +58,9 @@ pub(crate) const MAX_LOGS: u64 = 16;
 /// The lines of a snapshot that are written in one step.
 const STEP: usize = 8192;
 
+const _: () = assert!(GATHERED.is_multiple_of(LINE), "only whole lines are written");
+const _: () = assert!((STEP as u64) < MIN_LINES, "a snapshot of a large index is written in several steps");
+
 /// Whether a file of this name in the cache's own folder belongs to the journal.
 pub(crate) fn is_own(name: &str) -> bool {
     let numbered = name.strip_prefix(LOG).and_then(|rest| rest.strip_prefix('.'));
@@ -70,6 +73,9 @@ fn log_path(folder: &Path, generation: u64) -> PathBuf {
 }
 
 /// The journal of a cache, which writes changes down.
+///
+/// Invariants: what was gathered and what was written are whole lines; the present log is not older than the oldest that is
+/// needed, nor newer by more than are looked for at a start; a snapshot has each object once.
 #[derive(Debug)]
 pub(crate) struct Journal {
     folder: PathBuf,
@@ -129,6 +135,18 @@ impl Journal {
         journal
     }
 
+    fn check_invariants(&self) {
+        debug_assert!(self.gathered.len().is_multiple_of(LINE), "a part of a line was gathered");
+        debug_assert!(self.gathered.len() < GATHERED, "the gathered lines were not written");
+        debug_assert!(self.len.is_multiple_of(LINE as u64), "a part of a line was written");
+        debug_assert!(self.first <= self.generation, "log {} is needed and comes later", self.first);
+        debug_assert!(self.generation - self.first <= 2 * MAX_LOGS, "the next start would not find all logs");
+        if let Some(snapshot) = &self.snapshot {
+            debug_assert!(snapshot.next <= snapshot.entries.len(), "the snapshot goes on behind its end");
+            debug_assert!(snapshot.written <= snapshot.next as u64, "the snapshot has an object twice");
+        }
+    }
+
     /// Begins the log of the current generation.
     fn create(&mut self) -> io::Result<()> {
         self.file = None;
@@ -160,6 +178,7 @@ impl Journal {
         if self.gathered.len() >= GATHERED {
             self.flush();
         }
+        self.check_invariants();
     }
 
     /// Writes the gathered lines. Lines that cannot be written are lost, and the journal is broken until the next
@@ -180,6 +199,7 @@ impl Journal {
             }
         }
         self.gathered.clear();
+        self.check_invariants();
     }
 
     /// Whether a write failed since the last snapshot.
@@ -199,6 +219,7 @@ impl Journal {
 
     /// Begins a snapshot of these objects, which [`step`](Journal::step) continues. False: it cannot be written now.
     pub(crate) fn begin_snapshot(&mut self, entries: Vec<Arc<Entry>>, sequence: u64) -> bool {
+        debug_assert!(self.snapshot.is_none(), "one snapshot is written at a time");
         self.flush();
         let begun = self.try_begin(entries, sequence);
         if begun.is_err() {
@@ -254,6 +275,7 @@ impl Journal {
     }
 
     fn finish_snapshot(&mut self, snapshot: Snapshot) -> io::Result<()> {
+        debug_assert!(snapshot.next == snapshot.entries.len(), "the snapshot is not complete");
         let Snapshot { out, written, sequence, .. } = snapshot;
         let file = out.into_inner().map_err(|error| error.into_error())?;
         let title = Title { what: What::Snapshot, generation: self.generation, first: written, second: sequence };
@@ -263,6 +285,7 @@ impl Journal {
             let _ = fs::remove_file(log_path(&self.folder, old));
         }
         self.first = self.generation;
+        debug_assert!(self.len >= LINE as u64, "the present log has no head");
         self.lines = (self.len / LINE as u64).saturating_sub(1);
         Ok(())
     }

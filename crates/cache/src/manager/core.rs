@@ -11,6 +11,7 @@ use freerun_conf::text_of_os;
 use freerun_runtime::log::Level;
 use rustc_hash::FxHashSet;
 
+use super::START_WAIT;
 use super::disk;
 use super::sweep::Sweep;
 use super::walk::Walk;
@@ -18,7 +19,7 @@ use crate::fill::Fills;
 use crate::folder_watch;
 use crate::health::Running;
 use crate::index::policy::{Item, Place, Policy};
-use crate::index::{Entry, Event, State};
+use crate::index::{Entry, Event, MAX_PENDING, State};
 use crate::journal::{Journal, purges};
 use crate::key::Key;
 use crate::store::Store;
@@ -57,6 +58,12 @@ const MAX_PASS: u64 = 600;
 /// its log.
 const SMALL: usize = 65_536;
 
+const _: () = assert!(EVICTIONS < EVENTS, "a round takes in more changes than it makes itself");
+const _: () = assert!(EVENTS < MAX_PENDING, "the thread is behind after more changes than it takes in at a time");
+const _: () = assert!(PAUSE.as_millis() < TICK.as_millis() && TICK.as_millis() < RETRY.as_millis(), "waits only grow");
+const _: () = assert!(NAMING.as_millis() < START_WAIT.as_millis(), "the next process waits for the end of this one");
+const _: () = assert!(FAILURES < EVICTIONS, "a disk that refuses everything is noticed within a round");
+
 /// The time of a round.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Moment {
@@ -78,6 +85,9 @@ pub(super) enum Next {
 }
 
 /// The state of the cache's thread.
+///
+/// Invariants between two rounds: what was given back is told, purges are written down or will be tried again, the sweep is for
+/// purges that exist, files that could not be removed are those of entries that have left the index and all queues.
 pub(super) struct Manager {
     pub(super) store: Arc<Store>,
     /// The fills, which others keep alive: the thread ends when they are gone.
@@ -193,7 +203,20 @@ impl Manager {
             self.store.index.set_settled(number);
             self.store.index.settle.notify_waiters();
         }
+        self.check_invariants(at);
         if more { Next::Now } else { self.rest(at) }
+    }
+
+    fn check_invariants(&self, at: Moment) {
+        let newest = self.store.purges.newest();
+        debug_assert!(!self.freed && !self.purges_changed, "the round has left something over");
+        debug_assert!(self.swept <= newest, "purge {} is done and was never made", self.swept);
+        debug_assert!(self.sweep.as_ref().is_none_or(|sweep| sweep.upto() <= newest), "a sweep for purges to come");
+        debug_assert!(self.has_variants || self.purged.is_empty(), "variants are looked for, and there are none");
+        debug_assert!(self.stubborn.len() <= MAX_STUBBORN, "more files are tried again than the limit says");
+        let has_left = |entry: &Arc<Entry>| entry.is_gone() && Item::place(entry) == Place::None;
+        debug_assert!(self.stubborn.back().is_none_or(has_left), "the file of an object in use is removed");
+        debug_assert!(self.next_tick > at.clock && self.next_retry > at.clock, "the thread would not rest");
     }
 
     fn rest(&self, at: Moment) -> Next {
@@ -235,6 +258,7 @@ impl Manager {
             Event::Stored { entry, replaced } => {
                 let mut main = false;
                 if let Some(old) = replaced {
+                    debug_assert!(old.is_gone() && old.key() == entry.key(), "another key's entry was replaced");
                     main = Item::place(&old) == Place::Main;
                     self.policy.forget(&old);
                     index.space.release(old.disk());
@@ -253,6 +277,7 @@ impl Manager {
                 self.journal.stored(&entry);
             }
             Event::Removed(entry) => {
+                debug_assert!(entry.is_gone(), "an entry in use is removed");
                 self.policy.forget(&entry);
                 self.remove_file(&entry);
             }
@@ -317,6 +342,7 @@ impl Manager {
 
     /// Removes the file of an entry that is out of the index, and gives back its space. False: the file is still there.
     fn remove_file(&mut self, entry: &Arc<Entry>) -> bool {
+        debug_assert!(entry.is_gone() && Item::place(entry) == Place::None, "the entry is still in use");
         self.worked = true;
         let key = entry.key();
         if self.store.index.peek(key).is_some() {
@@ -491,6 +517,7 @@ impl Manager {
         let mut failures = 0;
         for _ in 0..self.stubborn.len() {
             let Some(entry) = self.stubborn.pop_front() else { break };
+            debug_assert!(entry.is_gone(), "the file of an object in use is removed");
             if self.unlink(entry.key()).is_none_or(|removed| removed.is_ok()) {
                 self.release(&entry);
                 self.told_removal = false;

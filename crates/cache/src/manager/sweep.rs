@@ -21,6 +21,13 @@ pub(super) struct Sweep {
     again: bool,
 }
 
+impl Sweep {
+    /// The newest purge that this sweep is for.
+    pub(super) fn upto(&self) -> u64 {
+        self.upto
+    }
+}
+
 /// The most objects that are passed over in one run because nothing has to be done about them.
 const PASSED: usize = 16_384;
 
@@ -49,6 +56,7 @@ impl Manager {
                 if sweep.unread.is_empty() {
                     self.swept(&sweep);
                 } else {
+                    debug_assert!(!sweep.again, "entries are tried once more, and no third time");
                     let entries = std::mem::take(&mut sweep.unread).into_iter();
                     self.sweep = Some(Sweep { entries, again: true, ..sweep });
                     self.next_sweep = at.clock + RETRY;
