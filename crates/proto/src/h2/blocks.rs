@@ -88,6 +88,7 @@ impl Connection {
         if fragment.len() > self.limits.total as usize {
             return Err(Flood::Fields.into());
         }
+        debug_assert!(self.reader.block.is_none(), "a block begins within another one");
         let fragment = fragment.to_vec();
         let block = Block { stream: head.stream, ends, frames: 1, fragment, is_self_dependent };
         self.reader.block = Some(Box::new(block));
@@ -154,6 +155,7 @@ impl Connection {
             self.decode(fragment, &mut Unwanted)?;
             return Ok(None);
         }
+        debug_assert!(self.role == Role::Server, "a client begins its streams itself");
         self.last_stream = id;
         let most = self.max_streams as usize;
         if self.streams.open() >= most {
@@ -177,6 +179,7 @@ impl Connection {
         stream.received_end = ends;
         stream.has_priority = priority.is_some();
         stream.priority = priority.unwrap_or(stream.priority);
+        debug_assert!(self.streams.open() < most, "more streams are open than were allowed");
         let slot = self.streams.insert(stream);
         if is_self_dependent {
             self.reset(slot, ErrorCode::PROTOCOL_ERROR, now)?;

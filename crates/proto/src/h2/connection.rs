@@ -69,7 +69,7 @@ pub(super) enum Ending {
 }
 
 /// How many streams that are closed are remembered, to tell late frames from wrong ones.
-const REMEMBERED: usize = 32;
+pub(super) const REMEMBERED: usize = 32;
 
 /// How a stream that is remembered has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,6 +90,9 @@ const LARGEST_RECEIVE_WINDOW: u32 = 8 * 1024 * 1024;
 
 /// The opaque data of the `PING` that asks for the time when no more streams are on the way.
 const LAST_CALL: [u8; 8] = *b"the last";
+
+const _: () = assert!(LARGEST_RECEIVE_WINDOW <= LARGEST_WINDOW, "the peer must be able to count it");
+const _: () = assert!(MOST_UNREAD > 2 * frame::DEFAULT_FRAME_SIZE, "a peer that reads is never that far behind");
 
 /// One side of an HTTP/2 connection: received bytes go in, events and bytes to write come out. It has no socket and no clock.
 pub struct Connection {
@@ -339,11 +342,15 @@ impl Connection {
         self.write_goaway(last, failure.code);
         let mut left = Vec::new();
         for (slot, stream) in self.streams.iter_mut() {
+            debug_assert!(self.queued >= stream.queued, "stream {} has more bytes than all streams", stream.id);
             self.queued -= stream.queued;
             stream.reset();
+            stream.is_ready = false;
             left.extend((!stream.is_attached).then_some(slot));
         }
+        self.streams.close_all();
         left.into_iter().for_each(|slot| self.remove(slot));
+        debug_assert_eq!(self.queued, 0, "bytes are queued in no stream");
         self.schedule = Schedule::default();
         if !self.lists.unended.is_empty() {
             self.lists.unended.clear();
@@ -467,6 +474,8 @@ impl Connection {
     pub(super) fn close(&mut self, slot: Slot, how: Closed) {
         let Some(stream) = self.streams.get_mut(slot) else { return };
         let (id, is_attached, queued) = (stream.id, stream.is_attached, stream.queued);
+        debug_assert!(self.queued >= queued && self.grown >= stream.grown, "stream {id} has more than all streams");
+        debug_assert!(how != Closed::Complete || queued == 0, "stream {id} is complete and has something to send");
         self.queued -= queued;
         self.grown -= std::mem::take(&mut stream.grown);
         if std::mem::take(&mut stream.is_unended) {
@@ -498,11 +507,13 @@ impl Connection {
             closed.pop_front();
         }
         closed.push_back((id, how));
+        debug_assert!(closed.len() <= REMEMBERED, "more streams are remembered than the limit says");
     }
 
     /// Notes that the owner does not use the slot any more. What is queued is still sent.
     pub fn release(&mut self, slot: Slot) {
         let Some(stream) = self.streams.get_mut(slot) else { return };
+        debug_assert!(stream.is_attached, "stream {} is released twice", stream.id);
         stream.is_attached = false;
         if stream.is_closed() || self.failure.is_some() {
             if std::mem::take(&mut stream.is_ready) {
@@ -515,6 +526,8 @@ impl Connection {
     /// Takes a stream out of its place, which another stream may get. What is left of a frame that is being received is
     /// not for that one.
     fn remove(&mut self, slot: Slot) {
+        let is_over = |stream: &Stream| !stream.is_attached && !stream.is_ready && stream.queued == 0;
+        debug_assert!(self.failure.is_some() || self.streams.get(slot).is_none_or(is_over), "the stream is in use");
         self.streams.remove(slot);
         self.reader.forget(slot);
     }
@@ -547,6 +560,7 @@ impl Connection {
             return None;
         }
         let id = self.next_stream;
+        debug_assert!(!id.is_multiple_of(2) && id > self.last_stream, "stream {id} is none of a client's, or old");
         self.next_stream += 2;
         self.last_stream = id;
         let stream = Stream::new(id, self.peer.initial_window, self.initial_window, self.chunk);

@@ -68,6 +68,7 @@ impl Connection {
 
     /// Gives bytes that nobody reads back to the windows.
     pub(super) fn give_back(&mut self, slot: Option<Slot>, count: u32) {
+        debug_assert!(self.owed < LARGEST_WINDOW / 2, "the peer was not told of what was read");
         self.owed += count;
         if self.owed >= LARGEST_WINDOW / 2 {
             let more = std::mem::take(&mut self.owed);
@@ -101,6 +102,7 @@ impl Connection {
             return Ok(None);
         }
         stream.unread += bytes.len() as u32;
+        debug_assert!(!bytes.is_empty() && !stream.received_end, "bytes come after the end, or none come");
         Ok(Some(Event::Data { slot, bytes }))
     }
 

@@ -31,6 +31,9 @@ const RESETS: u32 = 1000;
 /// How often a torn-down stream is forgotten, in milliseconds.
 const RESET_EVERY: u64 = 30;
 
+const _: () = assert!(MOST / FRAME > 1000, "a peer that does nothing wrong has a thousand frames to begin with");
+const _: () = assert!(ANSWERED > FRAME + STREAM as i64, "a stream that is answered is worth more than it costs");
+
 /// Why a peer is not served any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flood {
@@ -57,6 +60,9 @@ impl Flood {
 }
 
 /// The account of one connection.
+///
+/// Invariants: the balance is never above [`MOST`], so that no peer saves up for a flood; more streams may be torn down than
+/// there can be at a time.
 #[derive(Debug)]
 pub struct Account {
     balance: i64,
@@ -73,6 +79,12 @@ impl Account {
     pub fn new(streams: u32, now: u64) -> Account {
         let most_resets = RESETS.max(streams.saturating_mul(2));
         Account { balance: MOST, resets: 0, most_resets, refilled: now, forgot: now }
+    }
+
+    pub(super) fn check_invariants(&self) {
+        debug_assert!(self.balance <= MOST, "a peer has saved up {}", self.balance);
+        debug_assert!(self.resets <= self.most_resets.saturating_add(2), "{} streams were torn down", self.resets);
+        debug_assert!(self.most_resets >= RESETS, "fewer streams may be torn down than the limit says");
     }
 
     /// Pays for a frame without an effect; `len` is the length of its payload.

@@ -13,6 +13,7 @@ pub mod settings;
 mod blocks;
 mod connection;
 mod data;
+mod invariants;
 mod lists;
 mod out;
 mod payload;

@@ -13,7 +13,12 @@ const COPIED: usize = 1024;
 /// How much memory is kept for later frames when everything was written.
 const KEPT: usize = 4096;
 
+const _: () = assert!(COPIED < KEPT, "a payload that is copied fits into the memory that is kept");
+
 /// Frames in the order in which they are written; a pointer as long as there were none.
+///
+/// Invariants: `pending` is the sum of the small bytes that are not written and of all large payloads; the places of large
+/// payloads ascend from `written` to the end of the small bytes; no large payload is empty.
 #[derive(Debug, Default)]
 pub struct Out(Option<Box<Frames>>);
 
@@ -51,6 +56,7 @@ impl Out {
     #[inline]
     pub(super) fn payload(&mut self, payload: Payload) {
         let frames = self.0.get_or_insert_default();
+        debug_assert!(frames.large.back().is_none_or(|(at, _)| *at <= frames.small.len()), "payloads change places");
         frames.pending += payload.len();
         match payload {
             Payload::Memory(bytes) if bytes.len() <= COPIED => frames.small.extend_from_slice(&bytes),
@@ -78,7 +84,9 @@ impl Out {
                 frames.large.pop_front();
             }
         }
+        debug_assert!(frames.large.front().is_none_or(|(at, _)| *at >= frames.written), "it was written already");
         frames.large.push_front((frames.written, Payload::Memory(bytes)));
+        self.check_invariants();
     }
 
     /// Fills `parts` with the bytes to write, in their order, as far as they are in memory, and returns how many parts there
@@ -133,10 +141,29 @@ impl Out {
             frames.large.pop_front();
         }
         frames.written += count;
+        debug_assert!(frames.written <= frames.small.len(), "more was written than there is");
         if frames.written == frames.small.len() {
+            debug_assert_eq!(frames.pending, 0, "everything was written");
             frames.written = 0;
             frames.small.clear();
             frames.small.shrink_to(KEPT);
+        }
+    }
+
+    /// Compares the number of bytes with the bytes: a wrong one would end a response too early, or never. It looks at all
+    /// payloads, so only tests, fuzzing and debug builds call it.
+    pub(super) fn check_invariants(&self) {
+        if !cfg!(debug_assertions) {
+            return;
+        }
+        let Some(frames) = &self.0 else { return };
+        debug_assert!(frames.written <= frames.small.len(), "more was written than there is");
+        let large: usize = frames.large.iter().map(|(_, payload)| payload.len()).sum();
+        debug_assert_eq!(frames.pending, frames.small.len() - frames.written + large, "the account of bytes is wrong");
+        let mut before = frames.written;
+        for (at, _) in &frames.large {
+            debug_assert!(before <= *at && *at <= frames.small.len(), "a payload at {at} stands behind {before}");
+            before = *at;
         }
     }
 

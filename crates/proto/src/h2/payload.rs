@@ -45,6 +45,7 @@ impl Payload {
 
     /// Takes the first `count` bytes out, which are no more than there are.
     pub(super) fn split_to(&mut self, count: usize) -> Payload {
+        debug_assert!(count <= self.len(), "{count} bytes are taken of {}", self.len());
         match self {
             Payload::Memory(bytes) => Payload::Memory(bytes.split_to(count)),
             Payload::Elsewhere(elsewhere) => {

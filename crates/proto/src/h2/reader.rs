@@ -105,6 +105,7 @@ impl Reader {
 
     /// Compares received bytes with the preface. `None` if they are others.
     pub(super) fn preface(&mut self, seen: u8, bytes: &mut &[u8]) -> Option<()> {
+        debug_assert!(usize::from(seen) < PREFACE.len(), "the preface has come");
         let rest = &PREFACE[usize::from(seen).min(PREFACE.len())..];
         let len = rest.len().min(bytes.len());
         if bytes[..len] != rest[..len] {
@@ -126,6 +127,7 @@ impl Reader {
         }
         let seen = usize::from(seen).min(FRAME_HEAD);
         let len = (FRAME_HEAD - seen).min(bytes.len());
+        debug_assert!(seen + len <= FRAME_HEAD && self.partial.is_none(), "a head comes within a payload");
         self.head[seen..seen + len].copy_from_slice(&bytes[..len]);
         *bytes = &bytes[len..];
         if seen + len < FRAME_HEAD {
@@ -149,6 +151,7 @@ impl Reader {
             return Taken::More;
         }
         let Partial(partial) = &mut **self.partial.get_or_insert_default();
+        debug_assert!(partial.len() < len, "the part is a whole payload, or another frame's");
         let missing = len.saturating_sub(partial.len()).min(bytes.len());
         partial.extend_from_slice(&bytes[..missing]);
         *bytes = &bytes[missing..];

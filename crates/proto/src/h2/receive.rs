@@ -279,6 +279,7 @@ impl Connection {
 
     pub(super) fn note_end(&mut self, slot: Slot) {
         let Some(stream) = self.streams.get_mut(slot) else { return };
+        debug_assert!(!stream.received_end, "stream {} was complete already", stream.id);
         stream.received_end = true;
         if stream.is_closed() {
             self.close(slot, Closed::Complete);

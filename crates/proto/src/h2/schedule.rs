@@ -8,7 +8,11 @@ use super::stream::Slot;
 /// The streams by urgency.
 type Queues = [VecDeque<Slot>; URGENCIES];
 
+const _: () = assert!(URGENCIES <= u8::BITS as usize, "each queue has a bit");
+
 /// The streams that can send.
+///
+/// Invariants: a bit of `filled` is set exactly if its queue has a stream; no stream is in two places.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
     /// Made when they are needed first: few connections ever have streams that wait for each other.
@@ -26,6 +30,7 @@ impl Schedule {
     /// Adds a stream.
     pub(super) fn push(&mut self, slot: Slot, priority: Priority) {
         let urgency = usize::from(priority.urgency).min(URGENCIES - 1);
+        debug_assert!(self.queue(urgency).back() != Some(&slot), "a stream waits twice");
         self.queue(urgency).push_back(slot);
         self.filled |= 1 << urgency;
     }
@@ -33,6 +38,7 @@ impl Schedule {
     /// Puts the stream that was taken out last back in front of its queue: it is sent as a whole before the others.
     pub(super) fn put_back(&mut self, slot: Slot, priority: Priority) {
         let urgency = usize::from(priority.urgency).min(URGENCIES - 1);
+        debug_assert!(self.queue(urgency).front() != Some(&slot), "a stream waits twice");
         self.queue(urgency).push_front(slot);
         self.filled |= 1 << urgency;
     }
@@ -46,6 +52,7 @@ impl Schedule {
         let urgency = self.filled.trailing_zeros() as usize;
         let queue = self.queue(urgency);
         let slot = queue.pop_front();
+        debug_assert!(slot.is_some(), "an empty queue says that it has a stream");
         if queue.is_empty() {
             self.filled &= !(1 << urgency);
         }
@@ -66,6 +73,17 @@ impl Schedule {
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.filled == 0
+    }
+
+    /// Compares the bits with the queues, and returns how often each stream is in them.
+    pub(super) fn check_invariants(&self, slot: Slot) -> usize {
+        let mut times = 0;
+        for (urgency, queue) in self.queues.iter().flat_map(|queues| queues.iter()).enumerate() {
+            let is_filled = self.filled & 1 << urgency != 0;
+            debug_assert_eq!(is_filled, !queue.is_empty(), "the queue of urgency {urgency}");
+            times += queue.iter().filter(|other| **other == slot).count();
+        }
+        times
     }
 
     /// How many bytes of memory it holds.

@@ -12,6 +12,7 @@ use super::stream::{Field, Slot};
 
 /// How many bytes may be ready to be written for another frame to be put behind them at once, whatever comes later.
 const DIRECT: usize = 32 * 1024;
+const _: () = assert!(DIRECT > FRAME_HEAD + super::frame::DEFAULT_FRAME_SIZE as usize, "one frame does not reach it");
 
 impl Connection {
     /// Sends a head, whose fields `write` encodes; `ends` says that nothing follows. A server may send heads of interim
@@ -40,6 +41,7 @@ impl Connection {
             out.extend_from_slice(&[0; FRAME_HEAD]);
             encoder.begin(out);
             write(encoder, out);
+            debug_assert!(out.len() >= start + FRAME_HEAD, "the encoder has removed what stood before its block");
             let len = out.len() - start - FRAME_HEAD;
             if len <= most {
                 let head =
@@ -103,6 +105,8 @@ impl Connection {
     fn send_directly(&mut self, slot: Slot, piece: Payload, ends: bool) {
         let Some(stream) = self.streams.get_mut(slot) else { return };
         let len = piece.len();
+        debug_assert!(stream.queued == 0 && stream.trailers.is_none(), "a piece overtakes others of its stream");
+        debug_assert!(len as i64 <= stream.send_window.min(self.send_window).max(0), "a window is overdrawn");
         stream.send_window -= len as i64;
         self.send_window -= len as i64;
         let flags = if ends { flag::END_STREAM } else { 0 };
@@ -133,6 +137,7 @@ impl Connection {
     /// Puts a stream among those that can send, if it can.
     pub(super) fn make_ready(&mut self, slot: Slot) {
         let Some(stream) = self.streams.get_mut(slot) else { return };
+        debug_assert!(!stream.is_ready || !stream.is_reset, "a stream that was reset waits for its turn");
         if !stream.is_ready && stream.can_send() {
             stream.is_ready = true;
             let priority = stream.priority;
@@ -161,6 +166,7 @@ impl Connection {
         while self.out.pending() < most {
             let Some(slot) = self.schedule.pop() else { return false };
             let Some(stream) = self.streams.get_mut(slot) else { continue };
+            debug_assert!(stream.is_ready && !stream.is_reset, "stream {} has no turn", stream.id);
             if self.awaited.is_some_and(|awaited| awaited < stream.priority.urgency) {
                 let priority = stream.priority;
                 self.schedule.put_back(slot, priority);
@@ -259,6 +265,8 @@ impl Connection {
                 self.out.payload(part);
             }
             debug_assert_eq!(left, 0, "the queue is as long as it says");
+            debug_assert!(len as i64 <= stream.send_window.min(self.send_window), "a window is overdrawn");
+            debug_assert!(stream.queued >= len && self.queued >= stream.queued, "more is sent than is queued");
             stream.queued -= len;
             stream.send_window -= len as i64;
             self.send_window -= len as i64;
@@ -298,6 +306,8 @@ impl Connection {
     fn sent_everything(&mut self, slot: Slot) {
         let role = self.role;
         let Some(stream) = self.streams.get_mut(slot) else { return };
+        debug_assert!(!stream.sent_end && !stream.is_reset, "stream {} ends twice", stream.id);
+        debug_assert!(stream.queued == 0 && stream.trailers.is_none(), "stream {} ends too early", stream.id);
         stream.sent_end = true;
         stream.ends = true;
         if std::mem::take(&mut stream.awaits_end) {

@@ -58,6 +58,7 @@ impl PeerSettings {
     /// # Errors
     /// A value that is not allowed: the connection ends with this code.
     pub fn apply(&mut self, payload: &[u8]) -> Result<(), ErrorCode> {
+        debug_assert!(payload.len().is_multiple_of(SETTING), "a part of a setting would be ignored");
         for setting in payload.chunks_exact(SETTING) {
             let id = u16::from_be_bytes([setting[0], setting[1]]);
             let value = u32::from_be_bytes([setting[2], setting[3], setting[4], setting[5]]);

@@ -42,6 +42,7 @@ impl Connection {
         }
         self.lists.shrink_to(FEW);
         let is_worth_it = left.out.heap_bytes() > 0 && left.streams.places() <= LARGEST_TABLE;
+        debug_assert!(spare.0.len() <= KEPT, "more memory is kept than the limit says");
         if spare.0.len() < KEPT && is_worth_it {
             spare.0.push(left);
         }
@@ -64,6 +65,8 @@ impl Connection {
     /// Takes memory that another connection has left, before anything is done after [`Connection::rest`].
     pub fn wake(&mut self, spare: &mut Spare) {
         let Some(left) = spare.0.pop() else { return };
+        debug_assert!(left.streams.used() == 0 && left.schedule.is_empty(), "another connection's streams are left");
+        debug_assert_eq!(left.out.pending(), 0, "another connection's bytes are left");
         if self.streams.used() == 0 {
             self.streams = left.streams;
         }

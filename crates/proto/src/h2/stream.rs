@@ -23,6 +23,9 @@ impl Slot {
 pub type Field = (Bytes, Bytes);
 
 /// A stream that has begun.
+///
+/// Invariants: `queued` is the sum over the queue; nothing is queued on a stream that was reset or has sent its end; trailers
+/// stand behind the end of what is appended; what was read and not told (`owed`) fits into the window.
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) id: u32,
@@ -118,6 +121,22 @@ impl Stream {
         }
     }
 
+    /// What holds between two calls.
+    pub(super) fn check_invariants(&self) {
+        let queued: usize = self.queue.iter().map(Payload::len).sum();
+        debug_assert_eq!(self.queued, queued, "stream {} counts its bytes wrong", self.id);
+        debug_assert!(!(self.is_reset || self.sent_end) || queued == 0, "stream {} is over and would send", self.id);
+        debug_assert!(!self.sent_end || self.ends, "stream {} has sent an end that nobody gave", self.id);
+        debug_assert!(self.trailers.is_none() || self.ends, "something may follow the trailers");
+        debug_assert!(!self.sent_end || self.trailers.is_none(), "the trailers were left out");
+        debug_assert!(!self.is_unended || self.sent_end && !self.received_end, "a stream waits for an end that came");
+        debug_assert!(!self.is_ready || !self.is_reset, "a stream that was reset waits for its turn");
+        debug_assert!(self.receive_window <= i64::from(self.receive_size), "more may come than the window holds");
+        debug_assert!(self.grown <= self.receive_size, "a window has grown from below nothing");
+        let most = i64::from(super::frame::LARGEST_WINDOW);
+        debug_assert!(self.is_reset || self.send_window <= most, "a window is too large");
+    }
+
     /// Whether neither side sends anything more.
     pub(super) fn is_closed(&self) -> bool {
         self.is_reset || self.received_end && self.sent_end
@@ -141,6 +160,8 @@ impl Stream {
 #[derive(Debug, Default)]
 pub(super) struct Table(Option<Box<Places>>);
 
+/// Invariants: `free` has exactly the empty places, each once; `ids` ascends and names places that are in use. Two streams in
+/// one place would get each other's bytes, so this is checked in every build.
 #[derive(Debug, Default)]
 struct Places {
     places: Vec<Option<Stream>>,
@@ -183,6 +204,7 @@ impl Table {
         let id = stream.id;
         let place = match free.pop() {
             Some(place) => {
+                assert!(places[place as usize].is_none(), "place {place} is given to a second stream");
                 places[place as usize] = Some(stream);
                 place
             }
@@ -203,14 +225,36 @@ impl Table {
         }
     }
 
+    /// Notes that all streams are closed.
+    pub(super) fn close_all(&mut self) {
+        if let Some(table) = &mut self.0 {
+            table.ids.clear();
+        }
+    }
+
     /// Takes a stream out.
     pub(super) fn remove(&mut self, slot: Slot) {
         let Some(Places { places, free, .. }) = self.0.as_deref_mut() else { return };
         if let Some(place) = places.get_mut(slot.index())
             && place.take().is_some()
         {
+            debug_assert!(free.len() < places.len(), "a place is free twice");
             free.push(slot.0);
         }
+    }
+
+    /// Compares the lists with the places.
+    pub(super) fn check_invariants(&self) {
+        let Some(Places { places, free, ids }) = self.0.as_deref() else { return };
+        let empty = places.iter().filter(|place| place.is_none()).count();
+        debug_assert_eq!(free.len(), empty, "not every empty place is free");
+        debug_assert!(ids.len() <= places.len() - empty, "more streams are open than there are");
+        debug_assert!(ids.is_sorted_by(|one, other| one.0 < other.0), "a stream could not be found");
+        for (id, place) in ids {
+            let found = places[*place as usize].as_ref();
+            debug_assert!(found.is_some_and(|stream| stream.id == *id && !stream.is_reset), "stream {id} is elsewhere");
+        }
+        places.iter().flatten().for_each(Stream::check_invariants);
     }
 
     /// How many streams are not closed.

@@ -16,6 +16,7 @@ impl Connection {
     /// Notes that a stream is answered whose request has not ended.
     pub(super) fn answered_early(&mut self, slot: Slot) {
         let Some(stream) = self.streams.get_mut(slot) else { return };
+        debug_assert!(stream.sent_end && !stream.received_end && !stream.is_unended, "the stream waits for no end");
         stream.is_unended = true;
         if stream.needs_window(0) {
             return self.cut_off(slot);
@@ -29,9 +30,12 @@ impl Connection {
 
     /// Resets the answered stream that has waited longest for the end of its request.
     pub(super) fn cut_off_one(&mut self) {
+        let before = self.lists.unended.len();
         if let Some((slot, _)) = self.lists.unended.front() {
             self.cut_off(*slot);
         }
+        // Otherwise the one that has waited longest would be cut off for ever.
+        debug_assert!(before == 0 || self.lists.unended.len() < before, "the stream still waits");
     }
 
     /// Since when an answered stream waits for the end of its request, in milliseconds: the time at which bytes had come last when

@@ -1,7 +1,7 @@
 //! Flow control (RFC 9113 section 5.2): how much a stream may queue, and how much the peer may send.
 
 use super::connection::Connection;
-use super::frame::{self, kind};
+use super::frame::{self, LARGEST_WINDOW, kind};
 use super::stream::Slot;
 
 /// How many bytes of responses wait in a connection before a further stream gets room.
@@ -14,7 +14,10 @@ const MOST_OF_STREAM: usize = 64 * 1024;
 const LEAST_OF_STREAM: usize = 16 * 1024;
 
 /// How many bytes all receive windows of a connection may have more than they began with.
-const LARGEST_GROWTH: u32 = 32 * 1024 * 1024;
+pub(super) const LARGEST_GROWTH: u32 = 32 * 1024 * 1024;
+
+const _: () = assert!(LEAST_OF_STREAM < MOST_OF_STREAM && MOST_OF_STREAM < MOST_QUEUED, "several streams have room");
+const _: () = assert!(LARGEST_GROWTH < LARGEST_WINDOW / 2, "what has grown is counted in the connection's window");
 
 impl Connection {
     /// How many bytes may be queued for the stream now; if it is none, the stream is among [`Connection::take_woken`] when there
@@ -32,6 +35,7 @@ impl Connection {
         let by_connection = self.send_window - self.queued as i64;
         let window = usize::try_from(by_stream.min(by_connection)).unwrap_or(0);
         let room = window.min(most.saturating_sub(stream.queued));
+        debug_assert!(stream.queued + room <= MOST_OF_STREAM.max(stream.queued), "a stream gets more than its part");
         stream.wants_room |= room == 0;
         room
     }
@@ -62,6 +66,7 @@ impl Connection {
         stream.unread -= count;
         stream.owed += count;
         stream.since_grown = stream.since_grown.saturating_add(count);
+        debug_assert!(self.grown >= stream.grown, "one window has grown more than all");
         if stream.received_end || stream.is_reset || stream.is_unended || self.failure.is_some() {
             return;
         }
@@ -81,6 +86,7 @@ impl Connection {
             if more > 0 {
                 stream.owed = 0;
                 stream.receive_window += i64::from(more);
+                debug_assert!(stream.receive_window <= i64::from(stream.receive_size), "more is given than was read");
                 let id = stream.id;
                 self.out.with(|out| frame::write(kind::WINDOW_UPDATE, 0, id, &more.to_be_bytes(), out));
             }
@@ -127,6 +133,7 @@ impl Connection {
             }
             let more = std::mem::take(&mut stream.owed);
             stream.receive_window += i64::from(more);
+            debug_assert!(stream.receive_window <= i64::from(stream.receive_size), "more is given than was read");
             let id = stream.id;
             self.out.with(|out| frame::write(kind::WINDOW_UPDATE, 0, id, &more.to_be_bytes(), out));
         }

@@ -81,6 +81,7 @@ fn feed_split(to: &mut Connection, bytes: &[u8], part: usize, now: u64) -> Resul
             seen.push(event);
         }
         assert!(part.is_empty(), "everything is taken");
+        to.check_invariants();
     }
     Ok(seen)
 }
@@ -101,6 +102,7 @@ fn written(from: &mut Connection) -> Vec<u8> {
         let count = from.parts(&mut parts);
         let bytes: Vec<u8> = parts[..count].iter().flat_map(|part| part.iter().copied()).collect();
         from.wrote(bytes.len());
+        from.check_invariants();
         all.extend(bytes);
     }
 }
