@@ -42,7 +42,9 @@ pub fn give_back_sent(buffer: Vec<u8>) {
 
 #[inline]
 fn taken(free: &mut Vec<Vec<u8>>) -> Vec<u8> {
-    free.pop().unwrap_or_else(|| Vec::with_capacity(BUFFER_SIZE))
+    let buffer = free.pop().unwrap_or_else(|| Vec::with_capacity(BUFFER_SIZE));
+    debug_assert!(buffer.is_empty() && buffer.capacity() >= BUFFER_SIZE, "a buffer has another request's bytes");
+    buffer
 }
 
 #[inline]

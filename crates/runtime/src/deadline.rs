@@ -22,6 +22,9 @@ const SPREAD: Key = 1024;
 /// The value for a moment that is too far away to be counted: centuries.
 const FAR: Key = u64::MAX / 2;
 
+const _: () = assert!(SPREAD < MILLISECOND, "the order moves a deadline by less than the clock's accuracy");
+const _: () = assert!(FAR < Key::MAX - MILLISECOND - SPREAD, "what is added to a moment does not overflow");
+
 thread_local! {
     /// The wakers of the tasks to wake, by their moments. The number of tasks with deadlines bounds it.
     static WAITING: RefCell<BTreeMap<Key, Waker>> = const { RefCell::new(BTreeMap::new()) };
@@ -47,7 +50,8 @@ fn enter(wanted: Key, waker: Waker) -> Key {
                 key += 1;
             }
         }
-        waiting.insert(key, waker);
+        let before = waiting.insert(key, waker);
+        debug_assert!(before.is_none() && key >= wanted, "another task would not be woken, or this one too early");
         key
     })
 }
@@ -105,6 +109,7 @@ impl Deadline {
             return Poll::Pending;
         }
         self.leave();
+        debug_assert!(wanted <= FAR, "the moment {wanted} cannot be moved");
         self.0 = NonZeroU64::new(enter(wanted, context.waker().clone()));
         Poll::Pending
     }

@@ -42,6 +42,7 @@ impl Mailbox {
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
         epoll::add(&epoll, &bell, epoll::EventData::new_u64(BELL), flags)?;
         let id = IDS.fetch_add(1, Ordering::Relaxed);
+        debug_assert!(id != 0, "the number 0 means that a thread has no loop");
         Ok(Mailbox { id, epoll, bell, asleep: AtomicBool::new(false), woken: SegQueue::new(), left: SegQueue::new() })
     }
 

@@ -14,6 +14,8 @@ pub(crate) const READ: usize = 4096;
 /// How long it takes to do what costs [`READ`], in nanoseconds.
 const NANOS_OF_READ: u128 = 20_000;
 
+const _: () = assert!(BUDGET >= 16 * READ as u32, "a task gets more done in its turn than a few reads");
+
 thread_local! {
     static BUDGET_LEFT: Cell<u32> = const { Cell::new(BUDGET) };
 }

@@ -39,6 +39,8 @@ pub const MAX_THREADS: usize = 1024;
 /// How long a thread beyond those needed waits for work before it ends.
 pub const IDLE_TIME: Duration = Duration::from_secs(60);
 
+const _: () = assert!(DEFAULT_THREADS <= MAX_THREADS, "the default is allowed");
+
 /// The parameters of a pool, as the directive `thread_pool name threads=N max_queue=N` gives them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolSpec {

@@ -25,7 +25,10 @@ pub(super) struct Caps {
 impl Caps {
     pub(super) fn of(threads: usize) -> Caps {
         let part = |all: usize| all.saturating_sub((all / 4).max(1)).max(1);
-        Caps { mount: part(threads), single: part(part(threads)) }
+        let caps = Caps { mount: part(threads), single: part(part(threads)) };
+        debug_assert!(1 <= caps.single && caps.single <= caps.mount, "a client could use more than its mount");
+        debug_assert!(caps.mount < threads.max(2), "one mount could use all threads");
+        caps
     }
 
     /// No caps: everything may use all threads.
@@ -50,6 +53,8 @@ enum Place {
 }
 
 /// One client's (or one file's) use of the pool, and the places where its entries wait.
+///
+/// Invariants: an entry is in a ring, parked, or out; so `active` and the parked entries are no more than `entries`.
 #[derive(Debug, Default)]
 struct Use {
     running: usize,
@@ -63,7 +68,19 @@ struct Use {
 }
 
 impl Use {
+    fn check_invariants(&self) {
+        let placed = self.active + self.parked.len();
+        debug_assert!(placed <= self.entries, "{placed} places for {} entries", self.entries);
+    }
+
+    /// An entry leaves its ring.
+    fn deactivate(&mut self) {
+        debug_assert!(self.active > 0, "an entry leaves a ring that it is not in");
+        self.active = self.active.saturating_sub(1);
+    }
+
     fn is_unused(&self) -> bool {
+        debug_assert!(self.entries > 0 || self.parked.is_empty() && self.active == 0, "an entry that is gone waits");
         self.running == 0 && self.entries == 0
     }
 
@@ -180,7 +197,8 @@ impl<T> Schedule<T> {
             mount.files.entry(tag.file).or_default().entries += 1;
             FileQueue { place: Place::Out, tasks: BTreeMap::new() }
         });
-        file.tasks.insert(sequence, task);
+        let before = file.tasks.insert(sequence, task);
+        debug_assert!(before.is_none(), "task {sequence} would be lost");
         self.waiting += 1;
         if file.place == Place::Out {
             let turn = self.next_turn();
@@ -197,6 +215,7 @@ impl<T> Schedule<T> {
         client.ring.insert(turn, tag.file);
         if let Some(usage) = mount.files.get_mut(&tag.file) {
             usage.active += 1;
+            usage.check_invariants();
         }
         if client.place == Place::Out {
             self.enter_client(tag.mount, tag.client, turn);
@@ -210,6 +229,7 @@ impl<T> Schedule<T> {
         mount.ring.insert(turn, client_id);
         if let Some(usage) = self.clients.get_mut(&(mount_id, client_id)) {
             usage.active += 1;
+            usage.check_invariants();
         }
         self.enter_mount(mount_id);
     }
@@ -220,7 +240,8 @@ impl<T> Schedule<T> {
         let Some(mount) = self.mounts.get_mut(&mount_id) else { return };
         if mount.at.is_none() && mount.running < self.caps.mount && !mount.ring.is_empty() {
             mount.at = Some(turn);
-            self.ring.insert(turn, mount_id);
+            let before = self.ring.insert(turn, mount_id);
+            debug_assert!(before.is_none(), "a mount takes another one's turn");
         }
     }
 
@@ -261,7 +282,7 @@ impl<T> Schedule<T> {
                 if let Some(client) = mount.clients.get_mut(&client_id) {
                     client.place = Place::Parked(turn);
                 }
-                client_use.active = client_use.active.saturating_sub(1);
+                client_use.deactivate();
                 client_use.parked.insert(turn, mount_id);
                 continue;
             }
@@ -285,14 +306,14 @@ impl<T> Schedule<T> {
             };
             if file_use.running >= cap {
                 file.place = Place::Parked(turn);
-                file_use.active = file_use.active.saturating_sub(1);
+                file_use.deactivate();
                 file_use.parked.insert(turn, client_id);
                 continue;
             }
             let task = file.tasks.pop_first();
             if file.tasks.is_empty() {
                 client.files.remove(&file_id);
-                file_use.active = file_use.active.saturating_sub(1);
+                file_use.deactivate();
                 file_use.entries -= 1;
             } else {
                 file.place = Place::Ring(again);
@@ -301,6 +322,7 @@ impl<T> Schedule<T> {
             if let Some((_, task)) = task {
                 file_use.running += 1;
                 mount.running += 1;
+                debug_assert!(file_use.running <= cap && mount.running <= self.caps.mount, "a cap is exceeded");
                 self.waiting -= 1;
                 self.clients.entry((mount_id, client_id)).or_default().running += 1;
                 found = Some((file_id, task));
@@ -326,7 +348,7 @@ impl<T> Schedule<T> {
                 mount.ring.remove(&turn);
                 if client.ring.is_empty() {
                     client.place = Place::Out;
-                    usage.active = usage.active.saturating_sub(1);
+                    usage.deactivate();
                 } else {
                     client.place = Place::Ring(again);
                     mount.ring.insert(again, client_id);
@@ -348,12 +370,15 @@ impl<T> Schedule<T> {
     /// Notes that a picked task has ended, or never ran.
     pub(super) fn complete(&mut self, tag: Tag) {
         if let Some(mount) = self.mounts.get_mut(&tag.mount) {
+            debug_assert!(mount.running > 0, "a task of the mount ends twice");
             mount.running = mount.running.saturating_sub(1);
             if let Some(usage) = mount.files.get_mut(&tag.file) {
+                debug_assert!(usage.running > 0, "a task of the file ends twice");
                 usage.running = usage.running.saturating_sub(1);
             }
         }
         if let Some(usage) = self.clients.get_mut(&(tag.mount, tag.client)) {
+            debug_assert!(usage.running > 0, "a task of the client ends twice");
             usage.running = usage.running.saturating_sub(1);
         }
         self.refill_file(tag.mount, tag.file);
@@ -376,7 +401,7 @@ impl<T> Schedule<T> {
                 usage.entries -= 1;
                 match place {
                     Place::Ring(turn) => {
-                        usage.active = usage.active.saturating_sub(1);
+                        usage.deactivate();
                         client.ring.remove(&turn);
                     }
                     Place::Parked(turn) => {
@@ -426,7 +451,12 @@ impl<T> Schedule<T> {
         let unused = |mount: &MountQueue<T>| mount.running == 0 && mount.clients.is_empty();
         if self.mounts.get(&mount_id).is_some_and(unused) {
             self.leave_mount(mount_id);
-            self.mounts.remove(&mount_id);
+            let gone = self.mounts.remove(&mount_id);
+            let has_uses = |mount: &MountQueue<T>| mount.files.values().any(|usage| usage.running > 0);
+            debug_assert!(
+                gone.is_none_or(|mount| !has_uses(&mount)),
+                "a mount is forgotten while its files are in use"
+            );
         }
     }
 }

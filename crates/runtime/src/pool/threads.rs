@@ -36,6 +36,10 @@ const QUEUED: u8 = 0;
 const RUNNING: u8 = 1;
 const CANCELLED: u8 = 2;
 
+const _: () = assert!(MAX_THREADS.is_multiple_of(64), "each thread has a bit");
+const _: () = assert!(INBOX_TIDY < SORTED_BY_LOOP, "a loop that tidies up gets rid of what made it do so");
+const _: () = assert!(REST_TIME.as_secs() < super::IDLE_TIME.as_secs(), "a thread gives memory back before it ends");
+
 /// The work of a task. `execute` runs on a pool thread; `deliver` follows after the pool's figures were brought up to
 /// date.
 pub(super) trait Work: Send {
@@ -56,7 +60,9 @@ pub(super) struct Job {
 impl Job {
     fn take(&self, to: u8) -> Option<Box<dyn Work>> {
         self.state.compare_exchange(QUEUED, to, SeqCst, SeqCst).ok()?;
-        lock(&self.work).take()
+        let work = lock(&self.work).take();
+        debug_assert!(work.is_some(), "a task that waits has its work");
+        work
     }
 }
 
@@ -65,6 +71,10 @@ enum Letter {
     Cancel(Arc<Job>),
 }
 
+/// What the threads share.
+///
+/// Invariants: `live` is the number of used slots, and never more than [`MAX_THREADS`]; a sleeping thread (its bit in
+/// [`Inner::idle`]) has a used slot and no token.
 struct State {
     schedule: Schedule<Arc<Job>>,
     /// Which slots have a thread.
@@ -192,7 +202,9 @@ impl Inner {
 
     /// Counts a task out, and wakes the threads of a closed pool when it was the last.
     fn release(&self) {
-        if self.accepted.fetch_sub(1, SeqCst) == 1 && self.is_closed() {
+        let before = self.accepted.fetch_sub(1, SeqCst);
+        debug_assert!(before > 0, "a task is counted out twice");
+        if before == 1 && self.is_closed() {
             self.wake_all();
         }
     }
@@ -296,6 +308,7 @@ impl Inner {
     }
 
     fn hand_token(&self, slot: usize) {
+        debug_assert_eq!(self.tokens[slot].load(SeqCst), 0, "a thread is woken twice");
         self.tokens[slot].store(1, SeqCst);
         // Waking can fail only for a bad address.
         let _ = futex::wake(&self.tokens[slot], futex::Flags::PRIVATE, 1);
@@ -307,7 +320,8 @@ impl Inner {
     }
 
     fn set_idle(&self, slot: usize) {
-        self.idle[slot / 64].fetch_or(1 << (slot % 64), SeqCst);
+        let before = self.idle[slot / 64].fetch_or(1 << (slot % 64), SeqCst);
+        debug_assert!(before & 1 << (slot % 64) == 0, "thread {slot} sleeps twice");
     }
 
     fn any_idle(&self) -> bool {
@@ -323,6 +337,7 @@ impl Inner {
         let slot = state.used.iter().position(|used| !used)?;
         state.used[slot] = true;
         state.live += 1;
+        debug_assert_eq!(state.live, state.used.iter().filter(|used| **used).count(), "a slot has two threads");
         self.figures.threads.store(state.live, SeqCst);
         Some(slot)
     }
@@ -337,6 +352,7 @@ impl Inner {
     }
 
     fn vacate(&self, state: &mut State, slot: usize) {
+        debug_assert!(state.used[slot] && state.live > 0, "thread {slot} ends twice");
         state.used[slot] = false;
         state.live -= 1;
         self.figures.threads.store(state.live, SeqCst);
@@ -411,7 +427,8 @@ impl Inner {
         } else {
             self.figures.panicked.add();
         }
-        self.figures.active.fetch_sub(1, SeqCst);
+        let before = self.figures.active.fetch_sub(1, SeqCst);
+        debug_assert!(before > 0, "a task ends that never began");
         self.release();
         work.deliver();
     }

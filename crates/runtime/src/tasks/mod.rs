@@ -47,6 +47,9 @@ const SINGLES: usize = 64;
 /// dropped, and so on.
 const ENDS: usize = 4;
 
+const _: () = assert!(KINDS << PLACE_BITS <= 1 << u32::BITS, "a number has room for a kind and a place");
+const _: () = assert!(LONG_PART < TURN, "short work has a part of each turn, too");
+
 /// The tasks of one kind on a loop; at most [`KINDS`] kinds on each thread.
 pub struct Tasks<F>(Rc<Inner<F>>);
 
@@ -69,6 +72,10 @@ struct Inner<F> {
 }
 
 /// A table of tasks. The code that starts tasks bounds it: connections by `worker_connections`.
+///
+/// Invariants: each place is free (in `free`, once, without a future), rests (with a future and a waker), or is being polled
+/// (without either, and not in `free`). A place that is given to a second task would end the first one, and with it a
+/// connection.
 struct Table<F> {
     places: Vec<Place<F>>,
     free: Vec<u32>,
@@ -226,6 +233,7 @@ impl Wake for Bell {
 /// Prepares this thread for the tasks of a loop.
 pub(crate) fn set_up(mailbox: &Arc<Mailbox>) {
     READY.with(|ready| {
+        debug_assert!(ready.id.get() == 0 && mailbox.id != 0, "a thread has one loop at a time");
         ready.id.set(mailbox.id);
         ready.clear();
     });
@@ -388,6 +396,7 @@ impl<F: Future<Output = ()> + Unpin + 'static> Tasks<F> {
         let mut table = self.0.table.borrow_mut();
         let Table { places, free } = &mut *table;
         let len = places.len();
+        debug_assert!(most > 0, "nothing would ever be taken");
         let end = len.min(from.saturating_add(LOOKED_AT));
         for (index, place) in places.iter_mut().enumerate().take(end).skip(from) {
             if taken.len() == most {
@@ -449,6 +458,7 @@ impl<F: Future<Output = ()> + Unpin> Inner<F> {
         if let Some(index) = table.free.pop()
             && let Some(place) = table.places.get_mut(index as usize)
         {
+            debug_assert!(place.future.is_none() && place.waker.is_some(), "place {index} has a task already");
             place.future = Some(future);
             place.activity = activity;
             return index;
@@ -474,6 +484,7 @@ impl<F: Future<Output = ()> + Unpin> Inner<F> {
         let place = table.places.get_mut(index as usize)?;
         place.bell.answer();
         let future = place.future.take()?;
+        debug_assert!(place.waker.is_some(), "a task that rests has its waker");
         let waker = place.waker.take().unwrap_or_else(|| Waker::from(place.bell.clone()));
         Some(Taken { future, activity: place.activity, waker, long: place.bell.long.load(Ordering::Relaxed) })
     }
@@ -492,10 +503,12 @@ impl<F: Future<Output = ()> + Unpin> Inner<F> {
         };
         let long = READY.with(|ready| ready.at_long.replace(outer));
         let mut table = self.table.borrow_mut();
-        if rest.is_none() {
+        if rest.is_none() && (index as usize) < table.places.len() {
             table.free.push(index);
+            debug_assert!(table.free.len() <= table.places.len(), "a place is free twice");
         }
         if let Some(place) = table.places.get_mut(index as usize) {
+            debug_assert!(place.future.is_none() && place.waker.is_none(), "place {index} was given away meanwhile");
             place.bell.long.store(long && rest.is_some(), Ordering::Relaxed);
             place.future = rest;
             place.waker = Some(waker);
@@ -517,7 +530,9 @@ impl<F: Future<Output = ()> + Unpin> Polls for Inner<F> {
     fn end(&self) {
         // The tasks may own values that own this table, and each may start another one to the last.
         for _ in 0..ENDS {
-            let places = std::mem::take(&mut self.table.borrow_mut().places);
+            // The free places are gone with the others.
+            let Table { places, free: _ } =
+                std::mem::replace(&mut *self.table.borrow_mut(), Table { places: Vec::new(), free: Vec::new() });
             if places.is_empty() {
                 break;
             }

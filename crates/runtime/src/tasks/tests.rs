@@ -376,3 +376,40 @@ fn what_tasks_start_while_their_loop_ends_is_dropped_with_it() {
     handle.stop();
     assert_eq!(receive.iter().collect::<Vec<_>>(), [2, 1, 0]);
 }
+
+#[test]
+fn what_many_tasks_start_while_their_loop_ends_takes_no_place_of_another_one() {
+    /// A future that starts four others when it is dropped.
+    struct Starts(u32, Sender<u32>);
+    impl Drop for Starts {
+        fn drop(&mut self) {
+            self.1.send(self.0).unwrap();
+            for _ in 0..if self.0 > 0 { 4 } else { 0 } {
+                let next = Starts(self.0 - 1, self.1.clone());
+                loops::spawn(0, "testing", async move {
+                    let _next = next;
+                    std::future::pending::<()>().await;
+                });
+            }
+        }
+    }
+    let ((send, receive), (done, finished)) = (channel(), channel());
+    let handle = LoopHandle::start(0, None).unwrap();
+    handle.tell(move || {
+        // The places of these are free when the loop ends.
+        (0..8).for_each(|_| loops::spawn(0, "testing", async {}));
+        loops::spawn(0, "testing", async move { done.send(()).unwrap() });
+    });
+    finished.recv().unwrap();
+    handle.tell(move || {
+        let first = Starts(3, send);
+        loops::spawn(0, "testing", async move {
+            let _first = first;
+            std::future::pending::<()>().await;
+        });
+    });
+    handle.stop();
+    let mut dropped: Vec<u32> = receive.iter().collect();
+    dropped.sort_unstable_by(|one, other| other.cmp(one));
+    assert_eq!(dropped, [vec![3], vec![2; 4], vec![1; 16], vec![0; 64]].concat());
+}
