@@ -166,7 +166,8 @@ impl Live {
     /// Stops holding the server back for checks that have not begun, because they no longer will.
     pub fn unhold(&self) {
         let held = self.held.swap(0, Relaxed);
-        self.checking.fetch_sub(held, Relaxed);
+        let before = self.checking.fetch_sub(held, Relaxed);
+        debug_assert!(before >= held, "{held} checks have not begun, and {before} have not ended");
         self.note_state(crate::clock::now());
     }
 }

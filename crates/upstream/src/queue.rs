@@ -32,6 +32,9 @@ pub(crate) struct Queue {
 type Wakes = SmallVec<[Waker; 2]>;
 
 /// The waiting requests, by the numbers that they got when they came.
+///
+/// Invariants: the request whose turn it is waits; a round has room; what became free meanwhile waits for a round to end;
+/// `particular` is the number of particular requests; numbers only grow.
 #[derive(Debug, Default)]
 struct Line {
     next: u64,
@@ -75,6 +78,18 @@ enum Used {
 }
 
 impl Line {
+    /// What holds between two calls. Debug builds check it after each of them.
+    fn check_invariants(&self) {
+        if let Some(round) = &self.round {
+            debug_assert!(self.waiters.contains_key(&round.turn), "a request has the turn that does not wait");
+            debug_assert!(round.room > 0, "a round goes on without room");
+        }
+        debug_assert!(self.more == 0 || self.round.is_some(), "room that became free is offered to nobody");
+        debug_assert!(self.particular <= self.waiters.len(), "more requests are particular than there are");
+        debug_assert!(self.waiters.last_key_value().is_none_or(|(last, _)| *last < self.next), "a number comes again");
+        debug_assert!(self.particular > 0 || !self.waiters.values().take(8).any(|one| one.particular), "a wrong count");
+    }
+
     fn oldest(&self) -> Option<u64> {
         self.waiters.keys().next().copied()
     }
@@ -87,7 +102,8 @@ impl Line {
         }
         let number = self.next;
         self.next += 1;
-        self.waiters.insert(number, Waiter { particular, ..Waiter::default() });
+        let before = self.waiters.insert(number, Waiter { particular, ..Waiter::default() });
+        debug_assert!(before.is_none(), "two requests have number {number}");
         self.particular += usize::from(particular);
         number
     }
@@ -154,6 +170,7 @@ impl Line {
         let was_oldest = self.oldest() == Some(number);
         let Some(waiter) = self.waiters.remove(&number) else { return };
         wakes.extend(waiter.waker);
+        debug_assert!(!waiter.particular || self.particular > 0, "a particular request was not counted");
         self.particular -= usize::from(waiter.particular);
         if self.has_turn(number) {
             self.pass(used, waiter.particular, wakes);
@@ -172,6 +189,7 @@ impl Queue {
         let result = {
             let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
             let result = act(&mut line, &mut wakes);
+            line.check_invariants();
             self.waiting.store(u32::try_from(line.waiters.len()).unwrap_or(u32::MAX), SeqCst);
             result
         };

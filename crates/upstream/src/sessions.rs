@@ -25,6 +25,8 @@ const TICK: Millis = 100;
 /// The key of a slot that a thread is writing.
 const BUSY: u64 = 1;
 
+const _: () = assert!(WAYS as u64 <= MAX_SESSIONS, "the smallest table is allowed");
+
 #[derive(Debug, Default)]
 struct Slot {
     /// The hash of the session; 0: the slot is free; [`BUSY`]: it is being written.
@@ -64,6 +66,7 @@ impl Sessions {
         let key = self.hash.hash_one(session).max(BUSY + 1);
         let sets = self.slots.len() / WAYS;
         let set = ((u128::from(key) * sets as u128) >> 64) as usize;
+        debug_assert!(key > BUSY && set < sets, "a session has no place");
         (key, &self.slots[set * WAYS..][..WAYS])
     }
 

@@ -57,6 +57,9 @@ pub enum Woken {
 }
 
 /// The requests in one place.
+///
+/// Invariants: no more wait than connections that are being made have room for; each connection that is made is there once;
+/// a slot that was promised is taken, or given to the next one.
 struct Joint {
     /// Keeps the address.
     lists: Arc<Lists>,
@@ -92,6 +95,12 @@ impl Joint {
         self.making.is_empty() && self.waiting.is_empty() && self.promised == 0
     }
 
+    /// A request that was told of a slot has taken it, or does not want it.
+    fn keep_promise(&mut self) {
+        debug_assert!(self.promised > 0, "a slot was taken that nobody was told of");
+        self.promised -= 1;
+    }
+
     /// How many requests may wait.
     fn room(&self) -> usize {
         self.making.iter().map(|(_, room)| *room).sum()
@@ -107,12 +116,14 @@ fn change(place: &Place, change: impl FnOnce(&mut Joint, &mut Vec<(Rc<Waiter>, T
         let Some(joint) = joints.get_mut(place) else { return };
         change(joint, &mut told);
         joint.promised += told.iter().filter(|(_, told)| matches!(told, Told::Slot)).count();
+        debug_assert!(joint.waiting.len() <= joint.room(), "a request waits for a connection that nobody makes");
         if joint.is_over() {
             joints.remove(place);
         }
     });
     for (waiter, what) in told {
-        *waiter.told.borrow_mut() = Some(what);
+        let before = waiter.told.replace(Some(what));
+        debug_assert!(before.is_none(), "a request is told twice");
         let waker = waiter.waker.borrow_mut().take();
         waker.into_iter().for_each(Waker::wake);
     }
@@ -164,6 +175,7 @@ impl Pool {
                 return Found::Wait(Waiting { pool, place, waiter, is_over: false });
             }
             let number = NUMBER.replace(NUMBER.get() + 1);
+            debug_assert!(joint.making.iter().all(|(other, _)| *other != number), "a connection is made twice");
             joint.making.push((number, expected - 1));
             Found::Make(Making { place, number })
         })
@@ -245,7 +257,7 @@ impl Future for Waiting {
             Some(Told::Failed(why)) => Poll::Ready(Woken::Failed(why)),
             Some(Told::Slot) => {
                 let slot = this.pool.acquire(this.place.scope, false).and_then(Slot::shared);
-                change(&this.place, |joint, _| joint.promised -= 1);
+                change(&this.place, |joint, _| joint.keep_promise());
                 Poll::Ready(slot.map_or(Woken::Again, Woken::Slot))
             }
         }
@@ -262,7 +274,7 @@ impl Drop for Waiting {
             None => joint.waiting.retain(|waiter| !Rc::ptr_eq(waiter, &self.waiter)),
             // The slot is for the next one.
             Some(Told::Slot) => {
-                joint.promised -= 1;
+                joint.keep_promise();
                 tell.extend(joint.waiting.pop_front().map(|waiter| (waiter, Told::Slot)));
             }
             Some(_) => {}

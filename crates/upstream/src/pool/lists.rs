@@ -82,6 +82,7 @@ impl List {
             return self.idle.remove(position).map(Found::Idle);
         }
         let position = self.shared.iter().rposition(|entry| entry.held.offers(scope))?;
+        debug_assert!(!self.idle.iter().any(|entry| entry.held.connection.scope == scope), "an idle one comes first");
         match self.shared[position].held.acquire(now) {
             Some(slot) => Some(Found::Slot(slot)),
             None => self.shared.remove(position).map(Found::Over),
@@ -125,6 +126,7 @@ fn take_out<T>(from: &mut VecDeque<Entry<T>>, is_over: impl Fn(&T) -> bool) -> i
             stay += 1;
         }
     }
+    debug_assert!(stay <= from.len(), "more connections stay than there were");
     from.drain(stay..)
 }
 
@@ -217,7 +219,8 @@ impl Lists {
     pub(super) fn left(&self, index: usize, count: Option<&Arc<Count>>) {
         let count = count.or_else(|| self.count.get());
         if let Some(counted) = count.and_then(|count| self.counted(index, count)) {
-            counted.fetch_sub(1, Relaxed);
+            let before = counted.fetch_sub(1, Relaxed);
+            debug_assert!(before > 0, "a connection leaves a list that was never counted");
         }
     }
 
@@ -264,7 +267,9 @@ impl Drop for Lists {
     /// Closes the connections that remain and no longer counts them for the group.
     fn drop(&mut self) {
         if let Some(sum) = self.in_branches() {
-            sum.fetch_sub(self.total(), Relaxed);
+            let own = self.total();
+            let before = sum.fetch_sub(own, Relaxed);
+            debug_assert!(before >= own, "a branch has more connections than all branches");
         }
         for (index, slot) in self.lists.take().unwrap_or_default().into_iter().enumerate() {
             let list = slot.list.into_inner().unwrap_or_else(PoisonError::into_inner);

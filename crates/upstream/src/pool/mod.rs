@@ -80,7 +80,10 @@ impl Pool {
             }
             let found = self.0.try_lock(index)?.find(scope, now)?;
             match found {
-                Found::Slot(slot) => return Some(slot.into()),
+                Found::Slot(slot) => {
+                    debug_assert!(slot.scope() == scope, "a connection of another scope is handed out");
+                    return Some(slot.into());
+                }
                 Found::Over(entry) => self.0.left(index, entry.count.as_ref()),
                 Found::Idle(Entry { held, count }) => {
                     self.0.left(index, count.as_ref());
@@ -89,6 +92,8 @@ impl Pool {
                         if !connection.transport.is_here() {
                             connection.transport = connection.transport.moved();
                         }
+                        debug_assert!(connection.scope == scope, "a connection of another scope is handed out");
+                        debug_assert!(connection.requests > 0, "an idle connection has served a request");
                         connection.requests += 1;
                         return Some(connection.into());
                     }
@@ -103,6 +108,7 @@ impl Pool {
     /// whose exchange has ended otherwise is dropped instead.
     pub fn release(&self, slot: Slot, settings: &KeepAlive, count: &Arc<Count>) -> bool {
         let Slot::Exclusive(connection) = slot else { return true };
+        debug_assert!(connection.requests > 0, "a connection that was released has served a request");
         let now = loops::nanos();
         // A loop's clock may be a little behind that of the loop that made the connection.
         let old = now.saturating_sub(connection.since) >= loops::nanos_of(settings.time);
@@ -151,11 +157,13 @@ impl Pool {
         let Some(counted) = self.0.counted(index, count) else { return false };
         let is_shared = matches!(held, Held::Shared(_));
         if counted.fetch_add(1, Relaxed) >= settings.connections && !close_oldest(me, count) && !is_shared {
-            counted.fetch_sub(1, Relaxed);
+            let before = counted.fetch_sub(1, Relaxed);
+            debug_assert!(before > 0, "the connection was counted a moment ago");
             return false;
         }
         let Some(mut list) = self.0.try_lock(index) else {
-            counted.fetch_sub(1, Relaxed);
+            let before = counted.fetch_sub(1, Relaxed);
+            debug_assert!(before > 0, "the connection was counted a moment ago");
             return false;
         };
         list.put(held, other);

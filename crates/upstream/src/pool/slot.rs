@@ -157,6 +157,7 @@ impl Carrier {
         if self.is_over(now) || self.used.load(Relaxed) >= self.connection.streams() {
             return None;
         }
+        debug_assert!(self.loop_index == loops::index(), "a connection is used on another loop");
         self.used.fetch_add(1, Relaxed);
         self.requests.fetch_add(1, Relaxed);
         Some(Shared(self.clone()))
@@ -190,6 +191,11 @@ impl Carrier {
 pub struct Shared(Arc<Carrier>);
 
 impl Shared {
+    /// The scope of the connection.
+    pub(super) fn scope(&self) -> Scope {
+        self.0.place.scope
+    }
+
     /// The connection, if it is of this type: the caller knows that from the scope.
     pub fn connection<C: Multiplexed>(&self) -> Option<&C> {
         let connection: &dyn Any = &*self.0.connection;
@@ -206,7 +212,8 @@ impl fmt::Debug for Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         self.0.unused_since.store(loops::nanos(), Relaxed);
-        self.0.used.fetch_sub(1, Relaxed);
+        let before = self.0.used.fetch_sub(1, Relaxed);
+        debug_assert!(before > 0, "a slot is released twice");
         joint::freed(&self.0.place);
     }
 }
