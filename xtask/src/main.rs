@@ -206,7 +206,7 @@ fn tidy_command() -> ExitCode {
                 eprintln!("{problem}");
             }
             if report.problems.is_empty() {
-                println!("tidy: {} files, nothing to say", report.files);
+                println!("tidy: {} files, nothing to say; {}", report.files, report.assertions);
                 ExitCode::SUCCESS
             } else {
                 eprintln!("tidy: {} files, {} problems", report.files, report.problems.len());

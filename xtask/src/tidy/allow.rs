@@ -32,6 +32,8 @@ struct Written {
     order: Vec<WrittenOrder>,
     #[serde(default)]
     words: Vec<WrittenWording>,
+    #[serde(default)]
+    assertions: WrittenAssertions,
 }
 
 /// The numbers of names and sentences of a crate that may still be against the rules for words.
@@ -41,6 +43,14 @@ struct WrittenWording {
     folder: Spanned<String>,
     names: usize,
     sentences: usize,
+}
+
+/// How many assertions the product has at least.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenAssertions {
+    /// For ten thousand lines.
+    least: usize,
 }
 
 /// A crate's folders from the bottom to the top, with what may still be against it.
@@ -97,6 +107,7 @@ pub(crate) struct Exceptions {
     folder_style: Vec<Entry<()>>,
     orders: Vec<Order>,
     wording: Vec<WordingLimit>,
+    least_assertions: usize,
 }
 
 impl Exceptions {
@@ -150,7 +161,13 @@ impl Exceptions {
             let line = line_of(text, folder.span().start);
             all.wording.push(WordingLimit { folder: folder.into_inner(), line, names, sentences });
         }
+        all.least_assertions = written.assertions.least;
         all
+    }
+
+    /// How many assertions ten thousand lines of the product have at least.
+    pub(crate) fn least_assertions(&self) -> usize {
+        self.least_assertions
     }
 
     /// The orders of folders.

@@ -6,6 +6,7 @@
 //! true.
 
 mod allow;
+mod assertions;
 mod blocking;
 mod error;
 mod folders;
@@ -44,6 +45,8 @@ pub(crate) struct Report {
     pub(crate) files: usize,
     /// The problems, in the order of paths and lines.
     pub(crate) problems: Vec<Problem>,
+    /// How many assertions the product has.
+    pub(crate) assertions: assertions::Counts,
 }
 
 /// Checks the repository in a folder.
@@ -93,6 +96,7 @@ pub(crate) fn check(tree: &Tree) -> Report {
     blocking::check(&sources, &mut exceptions, &mut problems);
     folders::check(tree, &mut exceptions, &mut problems);
     heads::check(tree, &mut problems);
+    assertions::check(tree, &sources, &exceptions, &mut problems);
     size::check(tree, &mut exceptions, &mut problems);
     words::check(tree, &mut problems);
     wording::check(tree, &sources, &exceptions, &mut problems);
@@ -102,7 +106,7 @@ pub(crate) fn check(tree: &Tree) -> Report {
     exceptions.unused(&mut problems);
     problems.sort();
     problems.dedup();
-    Report { files: tree.len(), problems }
+    Report { files: tree.len(), problems, assertions: assertions::Counts::of(&sources) }
 }
 
 #[cfg(test)]
