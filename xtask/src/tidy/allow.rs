@@ -45,7 +45,7 @@ struct WrittenWording {
     sentences: usize,
 }
 
-/// How many assertions the product has at least.
+/// The least number of assertions in the product.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WrittenAssertions {
@@ -165,7 +165,7 @@ impl Exceptions {
         all
     }
 
-    /// How many assertions ten thousand lines of the product have at least.
+    /// The least number of assertions in ten thousand lines of the product.
     pub(crate) fn least_assertions(&self) -> usize {
         self.least_assertions
     }

@@ -1,4 +1,4 @@
-//! How many assertions the product has: code that says what it relies on is found wrong where it goes wrong.
+//! The number of assertions in the product: code that says what it relies on fails where it goes wrong.
 
 use super::allow::Exceptions;
 use super::source::{Kind, Source, Token};
@@ -11,17 +11,17 @@ const MACROS: [&str; 7] =
 /// Crates that are not a part of the product.
 const OTHERS: &str = "crates/testkit/";
 
-/// What was counted, in code that is not compiled for tests only.
+/// The numbers for code that is not compiled for tests only.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
+pub(crate) struct AssertionCounts {
     assertions: usize,
     lines: usize,
 }
 
-impl Counts {
-    /// Counts in all crates of the product. A line counts if it has code: comments and documentation do not.
-    pub(crate) fn of(sources: &[Source]) -> Counts {
-        let mut counts = Counts::default();
+impl AssertionCounts {
+    /// AssertionCounts in all crates of the product. A line counts if it has code: comments and documentation do not.
+    pub(crate) fn of(sources: &[Source]) -> AssertionCounts {
+        let mut counts = AssertionCounts::default();
         let product = |source: &&Source| source.path.starts_with("crates/") && !source.path.starts_with(OTHERS);
         for source in sources.iter().filter(product) {
             let (mut last, mut code) = (0, 0);
@@ -44,14 +44,14 @@ impl Counts {
     }
 }
 
-impl std::fmt::Display for Counts {
+impl std::fmt::Display for AssertionCounts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (whole, rest) = (self.hundredths() / 100, self.hundredths() % 100);
         write!(f, "{} assertions in {} lines, {whole}.{rest:02} for each hundred", self.assertions, self.lines)
     }
 }
 
-/// How many tokens the doc comment has that the tokens begin with: it is an attribute with a string.
+/// The length of the doc comment that the tokens begin with, in tokens: it is an attribute with a string.
 fn length_of_documentation(tokens: &[Token]) -> usize {
     let inner = usize::from(matches!(tokens, [_, mark, ..] if mark.is_mark('!')));
     let is_doc = match tokens {
@@ -70,7 +70,7 @@ fn is_assertion(token: &Token, next: &[Token]) -> bool {
 
 /// Reports that there are fewer assertions than `xtask/tidy.toml` says.
 pub(crate) fn check(tree: &Tree, sources: &[Source], exceptions: &Exceptions, problems: &mut Vec<Problem>) {
-    let (counts, least) = (Counts::of(sources), exceptions.least_assertions());
+    let (counts, least) = (AssertionCounts::of(sources), exceptions.least_assertions());
     if counts.hundredths() < least {
         let line =
             tree.get(allow::FILE).and_then(|text| text.lines().position(|line| line.starts_with("[assertions]")));
@@ -86,17 +86,20 @@ mod tests {
     use super::*;
     use crate::tidy::source::read_all;
 
-    fn counts(files: &[(&str, &str)]) -> Counts {
-        Counts::of(&read_all(&Tree::of(files), &mut Vec::new()))
+    fn counts(files: &[(&str, &str)]) -> AssertionCounts {
+        AssertionCounts::of(&read_all(&Tree::of(files), &mut Vec::new()))
     }
 
     #[test]
     fn what_counts_is_a_call_in_the_product() {
         let text = "//! a\n/// b\n#[inline]\nfn a() {\n    assert!(x);\n    debug_assert_eq!(a, b);\n}\nconst _: () = assert!(true);\n\
                     // assert!(x)\n\nfn assert(unreachable: u8) { assert(1); }\n#[cfg(test)]\nmod tests { fn b() { assert!(x) } }";
-        let expected = Counts { assertions: 3, lines: 7 };
+        let expected = AssertionCounts { assertions: 3, lines: 7 };
         assert_eq!(counts(&[("crates/a/src/lib.rs", text)]), expected);
-        assert_eq!(counts(&[("crates/testkit/src/lib.rs", text), ("xtask/src/main.rs", text)]), Counts::default());
+        assert_eq!(
+            counts(&[("crates/testkit/src/lib.rs", text), ("xtask/src/main.rs", text)]),
+            AssertionCounts::default()
+        );
         assert_eq!(expected.to_string(), "3 assertions in 7 lines, 42.85 for each hundred");
     }
 

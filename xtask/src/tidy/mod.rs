@@ -45,8 +45,8 @@ pub(crate) struct Report {
     pub(crate) files: usize,
     /// The problems, in the order of paths and lines.
     pub(crate) problems: Vec<Problem>,
-    /// How many assertions the product has.
-    pub(crate) assertions: assertions::Counts,
+    /// The number of assertions in the product.
+    pub(crate) assertions: assertions::AssertionCounts,
 }
 
 /// Checks the repository in a folder.
@@ -106,7 +106,7 @@ pub(crate) fn check(tree: &Tree) -> Report {
     exceptions.unused(&mut problems);
     problems.sort();
     problems.dedup();
-    Report { files: tree.len(), problems, assertions: assertions::Counts::of(&sources) }
+    Report { files: tree.len(), problems, assertions: assertions::AssertionCounts::of(&sources) }
 }
 
 #[cfg(test)]
