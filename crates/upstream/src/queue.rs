@@ -33,8 +33,8 @@ type Wakes = SmallVec<[Waker; 2]>;
 
 /// The waiting requests, by the numbers that they got when they came.
 ///
-/// Invariants: the request whose turn it is waits; a round has room; what became free meanwhile waits for a round to end;
-/// `particular` is the number of particular requests; numbers only grow.
+/// Invariants: the request whose turn it is waits. A round has room. What became free meanwhile waits for a round to end.
+/// `particular` is the number of particular requests. Numbers only grow.
 #[derive(Debug, Default)]
 struct Line {
     next: u64,
@@ -78,7 +78,7 @@ enum Used {
 }
 
 impl Line {
-    /// What holds between two calls. Debug builds check it after each of them.
+    /// Asserts the invariants. Debug builds call it after each change.
     fn check_invariants(&self) {
         if let Some(round) = &self.round {
             debug_assert!(self.waiters.contains_key(&round.turn), "a request has the turn that does not wait");

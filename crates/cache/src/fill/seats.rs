@@ -20,7 +20,7 @@ struct Seat {
 
 /// The followers of a fill.
 ///
-/// Invariants: `free` has exactly the seats that are not taken, each once; a follower only goes forward; a seat that is not
+/// Invariants: `free` has exactly the seats that are not taken, each once. A follower only goes forward. A seat that is not
 /// taken has no waker. Two followers in one seat would each get half of the bytes, so this is checked in every build.
 #[derive(Debug, Default)]
 pub(super) struct Seats {

@@ -100,9 +100,9 @@ pub(super) enum Take {
 
 /// The state of a fill.
 ///
-/// Invariants, which [`State::check_invariants`] has in full: a body has come only behind a head; what is stored is in the file
-/// or in memory; a fill that is closed is not being stored; a body that has broken off is never stored; an object is stored
-/// only when all of its body is written; what was released has no follower.
+/// Invariants, which [`State::check_invariants`] has in full: a body has come only behind a head. What is stored is in the
+/// file or in memory. A fill that is closed is not being stored. A body that has broken off is never stored. An object is
+/// stored only when all of its body is written. What was released has no follower.
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) phase: Phase,
@@ -144,7 +144,7 @@ pub(super) struct State {
 pub(super) type Left = (Option<Keeping>, Option<Reservation>, Option<Window>);
 
 impl State {
-    /// What holds between two calls. Debug builds check it after each of them.
+    /// Asserts the invariants. Debug builds call it after each transition.
     pub(super) fn check_invariants(&self) {
         let (start, end) = (self.window.start(), self.window.end());
         let is_known = matches!(self.phase, Phase::Known(_));

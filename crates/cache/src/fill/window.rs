@@ -21,8 +21,8 @@ pub(super) fn held() -> u64 {
 
 /// The pieces of one body.
 ///
-/// Invariants: each piece begins where the one before it ends, the last one ends at `end`, none is empty; `weight` is the sum
-/// over the pieces, and a part of [`HELD`].
+/// Invariants: each piece begins where the one before it ends, the last one ends at `end`, none is empty. `weight` is the
+/// sum over the pieces, and a part of [`HELD`].
 #[derive(Debug, Default)]
 pub(super) struct Window {
     /// Each piece with the place of its first byte in the body.

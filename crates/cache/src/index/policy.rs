@@ -61,9 +61,9 @@ pub(crate) trait Item: Clone {
     fn set_place(&self, place: Place);
 }
 
-/// One queue, the oldest first.
+/// A queue, the oldest item first.
 ///
-/// Invariants: `bytes` is the sum over the items that have not left, `gone` is the number of those that have; an item that
+/// Invariants: `bytes` is the sum over the items that have not left, `gone` is the number of those that have. An item that
 /// has left stays in its place until the queue is cleaned out, and is in no other queue.
 #[derive(Debug)]
 struct Queue<I> {
@@ -118,7 +118,7 @@ impl<I: Item> Queue<I> {
         self.items.len() - self.gone
     }
 
-    /// Compares the accounts with the items, all of which it looks at.
+    /// Compares the accounts with all items.
     #[cfg(test)]
     fn check_invariants(&self, own: Place) {
         let (gone, here): (Vec<&I>, Vec<&I>) = self.items.iter().partition(|item| item.place() == Place::None);

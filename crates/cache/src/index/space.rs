@@ -28,7 +28,7 @@ const _: () = assert!(MAX_MARGIN.is_multiple_of(BLOCK), "the margin is made of w
 /// The bytes and entries of one cache. `taken` counts stored and reserved bytes, and nothing here takes it beyond
 /// `limit`.
 ///
-/// Invariants: what is given back was taken before, in each account by itself, since each change of one is a single step of
+/// Invariant: what is given back was taken before, in each account by itself. Each change of an account is a single step of
 /// the thread that owns the reservation or the entry. An account that goes below zero wraps around, and then nothing is
 /// reserved any more: the limit holds.
 #[derive(Debug)]

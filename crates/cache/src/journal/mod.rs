@@ -74,8 +74,8 @@ fn log_path(folder: &Path, generation: u64) -> PathBuf {
 
 /// The journal of a cache, which writes changes down.
 ///
-/// Invariants: what was gathered and what was written are whole lines; the present log is not older than the oldest that is
-/// needed, nor newer by more than are looked for at a start; a snapshot has each object once.
+/// Invariants: what was gathered and what was written are whole lines. The present log is not older than the oldest that is
+/// needed, nor newer by more than are looked for at a start. A snapshot has each object once.
 #[derive(Debug)]
 pub(crate) struct Journal {
     folder: PathBuf,

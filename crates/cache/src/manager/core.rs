@@ -86,8 +86,9 @@ pub(super) enum Next {
 
 /// The state of the cache's thread.
 ///
-/// Invariants between two rounds: what was given back is told, purges are written down or will be tried again, the sweep is for
-/// purges that exist, files that could not be removed are those of entries that have left the index and all queues.
+/// Invariants between two rounds: waiting requests hear of space that was given back. Purges are written down or will be
+/// tried again. The sweep is for purges that exist. Files that could not be removed belong to entries that have left the
+/// index and all queues.
 pub(super) struct Manager {
     pub(super) store: Arc<Store>,
     /// The fills, which others keep alive: the thread ends when they are gone.

@@ -61,7 +61,7 @@ impl Flood {
 
 /// The account of one connection.
 ///
-/// Invariants: the balance is never above [`MOST`], so that no peer saves up for a flood; more streams may be torn down than
+/// Invariants: the balance is never above [`MOST`], so that no peer saves up for a flood. More streams may be torn down than
 /// there can be at a time.
 #[derive(Debug)]
 pub struct Account {

@@ -1,4 +1,4 @@
-//! What holds of a whole connection between two calls, for tests and fuzzing.
+//! The invariants of a whole connection, for tests and fuzzing.
 
 use super::connection::{Connection, REMEMBERED};
 use super::frame::LARGEST_WINDOW;

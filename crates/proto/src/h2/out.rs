@@ -17,8 +17,8 @@ const _: () = assert!(COPIED < KEPT, "a payload that is copied fits into the mem
 
 /// Frames in the order in which they are written; a pointer as long as there were none.
 ///
-/// Invariants: `pending` is the sum of the small bytes that are not written and of all large payloads; the places of large
-/// payloads ascend from `written` to the end of the small bytes; no large payload is empty.
+/// Invariants: `pending` is the sum of the small bytes that are not written and of all large payloads. The places of large
+/// payloads ascend from `written` to the end of the small bytes. No large payload is empty.
 #[derive(Debug, Default)]
 pub struct Out(Option<Box<Frames>>);
 

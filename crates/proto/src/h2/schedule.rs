@@ -12,7 +12,7 @@ const _: () = assert!(URGENCIES <= u8::BITS as usize, "each queue has a bit");
 
 /// The streams that can send.
 ///
-/// Invariants: a bit of `filled` is set exactly if its queue has a stream; no stream is in two places.
+/// Invariants: a bit of `filled` is set exactly if its queue has a stream. No stream is in two places.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
     /// Made when they are needed first: few connections ever have streams that wait for each other.

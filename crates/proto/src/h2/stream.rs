@@ -24,8 +24,8 @@ pub type Field = (Bytes, Bytes);
 
 /// A stream that has begun.
 ///
-/// Invariants: `queued` is the sum over the queue; nothing is queued on a stream that was reset or has sent its end; trailers
-/// stand behind the end of what is appended; what was read and not told (`owed`) fits into the window.
+/// Invariants: `queued` is the sum over the queue. Nothing is queued on a stream that was reset or has sent its end.
+/// Trailers stand behind the end of what is appended. What was read and not told (`owed`) fits into the window.
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) id: u32,
@@ -121,7 +121,7 @@ impl Stream {
         }
     }
 
-    /// What holds between two calls.
+    /// Asserts the invariants.
     pub(super) fn check_invariants(&self) {
         let queued: usize = self.queue.iter().map(Payload::len).sum();
         debug_assert_eq!(self.queued, queued, "stream {} counts its bytes wrong", self.id);
@@ -160,8 +160,8 @@ impl Stream {
 #[derive(Debug, Default)]
 pub(super) struct Table(Option<Box<Places>>);
 
-/// Invariants: `free` has exactly the empty places, each once; `ids` ascends and names places that are in use. Two streams in
-/// one place would get each other's bytes, so this is checked in every build.
+/// Invariants: `free` has exactly the empty places, each once. `ids` ascends and names places that are in use. Two streams
+/// in one place would get each other's bytes, so this is checked in every build.
 #[derive(Debug, Default)]
 struct Places {
     places: Vec<Option<Stream>>,

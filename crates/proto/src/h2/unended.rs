@@ -34,7 +34,7 @@ impl Connection {
         if let Some((slot, _)) = self.lists.unended.front() {
             self.cut_off(*slot);
         }
-        // Otherwise the one that has waited longest would be cut off for ever.
+        // Otherwise the oldest stream would be cut off for ever.
         debug_assert!(before == 0 || self.lists.unended.len() < before, "the stream still waits");
     }
 

@@ -54,7 +54,7 @@ enum Place {
 
 /// One client's (or one file's) use of the pool, and the places where its entries wait.
 ///
-/// Invariants: an entry is in a ring, parked, or out; so `active` and the parked entries are no more than `entries`.
+/// Invariants: an entry is in a ring, parked, or out. So `active` and the parked entries are no more than `entries`.
 #[derive(Debug, Default)]
 struct Use {
     running: usize,

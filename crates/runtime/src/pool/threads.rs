@@ -71,9 +71,9 @@ enum Letter {
     Cancel(Arc<Job>),
 }
 
-/// What the threads share.
+/// The state that the threads share.
 ///
-/// Invariants: `live` is the number of used slots, and never more than [`MAX_THREADS`]; a sleeping thread (its bit in
+/// Invariants: `live` is the number of used slots, and never more than [`MAX_THREADS`]. A sleeping thread (its bit in
 /// [`Inner::idle`]) has a used slot and no token.
 struct State {
     schedule: Schedule<Arc<Job>>,

@@ -58,8 +58,8 @@ pub enum Woken {
 
 /// The requests in one place.
 ///
-/// Invariants: no more wait than connections that are being made have room for; each connection that is made is there once;
-/// a slot that was promised is taken, or given to the next one.
+/// Invariants: no more wait than connections that are being made have room for. Each connection that is made is there once.
+/// A slot that was promised is taken, or given to the next one.
 struct Joint {
     /// Keeps the address.
     lists: Arc<Lists>,
