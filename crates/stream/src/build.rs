@@ -15,9 +15,9 @@ use freerun_serve::values::{Variable, VariableTable};
 
 use crate::module::{Module, SessionPath};
 use crate::session::Session;
-use crate::session::generation::{Servers, StreamConfiguration};
-use crate::session::handler::Content;
-use crate::session::server::Server;
+use crate::session::generation::{SessionServers, StreamConfiguration};
+use crate::session::handler::ContentHandler;
+use crate::session::server::SessionServer;
 use crate::settings::core::CoreSettings;
 use crate::settings::ssl::{self, SslSettings};
 use crate::variables::CORE_VARIABLES;
@@ -59,7 +59,7 @@ pub struct Builder<'a> {
 }
 
 /// A server, and the place of its block.
-type ServerInBlock = (Arc<Server>, Written);
+type ServerInBlock = (Arc<SessionServer>, Written);
 
 /// All variables of the core and of the modules that a configuration may name, each table with the name of its module.
 /// Of variables with the same name the last one counts.
@@ -124,12 +124,12 @@ impl Builder<'_> {
         let tls = self.block().tls(ssl::server_tls(&settings, cx), cx)?;
         let name = settings.get::<CoreSettings>().server_name.first.clone();
         let handlers = self.modules.iter().flat_map(|module| module.handlers).copied();
-        let server = Arc::new(Server::new(name, settings, tls, self.content(node), handlers));
+        let server = Arc::new(SessionServer::new(name, settings, tls, self.content(node), handlers));
         Ok(Some((server, Written::of(node))))
     }
 
     /// The content handler of a server: its last directive that chooses one decides.
-    fn content(&self, server: &Node) -> Option<Content> {
+    fn content(&self, server: &Node) -> Option<ContentHandler> {
         let all = || self.modules.iter().flat_map(|module| module.content);
         let of = |node: &Node| all().find(|content| content.directive == node.name.text).copied();
         server.children().iter().rev().find_map(of)
@@ -137,7 +137,7 @@ impl Builder<'_> {
 }
 
 /// The sockets that the servers listen on, each with the servers of its addresses.
-fn listens(servers: &[ServerInBlock], cx: &mut Cx) -> Result<Listens<Servers>, Problem> {
+fn listens(servers: &[ServerInBlock], cx: &mut Cx) -> Result<Listens<SessionServers>, Problem> {
     let planned = servers.iter().map(|(server, written)| {
         let CoreSettings { listen, server_name, .. } = server.settings.get();
         Planned { server, listens: listen, names: &server_name.names, written: *written }

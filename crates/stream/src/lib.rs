@@ -1,9 +1,9 @@
 //! Sessions of TCP and UDP (`stream {}`).
 //!
 //! A *session* is one connection of a client, or the datagrams that one client sends to one listening socket. It passes
-//! through the phases of its virtual server ([`Phase`](session::handler::Phase)): `post-accept` (the client's address as a proxy tells it),
-//! `preaccess` (limits), `access`, `ssl` (the handshake), `preread` (what the first bytes say). Then a *content handler*
-//! has it to its end, and it is logged.
+//! through the phases of its virtual server ([`Phase`](session::handler::Phase)). These are `post-accept` (the client's
+//! address as a proxy tells it), `preaccess` (limits), `access`, `ssl` (the handshake), `preread` (what the first bytes
+//! say). Then a *content handler* has it to its end, and it is logged.
 //!
 //! # How to write a content handler
 //!
@@ -32,7 +32,7 @@
 //!
 //! * The handler is a future of its own, in a box: what it holds while it waits is all that an idle session costs besides
 //!   the [`Session`](session::Session). A future for thousands of idle sessions is better written by hand, as polls; the type
-//!   of [`Content::start`](session::handler::Content) allows both.
+//!   of [`ContentHandler::start`](session::handler::ContentHandler) allows both.
 //! * The client's side is [`Session::client`](session::Session::client): a byte stream (a
 //!   [`Transport`](freerun_transport::Transport), with TLS or without), or the datagrams of a client
 //!   ([`DatagramSession`](client::datagrams::DatagramSession)). A handler that only knows one of them refuses the other when

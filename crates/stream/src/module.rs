@@ -8,7 +8,7 @@ use freerun_serve::build::module;
 pub use freerun_serve::build::module::{Begin, Block, End, Finish, Settle};
 
 use crate::session::Session;
-use crate::session::handler::{Content, Handler};
+use crate::session::handler::{ContentHandler, Handler};
 
 /// The path of a session, as modules see it: one without filters and scripts.
 pub struct SessionPath;
@@ -16,7 +16,7 @@ pub struct SessionPath;
 impl module::Path for SessionPath {
     type Subject = Session;
     type Handler = Handler;
-    type Content = Content;
+    type Content = ContentHandler;
     type Filter = Infallible;
     type Script = Infallible;
 }

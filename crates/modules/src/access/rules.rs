@@ -12,15 +12,15 @@ settings! {
     /// Access by the client's address.
     #[module = "access"]
     pub struct AccessSettings {
-        /// Allows clients: those of an address, a network, Unix sockets (`unix:`), or `all`.
+        /// Allows clients by their address or network, clients of Unix sockets (`unix:`), or `all`.
         ///
-        /// The rules of a level are checked in their order, and the first one that matches decides. The rules of a
-        /// level replace those of the outer level. A client that no rule matches is allowed.
+        /// The rules of a level are checked in their order, and the first match decides. The rules of a level replace
+        /// the rules of the outer level. A client that no rule matches is allowed.
         #[name = "allow"]
         rules: Rules, in HTTP | SERVER | LOCATION | LIMIT_EXCEPT;
     }
     also {
-        /// Refuses clients with 403: those of an address, a network, Unix sockets (`unix:`), or `all`.
+        /// Refuses clients with 403 by their address or network, clients of Unix sockets (`unix:`), or `all`.
         "deny" => rules: Shape::exactly(1, Rules::SYNTAX), in HTTP | SERVER | LOCATION | LIMIT_EXCEPT;
     }
 }

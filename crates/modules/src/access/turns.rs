@@ -1,7 +1,7 @@
 //! Slow work on what a client shows, which is done in the pool for processor work: comparing a password, decrypting a token.
 //!
-//! Each client has a few at a time: one that tries many passwords at once waits for its own comparisons, and does not fill the
-//! queue of the pool that all clients share.
+//! Each client has a few tasks at a time. A client that tries many passwords at once waits for its own comparisons, and
+//! does not fill the queue of the pool that all clients share.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -24,23 +24,23 @@ const AT_A_TIME: usize = 8;
 pub struct Turns(RefCell<HashMap<u64, Rc<Semaphore>>>);
 
 /// A client's place in the table; dropping the last one removes the client.
-struct Place {
+struct TurnHolder {
     turns: Rc<Turns>,
     client: u64,
     semaphore: Rc<Semaphore>,
 }
 
-impl Place {
-    fn new(turns: Rc<Turns>, client: u64) -> Place {
+impl TurnHolder {
+    fn new(turns: Rc<Turns>, client: u64) -> TurnHolder {
         let semaphore = {
             let mut clients = turns.0.borrow_mut();
             clients.entry(client).or_insert_with(|| Rc::new(Semaphore::new(AT_A_TIME))).clone()
         };
-        Place { turns, client, semaphore }
+        TurnHolder { turns, client, semaphore }
     }
 }
 
-impl Drop for Place {
+impl Drop for TurnHolder {
     fn drop(&mut self) {
         // The references of the table and of this place.
         if Rc::strong_count(&self.semaphore) == 2 {
@@ -52,12 +52,12 @@ impl Drop for Place {
 /// Runs `work` in the pool when it is the client's turn.
 ///
 /// # Errors
-/// Those of the pool; [`refused`] answers them.
+/// The errors of the pool; [`refused`] answers them.
 pub(super) async fn run<T: Send + 'static>(
     request: &Request,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, PoolError> {
-    let place = Place::new(request.client.loop_state.modules.get::<Turns>(), request.client_key());
+    let place = TurnHolder::new(request.client.loop_state.modules.get::<Turns>(), request.client_key());
     let _turn = tokio::select! {
         biased;
         turn = place.semaphore.acquire() => turn,
@@ -89,9 +89,9 @@ mod tests {
     #[test]
     fn nothing_remains_of_clients_that_have_left() {
         let turns = Rc::new(Turns::default());
-        let first = Place::new(turns.clone(), 1);
-        let again = Place::new(turns.clone(), 1);
-        let other = Place::new(turns.clone(), 2);
+        let first = TurnHolder::new(turns.clone(), 1);
+        let again = TurnHolder::new(turns.clone(), 1);
+        let other = TurnHolder::new(turns.clone(), 2);
         assert!(Rc::ptr_eq(&first.semaphore, &again.semaphore) && !Rc::ptr_eq(&first.semaphore, &other.semaphore));
         drop(first);
         assert_eq!(turns.0.borrow().len(), 2);

@@ -8,14 +8,14 @@ use serde_json::{Map, Value, json};
 pub type Schemas = BTreeMap<&'static str, Value>;
 
 /// A type of JSON answers that has a schema.
-pub trait Described {
+pub trait HasSchema {
     /// The schema of its values. Schemas of objects stand in `named`, and are referred to.
     fn schema(named: &mut Schemas) -> Value;
 }
 
 macro_rules! simple {
     ($($schema:tt for $($type:ty)+;)+) => {
-        $($(impl Described for $type {
+        $($(impl HasSchema for $type {
             fn schema(_: &mut Schemas) -> Value {
                 json!($schema)
             }
@@ -30,38 +30,38 @@ simple! {
     {"type": "integer", "minimum": 0} for u16 u32 u64 usize;
 }
 
-impl<T: Described> Described for Option<T> {
+impl<T: HasSchema> HasSchema for Option<T> {
     fn schema(named: &mut Schemas) -> Value {
         json!({ "anyOf": [T::schema(named), { "type": "null" }] })
     }
 }
 
-impl<T: Described> Described for Vec<T> {
+impl<T: HasSchema> HasSchema for Vec<T> {
     fn schema(named: &mut Schemas) -> Value {
         json!({ "type": "array", "items": T::schema(named) })
     }
 }
 
-impl<T: Described + 'static> Described for &'static [T] {
+impl<T: HasSchema + 'static> HasSchema for &'static [T] {
     fn schema(named: &mut Schemas) -> Value {
         Vec::<T>::schema(named)
     }
 }
 
-impl<T: Described, const N: usize> Described for [T; N] {
+impl<T: HasSchema, const N: usize> HasSchema for [T; N] {
     fn schema(named: &mut Schemas) -> Value {
         Vec::<T>::schema(named)
     }
 }
 
-impl<A: Described, B: Described> Described for (A, B) {
+impl<A: HasSchema, B: HasSchema> HasSchema for (A, B) {
     fn schema(named: &mut Schemas) -> Value {
         let parts = [A::schema(named), B::schema(named)];
         json!({ "type": "array", "prefixItems": parts, "minItems": 2, "maxItems": 2 })
     }
 }
 
-impl<T: Described> Described for BTreeMap<String, T> {
+impl<T: HasSchema> HasSchema for BTreeMap<String, T> {
     fn schema(named: &mut Schemas) -> Value {
         json!({ "type": "object", "additionalProperties": T::schema(named) })
     }
@@ -92,12 +92,13 @@ pub fn reference(name: &str) -> Value {
 }
 
 /// Declares an object of an answer, with its schema: the documentation of the object and of its fields becomes
-/// descriptions.
+/// descriptions. The schema has the name of the type, or the name that `#[schema = "…"]` gives.
 macro_rules! described {
     (@name $field:ident) => { stringify!($field) };
     (@name $field:ident $renamed:literal) => { $renamed };
     ($(
         $(#[doc = $docs:literal])*
+        $(#[schema = $schema:literal])?
         pub struct $name:ident {
             $(
                 $(#[doc = $doc:literal])*
@@ -116,20 +117,21 @@ macro_rules! described {
             )*
         }
 
-        impl $crate::content::described::Described for $name {
+        impl $crate::content::described::HasSchema for $name {
             fn schema(named: &mut $crate::content::described::Schemas) -> serde_json::Value {
-                use $crate::content::described::{Described, object, reference};
-                if !named.contains_key(stringify!($name)) {
+                use $crate::content::described::{HasSchema, object, reference};
+                let name = $crate::content::described::described!(@name $name $($schema)?);
+                if !named.contains_key(name) {
                     let fields = [
                         $((
                             $crate::content::described::described!(@name $field $($renamed)?),
                             concat!($($doc),*),
-                            <$type as Described>::schema(named),
+                            <$type as HasSchema>::schema(named),
                         )),*
                     ];
-                    named.insert(stringify!($name), object(concat!($($docs),*), fields));
+                    named.insert(name, object(concat!($($docs),*), fields));
                 }
-                reference(stringify!($name))
+                reference(name)
             }
         }
     )+};

@@ -12,19 +12,19 @@ use crate::access::is_restricted;
 
 /// A directive without arguments, and where it is written.
 #[derive(Debug, Clone, Copy)]
-pub struct Written(pub Place);
+pub struct DirectivePlace(pub Place);
 
-impl Value for Written {
+impl Value for DirectivePlace {
     const SHAPE: Shape = Shape::exactly(0, "");
 
-    fn parse(directive: &Node, _: &mut Cx) -> Result<Written, Problem> {
-        Ok(Written(directive.name.place))
+    fn parse(directive: &Node, _: &mut Cx) -> Result<DirectivePlace, Problem> {
+        Ok(DirectivePlace(directive.name.place))
     }
 }
 
 /// The places that were warned of; lives in the configuration's context.
 #[derive(Default)]
-struct Warned(HashSet<Place>);
+struct WarnedPlaces(HashSet<Place>);
 
 /// Warns, once for each place, if everybody can ask a location for what a directive at `place` gives: `what`.
 pub fn warn(settings: &SettingsSet, cx: &mut Cx, place: Place, what: &str) {
@@ -32,7 +32,7 @@ pub fn warn(settings: &SettingsSet, cx: &mut Cx, place: Place, what: &str) {
         && settings.get::<SslSettings>().ssl_verify_client == VerifyClient::Off
         && !settings.get::<CoreSettings>().internal.0
         && !is_restricted(settings);
-    if is_open && cx.extensions.get_or_default::<Warned>().0.insert(place) {
+    if is_open && cx.extensions.get_or_default::<WarnedPlaces>().0.insert(place) {
         let problem = Problem::warning(format!("{what} can be used by everybody who reaches this server")).at(place);
         cx.warn(
             problem

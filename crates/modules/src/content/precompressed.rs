@@ -46,17 +46,17 @@ settings! {
 }
 
 /// A kind of compressed files.
-struct Kind {
+struct PrecompressedKind {
     coding: &'static str,
     extension: &'static [u8],
     setting: fn(&PrecompressedSettings) -> Static,
 }
 
 /// The kinds, preferred ones first.
-static KINDS: [Kind; 3] = [
-    Kind { coding: "zstd", extension: b".zst", setting: |settings| settings.zstd_static },
-    Kind { coding: "br", extension: b".br", setting: |settings| settings.brotli_static },
-    Kind { coding: "gzip", extension: b".gz", setting: |settings| settings.gzip_static },
+static KINDS: [PrecompressedKind; 3] = [
+    PrecompressedKind { coding: "zstd", extension: b".zst", setting: |settings| settings.zstd_static },
+    PrecompressedKind { coding: "br", extension: b".br", setting: |settings| settings.brotli_static },
+    PrecompressedKind { coding: "gzip", extension: b".gz", setting: |settings| settings.gzip_static },
 ];
 
 /// The module `gzip_static`, for all codings.
@@ -121,7 +121,7 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
 }
 
 /// The enabled kinds, sorted by the client's quality value, which is returned with each; 0 means not acceptable.
-fn candidates(request: &Request) -> impl Iterator<Item = (&'static Kind, u16)> + use<> {
+fn candidates(request: &Request) -> impl Iterator<Item = (&'static PrecompressedKind, u16)> + use<> {
     let settings = request.settings().get::<PrecompressedSettings>();
     let field = request.head.value(HeaderId::AcceptEncoding).unwrap_or_default();
     let mut candidates = KINDS.each_ref().map(|kind| {

@@ -33,18 +33,18 @@ pub static MODULE: Module = Module {
         Variable::named(
             "connections_active",
             "Connections of clients that are open, idle ones included.",
-            |request, _| number(Figures::of(request).active),
+            |request, _| number(StubFigures::of(request).active),
         ),
         Variable::named("connections_reading", "Connections that a request's head is being read of.", |request, _| {
-            number(Figures::of(request).reading)
+            number(StubFigures::of(request).reading)
         }),
         Variable::named(
             "connections_writing",
             "Connections that a response is being made for, or sent to.",
-            |request, _| number(Figures::of(request).writing),
+            |request, _| number(StubFigures::of(request).writing),
         ),
         Variable::named("connections_waiting", "Connections that are idle between requests.", |request, _| {
-            number(Figures::of(request).waiting)
+            number(StubFigures::of(request).waiting)
         }),
     ],
     ..Module::EMPTY
@@ -60,7 +60,7 @@ fn number<'r>(value: u64) -> Value<'r> {
 
 /// The sums over all loops.
 #[derive(Debug, Default)]
-struct Figures {
+struct StubFigures {
     active: u64,
     accepted: u64,
     /// Of these, the connections that were not closed at once for want of room.
@@ -71,9 +71,9 @@ struct Figures {
     waiting: u64,
 }
 
-impl Figures {
-    fn of(request: &Request) -> Figures {
-        let mut sums = Figures::default();
+impl StubFigures {
+    fn of(request: &Request) -> StubFigures {
+        let mut sums = StubFigures::default();
         for stats in &request.client.loop_state.shared.loops.load().stats {
             sums.active += stats.active.get();
             let handled = stats.accepted.get();
@@ -96,7 +96,7 @@ fn answer(request: &mut Request) -> Outcome {
     if let Err(status) = body::begin_discarding(request) {
         return Outcome::Status(status);
     }
-    let Figures { active, accepted, handled, requests, reading, writing, waiting } = Figures::of(request);
+    let StubFigures { active, accepted, handled, requests, reading, writing, waiting } = StubFigures::of(request);
     let text = format!(
         "Active connections: {active} \n\
          server accepts handled requests\n \

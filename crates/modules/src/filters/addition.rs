@@ -11,8 +11,8 @@ use freerun_http::request::representation::Change;
 use freerun_http::request::response::{Body, Response};
 use freerun_http::values::media_types::MediaTypes;
 
-use super::sequence::{Part, Sequence};
-use super::unmeasured::Unmeasured;
+use super::sequence::{Sequence, SequencePart};
+use super::unmeasured::UnknownLengthSource;
 
 settings! {
     /// Text before and after a response.
@@ -47,7 +47,7 @@ fn wanted(settings: &SettingsSet) -> bool {
 
 /// Whether the texts are to be inserted.
 #[derive(Default)]
-struct Announced(Cell<bool>);
+struct AdditionMark(Cell<bool>);
 
 /// Decides about the insertion, and makes the length of the body unknown.
 fn announce(request: &mut Request, response: &mut Response) {
@@ -56,16 +56,16 @@ fn announce(request: &mut Request, response: &mut Response) {
     let settings = settings.get::<AdditionSettings>();
     let added =
         response.status == 200 && !request.is_subrequest() && settings.addition_types.contains(&response.content_type);
-    request.own.get::<Announced>().0.set(added);
+    request.own.get::<AdditionMark>().0.set(added);
     if added {
         response.content_changes(Change::ADDITION);
-        Unmeasured::make(request, response);
+        UnknownLengthSource::make(request, response);
     }
 }
 
 /// Inserts the texts around the body as the filters in between have changed it.
 fn insert(request: &mut Request, response: &mut Response) {
-    if !request.own.get::<Announced>().0.take() {
+    if !request.own.get::<AdditionMark>().0.take() {
         return;
     }
     let location = request.place.location.clone();
@@ -73,8 +73,8 @@ fn insert(request: &mut Request, response: &mut Response) {
     let settings = settings.get::<AdditionSettings>();
     let mut parts = VecDeque::with_capacity(3);
     let uri = |uri: &String| (!uri.is_empty()).then(|| bytes_of(uri).into_owned());
-    parts.extend(uri(&settings.add_before_body).map(Part::Uri));
-    parts.push_back(Part::Body(std::mem::replace(&mut response.body, Body::Empty).into_source(request)));
-    parts.extend(uri(&settings.add_after_body).map(Part::Uri));
+    parts.extend(uri(&settings.add_before_body).map(SequencePart::Uri));
+    parts.push_back(SequencePart::Body(std::mem::replace(&mut response.body, Body::Empty).into_source(request)));
+    parts.extend(uri(&settings.add_after_body).map(SequencePart::Uri));
     response.body = Body::Source(Box::new(Sequence::new(request, parts)));
 }

@@ -50,7 +50,7 @@ fn run(request: &mut Request, response: &mut Response) {
     response.remove(b"Content-Encoding");
     response.content_changes(Change::CODING);
     let source = mem::replace(&mut response.body, Body::Empty).into_source(request);
-    response.body = Body::Source(Box::new(Unpacked::new(request, source)));
+    response.body = Body::Source(Box::new(GunzipSource::new(request, source)));
 }
 
 /// The most bytes of output at once.
@@ -62,16 +62,16 @@ const TURN: usize = 4 * PIECE;
 const MEMBER: usize = 8 * 1024;
 
 /// A body that passes through the decoder.
-struct Unpacked {
+struct GunzipSource {
     /// The request, for the log.
     request: Box<Request>,
     members: Members,
     ended: bool,
 }
 
-impl Unpacked {
-    fn new(request: &Request, source: Box<dyn Source>) -> Unpacked {
-        Unpacked { request: request.fork(), members: Members::new(source), ended: false }
+impl GunzipSource {
+    fn new(request: &Request, source: Box<dyn Source>) -> GunzipSource {
+        GunzipSource { request: request.fork(), members: Members::new(source), ended: false }
     }
 }
 
@@ -143,7 +143,7 @@ impl Members {
 /// The binary logarithm of the largest window of the format.
 const WINDOW: u8 = 15;
 
-impl Source for Unpacked {
+impl Source for GunzipSource {
     fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
         Box::pin(async {
             if self.ended {

@@ -87,7 +87,7 @@ fn single(request: &Request, response: &mut Response, part: ByteRange, size: u64
                 response.body = Body::Source(source);
                 return;
             }
-            Body::Source(Box::new(Window { source, skip: part.start, left: part.len() }))
+            Body::Source(Box::new(RangeSource { source, skip: part.start, left: part.len() }))
         }
     };
 }
@@ -113,7 +113,7 @@ fn window(parts: Vec<Part>, range: ByteRange) -> Vec<Part> {
 }
 
 /// A part of a body that is pulled.
-struct Window {
+struct RangeSource {
     source: Box<dyn Source>,
     /// The bytes before the part that are still to come.
     skip: u64,
@@ -121,7 +121,7 @@ struct Window {
     left: u64,
 }
 
-impl Source for Window {
+impl Source for RangeSource {
     fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
         Box::pin(async {
             while self.left > 0 {

@@ -10,7 +10,7 @@ use freerun_http::request::Request;
 use freerun_http::request::response::{LocalBoxFuture, Source};
 
 /// A part of a body.
-pub enum Part {
+pub enum SequencePart {
     /// The answer to a subrequest for this URI.
     Uri(Vec<u8>),
     /// Another body.
@@ -20,12 +20,12 @@ pub enum Part {
 /// A body of several parts. Its length is not told.
 pub struct Sequence {
     request: Box<Request>,
-    parts: VecDeque<Part>,
+    parts: VecDeque<SequencePart>,
 }
 
 impl Sequence {
     /// A body of these parts, in their order.
-    pub fn new(request: &Request, parts: VecDeque<Part>) -> Sequence {
+    pub fn new(request: &Request, parts: VecDeque<SequencePart>) -> Sequence {
         Sequence { request: request.fork(), parts }
     }
 }
@@ -36,13 +36,13 @@ impl Source for Sequence {
             loop {
                 match self.parts.front_mut() {
                     None => return Ok(None),
-                    Some(Part::Body(source)) => match source.next().await? {
+                    Some(SequencePart::Body(source)) => match source.next().await? {
                         Some(piece) => return Ok(Some(piece)),
                         None => drop(self.parts.pop_front()),
                     },
-                    Some(Part::Uri(uri)) => {
+                    Some(SequencePart::Uri(uri)) => {
                         let running = subrequest(&self.request, std::mem::take(uri), None).map_err(io::Error::other)?;
-                        self.parts[0] = Part::Body(Box::new(Included::new(running)));
+                        self.parts[0] = SequencePart::Body(Box::new(Included::new(running)));
                     }
                 }
             }
@@ -51,13 +51,13 @@ impl Source for Sequence {
 
     fn ahead(&mut self) -> LocalBoxFuture<'_, ()> {
         match self.parts.front_mut() {
-            Some(Part::Body(source)) => source.ahead(),
+            Some(SequencePart::Body(source)) => source.ahead(),
             _ => Box::pin(std::future::pending()),
         }
     }
 
     fn is_urgent(&self) -> bool {
-        matches!(self.parts.front(), Some(Part::Body(source)) if source.is_urgent())
+        matches!(self.parts.front(), Some(SequencePart::Body(source)) if source.is_urgent())
     }
 
     fn remaining(&self) -> Option<u64> {

@@ -1,6 +1,6 @@
 //! `slice`: a large response in parts of one size, each requested when it is needed.
 //!
-//! The handler of the response puts `$slice_range` into its request to the origin, and gets a part of the whole; this
+//! The handler of the response puts `$slice_range` into its request to the origin, and gets a part of the whole. This
 //! filter puts the whole together again, with a subrequest for each further part.
 
 use std::borrow::Cow;
@@ -27,9 +27,9 @@ settings! {
     pub struct SliceSettings {
         /// The size of a slice; 0 turns slicing off.
         ///
-        /// It applies to responses that are made with `$slice_range`. If the server's answer is not the slice that was
-        /// asked for, the client gets 502; if that happens with a later slice, when a part of the response was sent, it
-        /// ends there.
+        /// It applies to responses that are made with `$slice_range`. If the server's answer is not the requested
+        /// slice, the client gets 502. If a later slice fails in this way, when a part of the response was sent, the
+        /// response ends there.
         slice: Size = "0", in HTTP | SERVER | LOCATION,
             fidelity = Differs("nginx closes the connection without an answer where this answers 502; a stale slice is updated in the background as a slice");
     }
@@ -80,7 +80,7 @@ fn first_byte(range: &[u8]) -> u64 {
 
 /// The values of a `Content-Range`: the range, with an exclusive end, and the total length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Part {
+struct SlicePart {
     begin: u64,
     end: u64,
     whole: u64,
@@ -88,7 +88,7 @@ struct Part {
 
 /// The reason why an answer is not the requested slice.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-enum Fault {
+enum SliceFault {
     #[error("unexpected status code {0} in slice response")]
     Status(u16),
     #[error("invalid range in slice response")]
@@ -101,35 +101,35 @@ enum Fault {
     Tag,
 }
 
-impl Part {
-    fn parse(value: &[u8]) -> Result<Part, Fault> {
+impl SlicePart {
+    fn parse(value: &[u8]) -> Result<SlicePart, SliceFault> {
         let value =
-            value.strip_prefix(b"bytes ").and_then(|rest| std::str::from_utf8(rest).ok()).ok_or(Fault::Range)?;
+            value.strip_prefix(b"bytes ").and_then(|rest| std::str::from_utf8(rest).ok()).ok_or(SliceFault::Range)?;
         let number = |text: &str| {
             let text = text.trim();
             let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
             digits.then(|| text.parse::<u64>().ok()).flatten()
         };
-        let (range, whole) = value.split_once('/').ok_or(Fault::Range)?;
-        let (begin, last) = range.split_once('-').ok_or(Fault::Range)?;
-        let (begin, last) = (number(begin).ok_or(Fault::Range)?, number(last).ok_or(Fault::Range)?);
+        let (range, whole) = value.split_once('/').ok_or(SliceFault::Range)?;
+        let (begin, last) = range.split_once('-').ok_or(SliceFault::Range)?;
+        let (begin, last) = (number(begin).ok_or(SliceFault::Range)?, number(last).ok_or(SliceFault::Range)?);
         if whole.trim() == "*" {
-            return Err(Fault::Length);
+            return Err(SliceFault::Length);
         }
-        let whole = number(whole).ok_or(Fault::Range)?;
-        let end = last.checked_add(1).ok_or(Fault::Range)?;
-        Ok(Part { begin, end, whole })
+        let whole = number(whole).ok_or(SliceFault::Range)?;
+        let end = last.checked_add(1).ok_or(SliceFault::Range)?;
+        Ok(SlicePart { begin, end, whole })
     }
 
     /// The range of an answer, if it is the slice that begins at `begin`.
-    fn of(response: &Response, begin: u64, size: u64) -> Result<Part, Fault> {
+    fn of(response: &Response, begin: u64, size: u64) -> Result<SlicePart, SliceFault> {
         if response.status != 206 {
-            return Err(Fault::Status(response.status));
+            return Err(SliceFault::Status(response.status));
         }
-        let part = Part::parse(response.field(b"Content-Range").ok_or(Fault::Range)?)?;
+        let part = SlicePart::parse(response.field(b"Content-Range").ok_or(SliceFault::Range)?)?;
         let expected = begin..begin.saturating_add(size).min(part.whole);
         if (part.begin..part.end) != expected {
-            return Err(Fault::Unexpected(part.begin..part.end, expected));
+            return Err(SliceFault::Unexpected(part.begin..part.end, expected));
         }
         Ok(part)
     }
@@ -145,7 +145,7 @@ fn run(request: &mut Request, response: &mut Response) {
         return;
     }
     let size = request.settings().get::<SliceSettings>().slice.0;
-    let part = match Part::of(response, begin, size) {
+    let part = match SlicePart::of(response, begin, size) {
         Ok(part) => part,
         Err(fault) => {
             log_error!(request, Error, "{fault}");
@@ -201,9 +201,9 @@ impl Slices {
         let asking = content(&self.request, |request| request.own.get::<SliceBegin>().0.set(Some(begin)));
         let mut subrequest = asking.map_err(io::Error::other)?.await;
         let Some(response) = &mut subrequest.response else { return Err(io::ErrorKind::ConnectionAborted.into()) };
-        let part = Part::of(response, begin, self.size).and_then(|part| {
+        let part = SlicePart::of(response, begin, self.size).and_then(|part| {
             let same = part.whole == self.whole && response.etag == self.etag;
-            if same { Ok(part) } else { Err(Fault::Tag) }
+            if same { Ok(part) } else { Err(SliceFault::Tag) }
         });
         let part = match part {
             Ok(part) => part,
@@ -314,18 +314,18 @@ mod tests {
     #[test]
     fn content_ranges() {
         for (value, part) in [
-            ("bytes 0-3/10", Ok(Part { begin: 0, end: 4, whole: 10 })),
-            ("bytes 8-9/10", Ok(Part { begin: 8, end: 10, whole: 10 })),
-            ("bytes 0-3/*", Err(Fault::Length)),
-            ("bytes */10", Err(Fault::Range)),
-            ("bytes 0-3", Err(Fault::Range)),
-            ("bytes x-3/10", Err(Fault::Range)),
-            ("bytes 0-18446744073709551615/10", Err(Fault::Range)),
-            ("bytes +0-3/10", Err(Fault::Range)),
-            ("items 0-3/10", Err(Fault::Range)),
-            ("", Err(Fault::Range)),
+            ("bytes 0-3/10", Ok(SlicePart { begin: 0, end: 4, whole: 10 })),
+            ("bytes 8-9/10", Ok(SlicePart { begin: 8, end: 10, whole: 10 })),
+            ("bytes 0-3/*", Err(SliceFault::Length)),
+            ("bytes */10", Err(SliceFault::Range)),
+            ("bytes 0-3", Err(SliceFault::Range)),
+            ("bytes x-3/10", Err(SliceFault::Range)),
+            ("bytes 0-18446744073709551615/10", Err(SliceFault::Range)),
+            ("bytes +0-3/10", Err(SliceFault::Range)),
+            ("items 0-3/10", Err(SliceFault::Range)),
+            ("", Err(SliceFault::Range)),
         ] {
-            assert_eq!(Part::parse(value.as_bytes()), part, "{value}");
+            assert_eq!(SlicePart::parse(value.as_bytes()), part, "{value}");
         }
     }
 
@@ -336,12 +336,12 @@ mod tests {
             response.add("Content-Range", range);
             response
         };
-        let part = |status, range, begin| Part::of(&response(status, range), begin, 4);
-        assert_eq!(part(206, "bytes 4-7/10", 4), Ok(Part { begin: 4, end: 8, whole: 10 }));
-        assert_eq!(part(206, "bytes 8-9/10", 8), Ok(Part { begin: 8, end: 10, whole: 10 }));
-        assert_eq!(part(206, "bytes 4-6/10", 4), Err(Fault::Unexpected(4..7, 4..8)));
-        assert_eq!(part(206, "bytes 5-8/10", 4), Err(Fault::Unexpected(5..9, 4..8)));
-        assert_eq!(part(200, "bytes 4-7/10", 4), Err(Fault::Status(200)));
-        assert_eq!(Part::of(&Response::new(206, "", Body::Empty), 0, 4), Err(Fault::Range));
+        let part = |status, range, begin| SlicePart::of(&response(status, range), begin, 4);
+        assert_eq!(part(206, "bytes 4-7/10", 4), Ok(SlicePart { begin: 4, end: 8, whole: 10 }));
+        assert_eq!(part(206, "bytes 8-9/10", 8), Ok(SlicePart { begin: 8, end: 10, whole: 10 }));
+        assert_eq!(part(206, "bytes 4-6/10", 4), Err(SliceFault::Unexpected(4..7, 4..8)));
+        assert_eq!(part(206, "bytes 5-8/10", 4), Err(SliceFault::Unexpected(5..9, 4..8)));
+        assert_eq!(part(200, "bytes 4-7/10", 4), Err(SliceFault::Status(200)));
+        assert_eq!(SlicePart::of(&Response::new(206, "", Body::Empty), 0, 4), Err(SliceFault::Range));
     }
 }

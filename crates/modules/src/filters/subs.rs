@@ -24,10 +24,10 @@ settings! {
     pub struct SubsSettings {
         /// Replaces a string in every line of a response; the replacement may contain variables.
         ///
-        /// Flags, in one word: `i` ignores case, `o` replaces the first match of the body alone, `r` makes the string a
-        /// regular expression, whose groups are `$1` to `$9` in the replacement, and `g` (the default) replaces all. Several
-        /// directives are applied to a line one after the other.
-        subs_filter: Rules, in HTTP | SERVER | LOCATION,
+        /// Flags, in one word: `i` ignores case, `o` replaces the first match of the body alone, and `g` (the default)
+        /// replaces all. `r` makes the string a regular expression, whose groups are `$1` to `$9` in the replacement.
+        /// Several directives are applied to a line one after the other.
+        subs_filter: SubsRules, in HTTP | SERVER | LOCATION,
             fidelity = Differs("a line of more than 64 KB is looked at in parts, and may grow to 8 MB; a regular expression that matches nothing in a line ends there");
         /// Media types, besides `text/html`, of the responses that are changed; `*` is all.
         subs_filter_types: MediaTypes, in HTTP | SERVER | LOCATION;
@@ -72,84 +72,84 @@ impl Value for LineBuffer {
 
 /// The string or expression to search for.
 #[derive(Debug)]
-enum Sought {
+enum SearchPattern {
     Text(AhoCorasick),
     Pattern(Pattern),
 }
 
 /// A part of a replacement.
 #[derive(Debug)]
-enum Part {
+enum ReplacementPart {
     Text(Template),
     Group(usize),
 }
 
 /// A directive.
 #[derive(Debug)]
-struct Rule {
-    sought: Sought,
-    replacement: Vec<Part>,
+struct SubsRule {
+    sought: SearchPattern,
+    replacement: Vec<ReplacementPart>,
     once: bool,
 }
 
 /// The directives of a level.
 #[derive(Debug, Clone, Default)]
-pub struct Rules(Arc<Vec<Arc<Rule>>>);
+pub struct SubsRules(Arc<Vec<Arc<SubsRule>>>);
 
-impl Setting for Rules {
+impl Setting for SubsRules {
     const SHAPE: Shape = Shape::between(2, 3, "string replacement [flags]");
 
-    fn set(previous: Option<Rules>, directive: &Node, cx: &mut Cx) -> Result<Rules, Problem> {
+    fn set(previous: Option<SubsRules>, directive: &Node, cx: &mut Cx) -> Result<SubsRules, Problem> {
         let mut rules = previous.unwrap_or_default();
-        Arc::make_mut(&mut rules.0).push(Arc::new(Rule::parse(directive, cx)?));
+        Arc::make_mut(&mut rules.0).push(Arc::new(SubsRule::parse(directive, cx)?));
         Ok(rules)
     }
 }
 
-impl Rule {
-    fn parse(directive: &Node, cx: &mut Cx) -> Result<Rule, Problem> {
+impl SubsRule {
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<SubsRule, Problem> {
         let [sought, replacement, flags @ ..] = &*directive.args else { return Err(Problem::wrong_count(directive)) };
         let has = |flag: char| flags.iter().any(|flags| flags.text.contains(flag));
         let at = |why: String| Problem::new(why).at(sought.place);
         let sought = match has('r') {
             true => {
                 let table = cx.extensions.get_or_default::<VariableTable>();
-                Sought::Pattern(Pattern::new(&sought.text, has('i'), table).map_err(at)?)
+                SearchPattern::Pattern(Pattern::new(&sought.text, has('i'), table).map_err(at)?)
             }
             false => {
                 // An empty string is replaced nowhere.
                 let text = sought.bytes();
                 let text = Some(&*text).filter(|text| !text.is_empty());
                 let finder = AhoCorasick::builder().ascii_case_insensitive(has('i')).build(text);
-                Sought::Text(finder.map_err(|error| at(error.to_string()))?)
+                SearchPattern::Text(finder.map_err(|error| at(error.to_string()))?)
             }
         };
         let parts = parts(replacement, cx)?;
-        if let Sought::Pattern(pattern) = &sought
-            && parts.iter().any(|part| matches!(part, Part::Group(number) if *number > pattern.groups()))
+        if let SearchPattern::Pattern(pattern) = &sought
+            && parts.iter().any(|part| matches!(part, ReplacementPart::Group(number) if *number > pattern.groups()))
         {
             let (groups, text) = (pattern.groups(), &replacement.text);
             let message = format!("You want to capture too many regex substrings, more than {groups} in \"{text}\"");
             return Err(Problem::new(message).at(replacement.place));
         }
-        Ok(Rule { sought, replacement: parts, once: has('o') })
+        Ok(SubsRule { sought, replacement: parts, once: has('o') })
     }
 }
 
 /// Splits a replacement at `$1` to `$9`.
-fn parts(word: &Word, cx: &mut Cx) -> Result<Vec<Part>, Problem> {
+fn parts(word: &Word, cx: &mut Cx) -> Result<Vec<ReplacementPart>, Problem> {
     let mut parts = Vec::new();
     let mut rest = word.text.as_str();
     let is_group = |text: &str, at: usize| text.as_bytes().get(at + 1).is_some_and(|byte| matches!(byte, b'1'..=b'9'));
-    let mut text = |text: &str, parts: &mut Vec<Part>| {
+    let mut text = |text: &str, parts: &mut Vec<ReplacementPart>| {
         if !text.is_empty() {
-            parts.push(Part::Text(Template::parse(&Word { text: text.to_owned(), ..word.clone() }, cx)?));
+            parts.push(ReplacementPart::Text(Template::parse(&Word { text: text.to_owned(), ..word.clone() }, cx)?));
         }
         Ok::<_, Problem>(())
     };
     while let Some((at, _)) = rest.match_indices('$').find(|(at, _)| is_group(rest, *at)) {
         text(&rest[..at], &mut parts)?;
-        parts.push(Part::Group(usize::from(rest.as_bytes()[at + 1] - b'0')));
+        parts.push(ReplacementPart::Group(usize::from(rest.as_bytes()[at + 1] - b'0')));
         rest = &rest[at + 2..];
     }
     text(rest, &mut parts)?;
@@ -176,28 +176,28 @@ fn run(request: &mut Request, response: &mut Response) {
         return;
     }
     response.content_changes(Change::LINES);
-    let rules = settings.subs_filter.0.iter().map(|rule| Running::new(rule.clone(), request)).collect();
+    let rules = settings.subs_filter.0.iter().map(|rule| SubsState::new(rule.clone(), request)).collect();
     let source = std::mem::replace(&mut response.body, Body::Empty).into_source(request);
     let replace = Replace { rules, held: Vec::new(), full: false };
     response.body = Body::Source(Box::new(Transformed::new(source, replace)));
 }
 
 /// A directive that is applied to a body.
-struct Running {
-    rule: Arc<Rule>,
+struct SubsState {
+    rule: Arc<SubsRule>,
     /// The texts of the replacement; a group has none.
     texts: Vec<Option<Bytes>>,
     is_over: bool,
 }
 
-impl Running {
-    fn new(rule: Arc<Rule>, request: &Request) -> Running {
-        let text = |part: &Part| match part {
-            Part::Text(text) => Some(Bytes::copy_from_slice(&text.render(request))),
-            Part::Group(_) => None,
+impl SubsState {
+    fn new(rule: Arc<SubsRule>, request: &Request) -> SubsState {
+        let text = |part: &ReplacementPart| match part {
+            ReplacementPart::Text(text) => Some(Bytes::copy_from_slice(&text.render(request))),
+            ReplacementPart::Group(_) => None,
         };
         let texts = rule.replacement.iter().map(text).collect();
-        Running { rule, texts, is_over: false }
+        SubsState { rule, texts, is_over: false }
     }
 
     /// The line after the replacement; `None` if it stays as it is.
@@ -206,11 +206,11 @@ impl Running {
         let mut at = 0;
         while !self.is_over {
             let groups = match &self.rule.sought {
-                Sought::Text(finder) => {
+                SearchPattern::Text(finder) => {
                     finder.find(&line[at..]).map(|found| vec![Some(at + found.start()..at + found.end())])
                 }
                 // A match that is given up leaves the rest of the line as it is.
-                Sought::Pattern(pattern) => pattern.groups_at(line, at).unwrap_or_default(),
+                SearchPattern::Pattern(pattern) => pattern.groups_at(line, at).unwrap_or_default(),
             };
             let Some(whole) = groups.as_ref().and_then(|groups| groups.first().cloned().flatten()) else { break };
             if whole.is_empty() {
@@ -221,11 +221,11 @@ impl Running {
             for (part, text) in self.rule.replacement.iter().zip(&self.texts) {
                 match (part, text) {
                     (_, Some(text)) => out.extend_from_slice(text),
-                    (Part::Group(number), None) => {
+                    (ReplacementPart::Group(number), None) => {
                         let group = groups.get(*number).cloned().flatten();
                         out.extend_from_slice(group.map_or(&b""[..], |group| &line[group]));
                     }
-                    (Part::Text(_), None) => {}
+                    (ReplacementPart::Text(_), None) => {}
                 }
             }
             if out.len() > MAX_GROWN {
@@ -244,7 +244,7 @@ impl Running {
 
 /// The replacement in a body.
 struct Replace {
-    rules: Vec<Running>,
+    rules: Vec<SubsState>,
     /// Lines that have come, the last one perhaps in part.
     held: Vec<u8>,
     /// Whether enough output was made for now, although the held lines give more.

@@ -8,17 +8,17 @@ use freerun_http::request::response::{Body, LocalBoxFuture, Response, Source};
 
 /// A body whose length is not known from the outside, because something will be added to it, or because the length is not to
 /// be announced.
-pub struct Unmeasured(Box<dyn Source>);
+pub struct UnknownLengthSource(Box<dyn Source>);
 
-impl Unmeasured {
+impl UnknownLengthSource {
     /// Makes the length of the response's body unknown.
     pub fn make(request: &Request, response: &mut Response) {
         let body = std::mem::replace(&mut response.body, Body::Empty).into_source(request);
-        response.body = Body::Source(Box::new(Unmeasured(body)));
+        response.body = Body::Source(Box::new(UnknownLengthSource(body)));
     }
 }
 
-impl Source for Unmeasured {
+impl Source for UnknownLengthSource {
     fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
         self.0.next()
     }

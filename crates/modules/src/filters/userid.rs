@@ -36,8 +36,8 @@ settings! {
         userid_domain: String = "none", in HTTP | SERVER | LOCATION;
         /// Path of the cookie.
         userid_path: String = "/", in HTTP | SERVER | LOCATION;
-        /// How long the browser keeps the cookie; `off` is until the session ends, `max` until 2037.
-        userid_expires: Expires = "off", in HTTP | SERVER | LOCATION;
+        /// The time that the browser keeps the cookie; `off` is until the session ends, `max` until 2037.
+        userid_expires: CookieExpiry = "off", in HTTP | SERVER | LOCATION;
         /// Flags of the cookie.
         userid_flags: CookieFlags = "off", in HTTP | SERVER | LOCATION, since = "1.19.3";
         /// A letter, digit or `=` at the end of the cookie: cookies without it are sent once more.
@@ -90,7 +90,7 @@ impl Value for UserId {
 
 /// The value of `userid_expires`: the lifetime of the cookie.
 #[derive(Debug, Clone, Copy)]
-pub enum Expires {
+pub enum CookieExpiry {
     /// The cookie ends with the browser's session.
     Off,
     /// The cookie expires at the end of 2037.
@@ -99,17 +99,17 @@ pub enum Expires {
     After(i64),
 }
 
-impl Value for Expires {
+impl Value for CookieExpiry {
     const SHAPE: Shape = Shape::exactly(1, "time | max | off");
 
-    fn parse(directive: &Node, _: &mut Cx) -> Result<Expires, Problem> {
+    fn parse(directive: &Node, _: &mut Cx) -> Result<CookieExpiry, Problem> {
         let word = &directive.args[0];
         Ok(match word.text.as_str() {
-            "off" => Expires::Off,
-            "max" => Expires::Max,
+            "off" => CookieExpiry::Off,
+            "max" => CookieExpiry::Max,
             text => match parse_seconds(text).and_then(|seconds| i64::try_from(seconds).ok()) {
-                Some(0) => Expires::Off,
-                Some(seconds) => Expires::After(seconds),
+                Some(0) => CookieExpiry::Off,
+                Some(seconds) => CookieExpiry::After(seconds),
                 None => return Err(Problem::invalid_value(directive, word)),
             },
         })
@@ -195,12 +195,12 @@ pub static MODULE: Module = Module {
             "If `set` gives it a value that is neither empty nor `0`, the client gets a new identifier; with \
              `log` the error log tells of it.",
             |request, _| {
-                let reset = request.find_shared::<State>()?.reset.borrow().clone()?;
+                let reset = request.find_shared::<UserIdState>()?.reset.borrow().clone()?;
                 Some(reset.to_vec().into())
             },
         )
         .settable(|request, value| {
-            *request.shared().get::<State>().reset.borrow_mut() = Some(Bytes::copy_from_slice(value));
+            *request.shared().get::<UserIdState>().reset.borrow_mut() = Some(Bytes::copy_from_slice(value));
         }),
     ],
     ..Module::EMPTY
@@ -218,7 +218,7 @@ const BASE64_LEN: usize = 22;
 
 /// The state of a client's cookie, determined when it is first used.
 #[derive(Default)]
-struct State {
+struct UserIdState {
     /// The cookie that the client sent, and whether it has the right mark.
     got: OnceCell<Option<(Uid, bool)>>,
     new: OnceCell<Option<Uid>>,
@@ -226,8 +226,8 @@ struct State {
 }
 
 /// Prints `name=` and the numbers of a cookie.
-fn shown<'r>(request: &'r Request, uid: impl FnOnce(&State) -> Option<Uid>) -> variables::Value<'r> {
-    let state = request.shared().get::<State>();
+fn shown<'r>(request: &'r Request, uid: impl FnOnce(&UserIdState) -> Option<Uid>) -> variables::Value<'r> {
+    let state = request.shared().get::<UserIdState>();
     uid(&state).map(|uid| into_bytes(text(request, &uid)).into())
 }
 
@@ -242,11 +242,11 @@ fn text(request: &Request, uid: &Uid) -> String {
     text
 }
 
-fn got(request: &Request, state: &State) -> Option<Uid> {
+fn got(request: &Request, state: &UserIdState) -> Option<Uid> {
     read(request, state).map(|(uid, _)| uid)
 }
 
-fn read(request: &Request, state: &State) -> Option<(Uid, bool)> {
+fn read(request: &Request, state: &UserIdState) -> Option<(Uid, bool)> {
     *state.got.get_or_init(|| {
         let settings = request.settings().get::<UserIdSettings>();
         if matches!(settings.userid.mode, Mode::Off) {
@@ -272,7 +272,7 @@ fn read(request: &Request, state: &State) -> Option<(Uid, bool)> {
 }
 
 /// The new cookie for the client.
-fn new(request: &Request, state: &State) -> Option<Uid> {
+fn new(request: &Request, state: &UserIdState) -> Option<Uid> {
     *state.new.get_or_init(|| {
         let settings = request.settings().get::<UserIdSettings>();
         let mode = settings.userid.mode;
@@ -342,7 +342,7 @@ fn run(request: &mut Request, response: &mut Response) {
     if request.is_subrequest() {
         return;
     }
-    let state = request.shared().get::<State>();
+    let state = request.shared().get::<UserIdState>();
     let Some(uid) = new(request, &state) else { return };
     let settings = request.settings().get::<UserIdSettings>();
     let mut cookie = into_bytes(format!("{}=", settings.userid_name));
@@ -352,9 +352,11 @@ fn run(request: &mut Request, response: &mut Response) {
         cookie.extend_from_slice(value);
     };
     match settings.userid_expires {
-        Expires::Off => {}
-        Expires::Max => attribute("; expires=", b"Thu, 31-Dec-37 23:55:55 GMT"),
-        Expires::After(seconds) => attribute("; expires=", &cookie_date(clock::now().secs.saturating_add(seconds))),
+        CookieExpiry::Off => {}
+        CookieExpiry::Max => attribute("; expires=", b"Thu, 31-Dec-37 23:55:55 GMT"),
+        CookieExpiry::After(seconds) => {
+            attribute("; expires=", &cookie_date(clock::now().secs.saturating_add(seconds)))
+        }
     }
     if settings.userid_domain != "none" {
         attribute("; domain=", &bytes_of(&settings.userid_domain));

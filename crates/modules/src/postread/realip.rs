@@ -24,7 +24,7 @@ settings! {
         /// A name stands for all addresses that it has when the configuration is read.
         set_real_ip_from: Many<Trusted>, in HTTP | SERVER | LOCATION;
         /// The source of the address: the field with that name, or the PROXY protocol header.
-        real_ip_header: Where = "X-Real-IP", in HTTP | SERVER | LOCATION;
+        real_ip_header: AddressSource = "X-Real-IP", in HTTP | SERVER | LOCATION;
         /// Whether addresses of trusted proxies in the field itself are skipped: with `on` the last address that is not
         /// trusted counts, with `off` the last one.
         real_ip_recursive: bool = "off", in HTTP | SERVER | LOCATION;
@@ -33,7 +33,7 @@ settings! {
 
 /// The source of the address.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Where {
+pub enum AddressSource {
     /// The first field with this name.
     Field(String),
     /// The fields `X-Forwarded-For`, which form one list.
@@ -42,14 +42,14 @@ pub enum Where {
     ProxyProtocol,
 }
 
-impl Value for Where {
+impl Value for AddressSource {
     const SHAPE: Shape = Shape::exactly(1, "field | X-Real-IP | X-Forwarded-For | proxy_protocol");
 
-    fn parse(directive: &Node, _: &mut Cx) -> Result<Where, Problem> {
+    fn parse(directive: &Node, _: &mut Cx) -> Result<AddressSource, Problem> {
         Ok(match directive.args[0].text.as_str() {
-            "proxy_protocol" => Where::ProxyProtocol,
-            name if name.eq_ignore_ascii_case("X-Forwarded-For") => Where::ForwardedFor,
-            name => Where::Field(name.to_owned()),
+            "proxy_protocol" => AddressSource::ProxyProtocol,
+            name if name.eq_ignore_ascii_case("X-Forwarded-For") => AddressSource::ForwardedFor,
+            name => AddressSource::Field(name.to_owned()),
         })
     }
 }
@@ -100,9 +100,9 @@ fn real_peer(request: &Request, settings: &RealIpSettings) -> Option<SocketAddr>
     }
     let head = &request.head;
     let fields: Vec<&[u8]> = match &settings.real_ip_header {
-        Where::ProxyProtocol => return request.proxied_client(),
-        Where::ForwardedFor => head.values(HeaderId::XForwardedFor).collect(),
-        Where::Field(name) => head.values_named(name.as_bytes()).take(1).collect(),
+        AddressSource::ProxyProtocol => return request.proxied_client(),
+        AddressSource::ForwardedFor => head.values(HeaderId::XForwardedFor).collect(),
+        AddressSource::Field(name) => head.values_named(name.as_bytes()).take(1).collect(),
     };
     let mut found = None;
     for field in fields.iter().rev() {

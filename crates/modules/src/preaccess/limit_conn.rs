@@ -29,8 +29,8 @@ settings! {
             fidelity = Differs("a state takes 8 bytes instead of 32 or 64; a zone whose key or size changes on reload starts anew");
         /// Limits the requests of each key that are served at the same time.
         ///
-        /// A connection counts only while it has a request whose head has been read: until the end of the response is sent,
-        /// or until the client ends its side of the connection. A level may have several limits.
+        /// A connection counts only while it has a request whose head has been read. It counts until the end of the
+        /// response is sent, or until the client ends its side of the connection. A level may have several limits.
         limit_conn: ConnLimits<Request>, in HTTP | SERVER | LOCATION;
         /// Only counts, logs and sets `$limit_conn_status`; nothing is refused.
         limit_conn_dry_run: bool = "off", in HTTP | SERVER | LOCATION;
@@ -49,14 +49,14 @@ pub static MODULE: Module = Module {
     variables: &[Variable::named(
         "limit_conn_status",
         "What `limit_conn` decided: `PASSED`, `REJECTED`, or `REJECTED_DRY_RUN`.",
-        |request, _| Some(Cow::Borrowed(request.find_shared::<Judged>()?.status.get()?)),
+        |request, _| Some(Cow::Borrowed(request.find_shared::<ConnLimitState>()?.status.get()?)),
     )],
     ..Module::EMPTY
 };
 
 /// The result for a request. A request is counted once, whatever internal redirects and subrequests it leads to.
 #[derive(Default)]
-struct Judged {
+struct ConnLimitState {
     status: Cell<Option<&'static [u8]>>,
 }
 
@@ -67,7 +67,7 @@ fn wanted(settings: &SettingsSet) -> bool {
 /// Decides at once, unless the request would be refused: then the loop first looks at its events. A client that has just gone, as
 /// one does that loads a page again, is seen there, and its place is free.
 fn run_now(request: &mut Request) -> Option<Outcome> {
-    let is_judged = request.find_shared::<Judged>().is_some_and(|judged| judged.status.get().is_some());
+    let is_judged = request.find_shared::<ConnLimitState>().is_some_and(|judged| judged.status.get().is_some());
     let limits = &request.settings().get::<LimitConnSettings>().limit_conn;
     (is_judged || !limits.is_full(request)).then(|| run(request))
 }
@@ -80,7 +80,7 @@ fn run_later(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
 }
 
 fn run(request: &mut Request) -> Outcome {
-    let judged = request.shared().get::<Judged>();
+    let judged = request.shared().get::<ConnLimitState>();
     if judged.status.get().is_some() {
         return Outcome::Declined;
     }

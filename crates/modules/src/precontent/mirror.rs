@@ -76,12 +76,12 @@ pub static MODULE: Module = Module {
 
 /// The number of mirrored requests that run on a loop.
 #[derive(Default)]
-struct Running(Cell<usize>);
+struct MirrorCount(Cell<usize>);
 
 /// The place of one mirrored request.
-struct Place(Rc<Running>);
+struct MirrorPermit(Rc<MirrorCount>);
 
-impl Drop for Place {
+impl Drop for MirrorPermit {
     fn drop(&mut self) {
         self.0.0.set(self.0.0.get() - 1);
     }
@@ -99,7 +99,7 @@ async fn run(request: &mut Request) -> Outcome {
     {
         return Outcome::Status(error.status());
     }
-    let running = request.client.loop_state.modules.get::<Running>();
+    let running = request.client.loop_state.modules.get::<MirrorCount>();
     let uris = request.settings().get::<MirrorSettings>().mirror.0.clone();
     for uri in uris.iter() {
         if running.0.get() >= MAX_RUNNING {
@@ -111,7 +111,7 @@ async fn run(request: &mut Request) -> Outcome {
             break;
         };
         running.0.set(running.0.get() + 1);
-        let place = (Place(running.clone()), Background::new(&request.client.loop_state.shared.background));
+        let place = (MirrorPermit(running.clone()), Background::new(&request.client.loop_state.shared.background));
         loops::spawn(request.client.number, "mirroring a request", async move {
             let _place = place;
             mirrored.await.finish();

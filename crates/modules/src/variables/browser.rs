@@ -21,7 +21,7 @@ settings! {
         /// browsers that are not listed are modern.
         modern_browser: Modern, in HTTP | SERVER | LOCATION;
         /// Strings in `User-Agent` that make a browser ancient; `netscape4` stands for Netscape 1 to 4.
-        ancient_browser: Many<Names>, in HTTP | SERVER | LOCATION;
+        ancient_browser: Many<BrowserNames>, in HTTP | SERVER | LOCATION;
         /// The value of `$modern_browser`.
         modern_browser_value: LastText = "1", in HTTP | SERVER | LOCATION;
         /// The value of `$ancient_browser`.
@@ -43,13 +43,13 @@ impl Setting for LastText {
 
 /// The strings of one `ancient_browser`.
 #[derive(Debug, Clone)]
-pub struct Names(Vec<String>);
+pub struct BrowserNames(Vec<String>);
 
-impl Parsed for Names {
+impl Parsed for BrowserNames {
     const SHAPE: Shape = Shape::at_least(1, "string …");
 
-    fn parse(directive: &Node, cx: &mut Cx) -> Result<Names, Problem> {
-        Vec::parse(directive, cx).map(Names)
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<BrowserNames, Problem> {
+        Vec::parse(directive, cx).map(BrowserNames)
     }
 }
 
@@ -87,21 +87,21 @@ impl Browser {
     }
 
     /// The version in a `User-Agent`, if it is this browser.
-    fn version(self, agent: &[u8]) -> Option<Version> {
+    fn version(self, agent: &[u8]) -> Option<BrowserVersion> {
         let (mark, between, before) = self.mark();
         let at = memmem::find(agent.get(before..)?, mark)? + before + mark.len() + between;
-        agent.get(at..).filter(|rest| !rest.is_empty()).map(|rest| Version::read(rest).0)
+        agent.get(at..).filter(|rest| !rest.is_empty()).map(|rest| BrowserVersion::read(rest).0)
     }
 }
 
 /// A version of up to four numbers, as one number: as in nginx, each number counts a hundred of the next one, so that
 /// 5.500 is 10.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-struct Version(u64);
+struct BrowserVersion(u64);
 
-impl Version {
+impl BrowserVersion {
     /// Parses a version, and returns how many bytes belong to it.
-    fn read(text: &[u8]) -> (Version, usize) {
+    fn read(text: &[u8]) -> (BrowserVersion, usize) {
         let mut numbers = [0u64; 4];
         let mut number = 0;
         let mut used = text.len();
@@ -119,7 +119,7 @@ impl Version {
             }
         }
         let version = numbers.iter().fold(0u64, |sum, number| sum.saturating_mul(100).saturating_add(*number));
-        (Version(version), used)
+        (BrowserVersion(version), used)
     }
 }
 
@@ -128,7 +128,7 @@ impl Version {
 pub struct Modern {
     unlisted: bool,
     /// The browsers in the order in which they are looked for.
-    list: Arc<Vec<(Browser, Version)>>,
+    list: Arc<Vec<(Browser, BrowserVersion)>>,
 }
 
 impl Setting for Modern {
@@ -144,7 +144,7 @@ impl Setting for Modern {
             [name, version] => {
                 let browser = Browser::from_word(&name.text).ok_or_else(|| unknown(name))?;
                 let text = version.text.as_bytes();
-                let (read, used) = Version::read(text);
+                let (read, used) = BrowserVersion::read(text);
                 if used < text.len() && text.iter().any(|byte| !byte.is_ascii_digit() && *byte != b'.') {
                     let message = format!("invalid browser version \"{}\"", version.text);
                     return Err(Problem::new(message).at_node(directive).at(version.place));

@@ -14,7 +14,7 @@ settings! {
         /// The longest matching network counts. `default` is the value of all other addresses, `delete` removes a
         /// network, `include` reads entries from a file. With `ranges` first, entries are IPv4 ranges (`first-last`).
         /// If the address is in a network named by `proxy`, the last address in `X-Forwarded-For` is used instead, with
-        /// `proxy_recursive` the last one that is not in such a network.
+        /// `proxy_recursive` the last address outside such networks.
         geo: Geos<Request>, in HTTP, fidelity = Differs("binary tables of ranges (.bin) are neither written nor read");
     }
 }

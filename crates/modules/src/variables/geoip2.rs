@@ -13,8 +13,8 @@ settings! {
     /// Variables from MaxMind databases (`.mmdb`), as in the third-party module geoip2.
     #[module = "geoip2"]
     pub struct GeoIp2Settings {
-        /// A database, and the variables with values from it: `$name [default=value] [source=$address] path …;`, where
-        /// the path leads to a value in the record of the client's address, or of the address in another variable.
+        /// A database, and the variables with values from it: `$name [default=value] [source=$address] path …;`. The
+        /// path leads to a value in the record of the client's address, or of the address in another variable.
         ///
         /// `$name metadata build_epoch | last_check | last_change;` gives a time, in seconds since 1970. `auto_reload
         /// time;` checks at that interval whether the file has changed. The path of the file is relative to the folder

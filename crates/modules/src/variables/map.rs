@@ -11,11 +11,11 @@ settings! {
     pub struct MapSettings {
         /// Defines a variable whose value is looked up in a table.
         ///
-        /// Keys are compared ignoring case; `~` begins a regular expression and `~*` one that ignores case. Expressions
-        /// are tried in their order after all other keys, and not on an empty value. With `hostnames`, keys may have a
-        /// wildcard at one end. `default` is the value for other texts, `include` reads entries from a file, and a
-        /// backslash in front makes a special key like these an ordinary one. The value is evaluated once for each
-        /// request, except with `volatile`.
+        /// Keys are compared ignoring case; `~` begins a regular expression, and `~*` an expression that ignores case.
+        /// Expressions are tried in their order after all other keys, and not on an empty value. With `hostnames`, keys
+        /// may have a wildcard at one end. `default` is the value for other texts, `include` reads entries from a file,
+        /// and a backslash in front makes a special key like these an ordinary one. The value is evaluated once for
+        /// each request, except with `volatile`.
         map: Maps<Request>, in HTTP;
         /// Size of the table.
         map_hash_max_size: u32 = "2048", in HTTP, fidelity = NoEffect("tables size themselves");

@@ -18,9 +18,9 @@ settings! {
     /// Checks of the field `Referer`.
     #[module = "referer"]
     pub struct RefererSettings {
-        /// The values of `Referer` for which `$invalid_referer` is empty: `none` (there is no such field), `blocked`
-        /// (its value was removed on the way), `server_names`, names with `*` at one end and with the beginning of a
-        /// path, expressions (`~`) for the part after `http://`.
+        /// The values of `Referer` for which `$invalid_referer` is empty. `none` means that the field is missing,
+        /// `blocked` that its value was removed on the way. Others are `server_names`, names with `*` at one end and
+        /// with the beginning of a path, and expressions (`~`) for the part after `http://`.
         valid_referers: Referers, in SERVER | LOCATION;
         /// Bucket size of the table of names.
         referer_hash_bucket_size: u32 = "64", in SERVER | LOCATION, fidelity = NoEffect("tables size themselves");
@@ -31,10 +31,10 @@ settings! {
 
 /// The valid referers of one level.
 #[derive(Debug, Clone, Default)]
-pub struct Referers(Option<Arc<List>>);
+pub struct Referers(Option<Arc<RefererList>>);
 
 #[derive(Debug, Clone, Default)]
-struct List {
+struct RefererList {
     none: bool,
     blocked: bool,
     server_names: bool,
@@ -60,7 +60,7 @@ impl Setting for Referers {
     }
 }
 
-impl List {
+impl RefererList {
     fn add(&mut self, word: &Word, cx: &mut Cx) -> Result<(), Problem> {
         let text = word.text.as_str();
         let fail = |message: String| Err(Problem::new(message).at(word.place));
@@ -155,7 +155,7 @@ fn after_scheme(value: &[u8]) -> Option<&[u8]> {
     scheme(b"http://").or_else(|| scheme(b"https://"))
 }
 
-fn is_valid(request: &Request, list: &List) -> bool {
+fn is_valid(request: &Request, list: &RefererList) -> bool {
     let Some(value) = request.head.value(HeaderId::Referer) else { return list.none };
     let Some(rest) = after_scheme(value).filter(|_| value.len() >= MIN_LEN) else { return list.blocked };
     let end = rest.iter().position(|byte| matches!(byte, b'/' | b':')).unwrap_or(rest.len());

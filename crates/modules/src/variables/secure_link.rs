@@ -26,7 +26,7 @@ settings! {
     also {
         /// The text from which the checksum is computed.
         "secure_link_md5" => links: Template::SHAPE, in HTTP | SERVER | LOCATION;
-        /// The secret word of links of the form `/prefix/checksum/link`, whose checksum is that of link and word, in
+        /// The secret word of links of the form `/prefix/checksum/link`, whose checksum is the MD5 of link and word, in
         /// hexadecimal.
         "secure_link_secret" => links: String::SHAPE, in LOCATION;
     }
@@ -120,7 +120,7 @@ fn link<'r>(request: &'r Request, links: &'r Links) -> Option<Link<'r>> {
 
 /// The variables that are being evaluated.
 #[derive(Default)]
-struct Pending {
+struct LinkParts {
     link: Cell<bool>,
     expires: Cell<bool>,
 }
@@ -128,10 +128,10 @@ struct Pending {
 /// Evaluates a variable whose parts may name it: no value if it would need itself.
 fn once<'r>(
     request: &'r Request,
-    pending: fn(&Pending) -> &Cell<bool>,
+    pending: fn(&LinkParts) -> &Cell<bool>,
     find: impl FnOnce(&'r Request) -> Value<'r>,
 ) -> Value<'r> {
-    let state = request.own.get::<Pending>();
+    let state = request.own.get::<LinkParts>();
     if pending(&state).replace(true) {
         log_error!(request, Error, "cycle while evaluating variable \"secure_link\"");
         return None;

@@ -11,11 +11,11 @@ use crate::session::Session;
 pub struct Match {
     /// The bytes to send.
     pub send: Vec<u8>,
-    expect: Option<Expected>,
+    expect: Option<ExpectedBytes>,
 }
 
 #[derive(Debug)]
-enum Expected {
+enum ExpectedBytes {
     Text(Vec<u8>),
     Pattern(Pattern),
 }
@@ -28,12 +28,12 @@ impl Matching for Match {
         for node in directive.children() {
             match (node.name.text.as_str(), &*node.args) {
                 ("send", [word]) => all.send = bytes(word)?,
-                ("expect", [word]) => all.expect = Some(Expected::Text(bytes(word)?)),
+                ("expect", [word]) => all.expect = Some(ExpectedBytes::Text(bytes(word)?)),
                 ("expect", [operator, word]) if matches!(operator.text.as_str(), "~" | "~*") => {
                     let caseless = operator.text == "~*";
                     let table = cx.extensions.get_or_default::<VariableTable<Session>>();
                     let pattern = Pattern::new(&word.text, caseless, table);
-                    all.expect = Some(Expected::Pattern(pattern.map_err(|why| Problem::new(why).at(word.place))?));
+                    all.expect = Some(ExpectedBytes::Pattern(pattern.map_err(|why| Problem::new(why).at(word.place))?));
                 }
                 ("expect", [operator, _]) => return Err(Problem::invalid_parameter(node, operator)),
                 ("send" | "expect", _) => return Err(Problem::wrong_count(node)),
@@ -54,9 +54,9 @@ impl Match {
     pub fn is_met(&self, received: &[u8]) -> bool {
         match &self.expect {
             None => true,
-            Some(Expected::Text(text)) => text.is_empty() || received.windows(text.len()).any(|part| part == text),
+            Some(ExpectedBytes::Text(text)) => text.is_empty() || received.windows(text.len()).any(|part| part == text),
             // A match that was given up does not count.
-            Some(Expected::Pattern(pattern)) => pattern.is_match(received).unwrap_or(false),
+            Some(ExpectedBytes::Pattern(pattern)) => pattern.is_match(received).unwrap_or(false),
         }
     }
 }
@@ -87,16 +87,16 @@ fn bytes(word: &Word) -> Result<Vec<u8>, Problem> {
 mod tests {
     use super::*;
 
-    fn expecting(expect: Expected) -> Match {
+    fn expecting(expect: ExpectedBytes) -> Match {
         Match { expect: Some(expect), ..Match::default() }
     }
 
     #[test]
     fn texts_may_come_anywhere_and_expressions_match() {
-        let text = expecting(Expected::Text(b"PONG".to_vec()));
+        let text = expecting(ExpectedBytes::Text(b"PONG".to_vec()));
         assert!(text.is_met(b"+PONG\r\n") && text.is_met(b"PONG") && !text.is_met(b"+PON") && !text.is_met(b""));
         let pattern = Pattern::new("^220 .* ESMTP", false, &mut VariableTable::<Session>::default()).unwrap();
-        let pattern = expecting(Expected::Pattern(pattern));
+        let pattern = expecting(ExpectedBytes::Pattern(pattern));
         assert!(pattern.is_met(b"220 mail.test ESMTP Postfix\r\n") && !pattern.is_met(b"421 mail.test ESMTP\r\n"));
         let nothing = Match::default();
         assert!(nothing.is_met(b""));

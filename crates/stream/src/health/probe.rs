@@ -35,13 +35,17 @@ const LANE: u64 = 0;
 const NOBODY: u64 = 0;
 
 /// The point where a check has failed, as the text for the log.
-type Failed = &'static str;
+type ProbeFailure = &'static str;
 
 /// Checks a server.
 ///
 /// # Errors
 /// The point where it failed.
-pub(super) async fn check(check: &StreamCheck, peer: &Arc<Peer>, loop_state: &Rc<LoopState>) -> Result<(), Failed> {
+pub(super) async fn check(
+    check: &StreamCheck,
+    peer: &Arc<Peer>,
+    loop_state: &Rc<LoopState>,
+) -> Result<(), ProbeFailure> {
     let timeout = check.timeout();
     match timer::timeout(timeout, run(check, peer, loop_state)).await {
         Ok(done) => done,
@@ -49,11 +53,11 @@ pub(super) async fn check(check: &StreamCheck, peer: &Arc<Peer>, loop_state: &Rc
     }
 }
 
-const CONNECTING: Failed = "connecting to upstream";
-const SENDING: Failed = "sending to upstream";
-const CHECKING: Failed = "checking the response";
+const CONNECTING: ProbeFailure = "connecting to upstream";
+const SENDING: ProbeFailure = "sending to upstream";
+const CHECKING: ProbeFailure = "checking the response";
 
-async fn run(check: &StreamCheck, peer: &Arc<Peer>, loop_state: &Rc<LoopState>) -> Result<(), Failed> {
+async fn run(check: &StreamCheck, peer: &Arc<Peer>, loop_state: &Rc<LoopState>) -> Result<(), ProbeFailure> {
     let settings = check.settings.get::<ProxySettings>();
     let address = check.rules.checking.address(peer);
     let generation = loop_state.generation();
@@ -88,7 +92,7 @@ async fn ask(
     settings: &ProxySettings,
     address: &UpstreamAddress,
     services: &Services,
-) -> Result<(), Failed> {
+) -> Result<(), ProbeFailure> {
     // The configuration is refused without something to send.
     let matching = &check.rules.matching.as_ref().and_then(|matching| matching.get()).ok_or(CHECKING)?.matching;
     let connecting = connect_datagrams(address, &settings.fixed_options(), services.socket_paths(NOBODY)).await;
@@ -135,8 +139,8 @@ async fn secure(
     peer: &Arc<Peer>,
     transport: &Transport,
     loop_state: &Rc<LoopState>,
-) -> Result<(), Failed> {
-    const HANDSHAKING: Failed = "SSL handshaking to upstream";
+) -> Result<(), ProbeFailure> {
+    const HANDSHAKING: ProbeFailure = "SSL handshaking to upstream";
     let tls = settings.proxy_pass.as_ref().and_then(|pass| pass.tls.get()).ok_or(HANDSHAKING)?;
     let generation = loop_state.generation();
     let services = &generation.services;

@@ -25,17 +25,17 @@ settings! {
         /// | `mandatory` | no session goes to a server before its first check has passed |
         /// | `persistent` | accepted after `mandatory`: the results of checks are kept over a reload in any case, as long as the checks stay the same |
         ///
-        /// All of a check has to be done within `health_check_timeout`. The connection is made as those of sessions are, with
-        /// `proxy_bind` and `proxy_ssl`; with `proxy_protocol` it says that it is for no client. One process makes each check
-        /// once, whatever the number of loops. Several checks of one group are independent; if one of them fails, the server is
-        /// not used.
+        /// All of a check has to be done within `health_check_timeout`. The connection is made like a session's
+        /// connection, with `proxy_bind` and `proxy_ssl`; with `proxy_protocol` it says that it is for no client. One
+        /// process makes each check once, whatever the number of loops. Several checks of one group are independent; if
+        /// one of them fails, the server is not used.
         ///
         /// With `udp` one datagram is sent, and one of those that come has to be what is expected; with no `expect` any one is. A
         /// server that refuses datagrams (ICMP) has failed. A header of the PROXY protocol is there only in version 2.
         health_check: Option<HealthCheck>, in STREAM_SERVER, own, fidelity = Own;
         /// The longest time of a check.
         health_check_timeout: Duration = "5s", in STREAM | STREAM_SERVER, fidelity = Own;
-        /// What a `health_check` sends to a server, and what has to come from it.
+        /// The bytes that a `health_check` sends to a server, and the answer that has to come from it.
         ///
         /// | line | |
         /// |---|---|

@@ -9,21 +9,21 @@ use freerun_serve::limits::access::Rules;
 
 use crate::module::Module;
 use crate::session::Session;
-use crate::session::handler::{Handler, Outcome, Phase, Run, status};
+use crate::session::handler::{Handler, HandlerRun, Phase, PhaseOutcome, status};
 
 settings! {
     /// Access to sessions by the client's address.
     #[module = "stream/access"]
     pub struct AccessSettings {
-        /// Allows clients: those of an address, a network, Unix sockets (`unix:`), or `all`.
+        /// Allows clients by their address or network, clients of Unix sockets (`unix:`), or `all`.
         ///
-        /// The rules are checked in their order, and the first one that matches decides. The rules of a server replace those of
-        /// `stream`. A client that no rule matches is allowed.
+        /// The rules are checked in their order, and the first match decides. The rules of a server replace the rules
+        /// of `stream`. A client that no rule matches is allowed.
         #[name = "allow"]
         rules: Rules, in STREAM | STREAM_SERVER;
     }
     also {
-        /// Refuses clients with status 403: those of an address, a network, Unix sockets (`unix:`), or `all`.
+        /// Refuses clients with status 403 by their address or network, clients of Unix sockets (`unix:`), or `all`.
         "deny" => rules: Shape::exactly(1, Rules::SYNTAX), in STREAM | STREAM_SERVER;
     }
 }
@@ -36,16 +36,16 @@ fn wanted(settings: &SettingsSet) -> bool {
 pub static MODULE: Module = Module {
     name: "stream/access",
     groups: &[group::<AccessSettings>()],
-    handlers: &[Handler { phase: Phase::Access, wanted, run: Run::Now(run) }],
+    handlers: &[Handler { phase: Phase::Access, wanted, run: HandlerRun::Now(run) }],
     ..Module::EMPTY
 };
 
-fn run(session: &Session) -> Outcome {
+fn run(session: &Session) -> PhaseOutcome {
     match session.settings().get::<AccessSettings>().rules.judge(session.peer()) {
-        None | Some(true) => Outcome::Declined,
+        None | Some(true) => PhaseOutcome::Declined,
         Some(false) => {
             session.log(Level::Error, format_args!("access forbidden by rule"));
-            Outcome::End(status::FORBIDDEN)
+            PhaseOutcome::End(status::FORBIDDEN)
         }
     }
 }

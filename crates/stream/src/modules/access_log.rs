@@ -8,7 +8,7 @@ use freerun_serve::values::Reference;
 
 use crate::module::Module;
 use crate::session::Session;
-use crate::session::handler::{Handler, Outcome, Phase, Run};
+use crate::session::handler::{Handler, HandlerRun, Phase, PhaseOutcome};
 
 settings! {
     /// The access log of sessions: one line for each, written when it has ended.
@@ -16,8 +16,8 @@ settings! {
     pub struct AccessLogSettings {
         /// The files that sessions are logged to, and the format, which `log_format` has defined before.
         ///
-        /// The parameters are those of `access_log` in `http`. A server may have several logs; `off` turns all logs of its
-        /// level off.
+        /// The parameters are the same as for `access_log` in `http`. A server may have several logs; `off` turns all
+        /// logs of its level off.
         access_log: AccessLogs<Session, SessionPiece>, in STREAM | STREAM_SERVER,
             fidelity = Differs("lines are written off the event loop, about 20 ms late");
         /// Defines a format for `access_log`: text with variables.
@@ -34,7 +34,7 @@ settings! {
 pub static MODULE: Module = Module {
     name: "stream/log",
     groups: &[group::<AccessLogSettings>()],
-    handlers: &[Handler { phase: Phase::Log, wanted, run: Run::Now(write) }],
+    handlers: &[Handler { phase: Phase::Log, wanted, run: HandlerRun::Now(write) }],
     ..Module::EMPTY
 };
 
@@ -42,12 +42,12 @@ fn wanted(settings: &SettingsSet) -> bool {
     !settings.get::<AccessLogSettings>().access_log.logs().is_empty()
 }
 
-fn write(session: &Session) -> Outcome {
+fn write(session: &Session) -> PhaseOutcome {
     let settings = session.settings();
     let log = settings.get::<AccessLogSettings>();
     let keep = log.open_log_file_cache.0;
     access_log::write(session, &log.access_log, &session.loop_state, session.generation.number, keep, |_| None);
-    Outcome::Declined
+    PhaseOutcome::Declined
 }
 
 /// The parts of a line that are written directly from the session, without a value in between.

@@ -5,7 +5,7 @@ use freerun_serve::build::debug_block::LoopBlock;
 
 use crate::module::Module;
 use crate::session::Session;
-use crate::session::handler::{Handler, Outcome, Phase, Run};
+use crate::session::handler::{Handler, HandlerRun, Phase, PhaseOutcome};
 
 settings! {
     /// A loop that is held up.
@@ -20,7 +20,7 @@ settings! {
 pub static MODULE: Module = Module {
     name: "debug/stream-block",
     groups: &[group::<DebugBlockSettings>()],
-    handlers: &[Handler { phase: Phase::PreAccess, wanted, run: Run::Now(run) }],
+    handlers: &[Handler { phase: Phase::PreAccess, wanted, run: HandlerRun::Now(run) }],
     ..Module::EMPTY
 };
 
@@ -28,9 +28,9 @@ fn wanted(settings: &SettingsSet) -> bool {
     settings.get::<DebugBlockSettings>().debug_block_loop.is_some()
 }
 
-fn run(session: &Session) -> Outcome {
+fn run(session: &Session) -> PhaseOutcome {
     if let Some(block) = &session.settings().get::<DebugBlockSettings>().debug_block_loop {
         block.hold(session);
     }
-    Outcome::Declined
+    PhaseOutcome::Declined
 }

@@ -11,7 +11,7 @@ use freerun_serve::values::Variable;
 
 use crate::module::Module;
 use crate::session::Session;
-use crate::session::handler::{Handler, Outcome, Phase, Run, status};
+use crate::session::handler::{Handler, HandlerRun, Phase, PhaseOutcome, status};
 
 settings! {
     /// Limits how many sessions with the same key there are at the same time.
@@ -35,18 +35,18 @@ settings! {
 pub static MODULE: Module = Module {
     name: "stream/limit_conn",
     groups: &[group::<LimitConnSettings>()],
-    handlers: &[Handler { phase: Phase::PreAccess, wanted, run: Run::NowOrAfterEvents(run_now, run) }],
+    handlers: &[Handler { phase: Phase::PreAccess, wanted, run: HandlerRun::NowOrAfterEvents(run_now, run) }],
     variables: &[Variable::named(
         "limit_conn_status",
         "What `limit_conn` decided: `PASSED`, `REJECTED`, or `REJECTED_DRY_RUN`.",
-        |session, _| Some(Cow::Borrowed(session.states.find::<Judged>()?.0.get()?)),
+        |session, _| Some(Cow::Borrowed(session.states.find::<ConnLimitStatus>()?.0.get()?)),
     )],
     ..Module::EMPTY
 };
 
 /// The result for a session.
 #[derive(Default)]
-struct Judged(Cell<Option<&'static [u8]>>);
+struct ConnLimitStatus(Cell<Option<&'static [u8]>>);
 
 fn wanted(settings: &SettingsSet) -> bool {
     !settings.get::<LimitConnSettings>().limit_conn.is_empty()
@@ -54,22 +54,22 @@ fn wanted(settings: &SettingsSet) -> bool {
 
 /// Decides at once, unless the session would be refused: the place of a client that has just gone is free when the loop has
 /// looked at its events.
-fn run_now(session: &Session) -> Option<Outcome> {
+fn run_now(session: &Session) -> Option<PhaseOutcome> {
     (!session.settings().get::<LimitConnSettings>().limit_conn.is_full(session)).then(|| run(session))
 }
 
-fn run(session: &Session) -> Outcome {
+fn run(session: &Session) -> PhaseOutcome {
     let settings = session.settings();
     let limits = settings.get::<LimitConnSettings>();
     let dry = limits.limit_conn_dry_run;
     let verdict = limits.limit_conn.enter(session, dry, limits.limit_conn_log_level.level());
     if let Some(result) = verdict.status(dry) {
-        session.states.get::<Judged>().0.set(Some(result));
+        session.states.get::<ConnLimitStatus>().0.set(Some(result));
     }
     match verdict {
         Verdict::Counted(places) => session.keep_places(places),
-        Verdict::Refused if !dry => return Outcome::End(status::SERVICE_UNAVAILABLE),
+        Verdict::Refused if !dry => return PhaseOutcome::End(status::SERVICE_UNAVAILABLE),
         Verdict::Refused | Verdict::NotCounted => {}
     }
-    Outcome::Declined
+    PhaseOutcome::Declined
 }

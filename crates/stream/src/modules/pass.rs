@@ -17,7 +17,7 @@ use freerun_upstream::place::{self, Place};
 
 use crate::module::Module;
 use crate::session::Session;
-use crate::session::handler::{Content, End, Running, status};
+use crate::session::handler::{ContentFuture, ContentHandler, SessionEnd, status};
 use crate::settings::listen::SERVICE;
 
 /// The most times that a connection may be passed on, because listening sockets may pass it to each other in a circle.
@@ -30,9 +30,9 @@ settings! {
         /// Hands the client's connection to a listening socket of this process: address and port, or `unix:` and a path, with
         /// variables or without.
         ///
-        /// The socket may be one of `http`. A TLS session that this server has established goes with the connection, and so do
-        /// bytes that `ssl_preread` has read; a socket with `ssl` has a handshake with the client if there is no session yet. A
-        /// connection is passed on 10 times at most.
+        /// The socket may belong to `http`. A TLS session that this server has established goes with the connection,
+        /// and so do bytes that `ssl_preread` has read. If there is no session yet, a socket with `ssl` has a handshake
+        /// with the client. A connection is passed on 10 times at most.
         pass: Option<PassAddress>, in STREAM_SERVER, local, since = "1.25.5";
     }
 }
@@ -40,7 +40,7 @@ settings! {
 /// The value of `pass`.
 #[derive(Debug, Clone)]
 pub enum PassAddress {
-    /// The addresses. The first one that has a socket is taken.
+    /// The addresses. The first address with a socket is taken.
     Known(Arc<[ListenSpec]>, Box<str>),
     /// A text with variables.
     Computed(Template<Session>),
@@ -65,14 +65,14 @@ impl Value for PassAddress {
 pub static MODULE: Module = Module {
     name: "stream/pass",
     groups: &[group::<PassSettings>()],
-    content: &[Content { directive: "pass", start }],
+    content: &[ContentHandler { directive: "pass", start }],
     ..Module::EMPTY
 };
 
-fn start(session: Rc<Session>) -> Running {
+fn start(session: Rc<Session>) -> ContentFuture {
     let end = match target(&session) {
-        Some(listen) => End::Pass(listen),
-        None => End::Status(status::INTERNAL_SERVER_ERROR),
+        Some(listen) => SessionEnd::Pass(listen),
+        None => SessionEnd::Status(status::INTERNAL_SERVER_ERROR),
     };
     drop(session);
     Box::pin(std::future::ready(end))

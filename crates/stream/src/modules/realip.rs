@@ -10,7 +10,7 @@ use freerun_serve::values::{Variable, address_value, port_value};
 
 use crate::module::Module;
 use crate::session::Session;
-use crate::session::handler::{Handler, Outcome, Phase, Run};
+use crate::session::handler::{Handler, HandlerRun, Phase, PhaseOutcome};
 
 settings! {
     /// The client's address as a trusted proxy tells it in the PROXY protocol header.
@@ -34,7 +34,7 @@ fn wanted(settings: &SettingsSet) -> bool {
 pub static MODULE: Module = Module {
     name: "stream/realip",
     groups: &[group::<RealIpSettings>()],
-    handlers: &[Handler { phase: Phase::PostAccept, wanted, run: Run::Now(run) }],
+    handlers: &[Handler { phase: Phase::PostAccept, wanted, run: HandlerRun::Now(run) }],
     variables: &[
         Variable::named(
             "realip_remote_addr",
@@ -50,7 +50,7 @@ pub static MODULE: Module = Module {
     ..Module::EMPTY
 };
 
-fn run(session: &Session) -> Outcome {
+fn run(session: &Session) -> PhaseOutcome {
     let settings = session.settings();
     let trusted = &settings.get::<RealIpSettings>().set_real_ip_from;
     if trusted.iter().any(|one| one.contains(session.origin()))
@@ -58,5 +58,5 @@ fn run(session: &Session) -> Outcome {
     {
         session.set_peer(Address::Ip(address));
     }
-    Outcome::Declined
+    PhaseOutcome::Declined
 }

@@ -17,7 +17,7 @@ use freerun_transport::Transport;
 use crate::client::ClientSide;
 use crate::module::Module;
 use crate::session::Session;
-use crate::session::handler::{Content, End, Running, status};
+use crate::session::handler::{ContentFuture, ContentHandler, SessionEnd, status};
 
 /// The time that a client may take nothing of the text before the session ends.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -37,11 +37,11 @@ settings! {
 pub static MODULE: Module = Module {
     name: "stream/return",
     groups: &[group::<ReturnSettings>()],
-    content: &[Content { directive: "return", start }],
+    content: &[ContentHandler { directive: "return", start }],
     ..Module::EMPTY
 };
 
-fn start(session: Rc<Session>) -> Running {
+fn start(session: Rc<Session>) -> ContentFuture {
     Box::pin(async move {
         let settings = session.settings();
         let text = match &settings.get::<ReturnSettings>().text {
@@ -50,17 +50,17 @@ fn start(session: Rc<Session>) -> Running {
         };
         match &session.client {
             ClientSide::Stream(transport) => match send(&session, transport, &text).await {
-                Ok(()) => End::Status(status::OK),
+                Ok(()) => SessionEnd::Status(status::OK),
                 Err(error) => {
                     session.log(Level::Info, format_args!("send() failed ({})", Errno(&error)));
-                    End::Status(status::INTERNAL_SERVER_ERROR)
+                    SessionEnd::Status(status::INTERNAL_SERVER_ERROR)
                 }
             },
             ClientSide::Datagrams(datagrams) => {
                 if !text.is_empty() {
                     datagrams.send(&text, None);
                 }
-                End::Status(status::OK)
+                SessionEnd::Status(status::OK)
             }
         }
     })

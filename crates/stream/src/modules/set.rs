@@ -11,7 +11,7 @@ use freerun_serve::values::{Target, Template, target};
 
 use crate::module::Module;
 use crate::session::Session;
-use crate::session::handler::{Handler, Outcome, Phase, Run, status};
+use crate::session::handler::{Handler, HandlerRun, Phase, PhaseOutcome, status};
 
 settings! {
     /// Giving variables values.
@@ -49,11 +49,11 @@ fn wanted(settings: &SettingsSet) -> bool {
 pub static MODULE: Module = Module {
     name: "stream/set",
     groups: &[group::<SetSettings>()],
-    handlers: &[Handler { phase: Phase::Preread, wanted, run: Run::Now(run) }],
+    handlers: &[Handler { phase: Phase::Preread, wanted, run: HandlerRun::Now(run) }],
     ..Module::EMPTY
 };
 
-fn run(session: &Session) -> Outcome {
+fn run(session: &Session) -> PhaseOutcome {
     let settings = session.settings();
     for (target, template) in settings.get::<SetSettings>().set.0.iter() {
         let value = template.render(session).into_owned();
@@ -64,8 +64,8 @@ fn run(session: &Session) -> Outcome {
         };
         if let Err(full) = kept {
             session.log(Level::Error, format_args!("{full}"));
-            return Outcome::End(status::INTERNAL_SERVER_ERROR);
+            return PhaseOutcome::End(status::INTERNAL_SERVER_ERROR);
         }
     }
-    Outcome::Declined
+    PhaseOutcome::Declined
 }

@@ -14,10 +14,10 @@ use freerun_serve::values::{Value, Variable};
 use crate::module::Module;
 use crate::path::named;
 use crate::session::Session;
-use crate::session::handler::{Handler, Phase, Run, Seen};
+use crate::session::handler::{Handler, HandlerRun, Phase, PrereadProgress};
 
 settings! {
-    /// What a ClientHello says, without a TLS session.
+    /// Variables from the ClientHello, without a TLS session.
     #[module = "stream/ssl_preread"]
     pub struct SslPrereadSettings {
         /// Whether the first message of a TLS session is read, for `$ssl_preread_server_name`, `$ssl_preread_protocol` and
@@ -37,7 +37,7 @@ fn wanted(settings: &SettingsSet) -> bool {
 pub static MODULE: Module = Module {
     name: "stream/ssl_preread",
     groups: &[group::<SslPrereadSettings>()],
-    handlers: &[Handler { phase: Phase::Preread, wanted, run: Run::Preread(see) }],
+    handlers: &[Handler { phase: Phase::Preread, wanted, run: HandlerRun::Preread(see) }],
     // As in nginx, these keep the values of their first use.
     variables: &[
         Variable::<Session>::named(
@@ -64,7 +64,7 @@ pub static MODULE: Module = Module {
 
 /// Facts from the first bytes of a session, which are, or may be, a TLS handshake.
 #[derive(Default)]
-struct Known {
+struct HelloFacts {
     protocol: &'static str,
     server_name: Vec<u8>,
     alpn: Vec<u8>,
@@ -72,43 +72,47 @@ struct Known {
 
 /// Progress of reading the first bytes. Without any bytes of TLS, the variables have no values.
 #[derive(Default)]
-struct State {
+struct PrereadState {
     reader: RefCell<PrereadReader>,
-    known: RefCell<Option<Known>>,
+    known: RefCell<Option<HelloFacts>>,
 }
 
-fn see(session: &Session, bytes: &[u8]) -> Seen {
-    let Some(first) = bytes.first() else { return Seen::NeedMore };
+fn see(session: &Session, bytes: &[u8]) -> PrereadProgress {
+    let Some(first) = bytes.first() else { return PrereadProgress::NeedMore };
     if !is_tls(*first) {
-        return Seen::Done;
+        return PrereadProgress::Done;
     }
-    let state = session.states.get::<State>();
+    let state = session.states.get::<PrereadState>();
     let Some(preread) = state.reader.borrow_mut().advance(bytes) else {
         state.known.borrow_mut().get_or_insert_default();
-        return Seen::NeedMore;
+        return PrereadProgress::NeedMore;
     };
     if preread == Preread::default() {
         // It makes no sense: nothing is known.
         state.known.replace(None);
-        return Seen::Done;
+        return PrereadProgress::Done;
     }
-    let known = Known::of(&preread, bytes);
+    let known = HelloFacts::of(&preread, bytes);
     if let Some(name) = name_to_look_up(&known.server_name) {
         session.set_server(session.generation.server(&named(session, Some(&name))));
     }
     state.known.replace(Some(known));
-    Seen::Done
+    PrereadProgress::Done
 }
 
-impl Known {
-    fn of(preread: &Preread, bytes: &[u8]) -> Known {
+impl HelloFacts {
+    fn of(preread: &Preread, bytes: &[u8]) -> HelloFacts {
         let alpn: Vec<&[u8]> = preread.alpn(bytes).collect();
-        Known { protocol: preread.protocol, server_name: preread.server_name(bytes).to_vec(), alpn: alpn.join(&b',') }
+        HelloFacts {
+            protocol: preread.protocol,
+            server_name: preread.server_name(bytes).to_vec(),
+            alpn: alpn.join(&b','),
+        }
     }
 }
 
-fn known<'s>(session: &'s Session, value: impl FnOnce(&Known) -> Vec<u8>) -> Value<'s> {
-    let state = session.states.find::<State>()?;
+fn known<'s>(session: &'s Session, value: impl FnOnce(&HelloFacts) -> Vec<u8>) -> Value<'s> {
+    let state = session.states.find::<PrereadState>()?;
     let known = state.known.borrow();
     known.as_ref().map(|known| Cow::Owned(value(known)))
 }

@@ -8,7 +8,7 @@ use freerun_tls::session::ServerConfig;
 use freerun_transport::Transport;
 
 use crate::session::Session;
-use crate::session::server::Server;
+use crate::session::server::SessionServer;
 use crate::settings::ssl::SslSettings;
 
 /// The settings of a session with the certificate of this server, for a client that asks for `chosen`.
@@ -18,8 +18,8 @@ use crate::settings::ssl::SslSettings;
 pub(super) async fn config_for(
     session: &Session,
     transport: &Transport,
-    server: &Server,
-    chosen: &Server,
+    server: &SessionServer,
+    chosen: &SessionServer,
 ) -> Result<ServerConfig, String> {
     let ssl = server.settings.get::<SslSettings>();
     let names = |computed: &Computed| {

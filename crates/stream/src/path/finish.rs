@@ -1,7 +1,7 @@
 //! The end of a session: its lines in the logs.
 
 use crate::session::Session;
-use crate::session::handler::{Phase, Run};
+use crate::session::handler::{HandlerRun, Phase};
 
 /// Ends a session with a status: the handlers of the phase `log` run, and its places in the counts of limits become free.
 pub fn finish(session: &Session, status: u16) {
@@ -17,7 +17,7 @@ pub fn finish(session: &Session, status: u16) {
     session.set_logged();
     let server = session.server();
     for handler in server.handlers(Phase::Log) {
-        if let Run::Now(run) = handler {
+        if let HandlerRun::Now(run) = handler {
             run(session);
         }
     }

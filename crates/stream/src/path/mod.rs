@@ -17,7 +17,7 @@ use freerun_serve::listen::address::Peer;
 use freerun_serve::{Address, Subject};
 
 use crate::client::ClientSide;
-use crate::session::handler::{Outcome, Phase, Run};
+use crate::session::handler::{HandlerRun, Phase, PhaseOutcome};
 use crate::session::{INITIALIZING, Session};
 use crate::settings::core::CoreSettings;
 
@@ -69,17 +69,17 @@ async fn run(session: &Session, phase: Phase) -> Result<(), u16> {
     let server = session.server();
     for handler in server.handlers(phase) {
         let outcome = match handler {
-            Run::Now(run) => run(session),
-            Run::NowOrAfterEvents(now, then) => match now(session) {
+            HandlerRun::Now(run) => run(session),
+            HandlerRun::NowOrAfterEvents(now, then) => match now(session) {
                 Some(outcome) => outcome,
                 None => {
                     loops::after_events().await;
                     then(session)
                 }
             },
-            Run::Preread(_) => continue,
+            HandlerRun::Preread(_) => continue,
         };
-        if let Outcome::End(status) = outcome {
+        if let PhaseOutcome::End(status) = outcome {
             return Err(status);
         }
     }

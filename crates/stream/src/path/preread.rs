@@ -11,7 +11,7 @@ use freerun_transport::Transport;
 
 use crate::client::ClientSide;
 use crate::session::Session;
-use crate::session::handler::{Outcome, Phase, Run, Seen, status};
+use crate::session::handler::{HandlerRun, Phase, PhaseOutcome, PrereadProgress, status};
 use crate::settings::core::CoreSettings;
 
 /// Runs the handlers of the phase. `buffer` has the bytes that have come already, and gets those that are read here.
@@ -24,16 +24,16 @@ pub(super) async fn run(session: &Rc<Session>, timer: &mut Timer, buffer: &mut V
     let mut deadline = None;
     for handler in server.handlers(Phase::Preread) {
         match handler {
-            Run::Now(run) => match run(session) {
-                Outcome::Declined => {}
-                Outcome::End(status) => return Err(status),
+            HandlerRun::Now(run) => match run(session) {
+                PhaseOutcome::Declined => {}
+                PhaseOutcome::End(status) => return Err(status),
             },
-            Run::NowOrAfterEvents(..) => {}
-            Run::Preread(see) => loop {
+            HandlerRun::NowOrAfterEvents(..) => {}
+            HandlerRun::Preread(see) => loop {
                 match see(session, buffer) {
-                    Seen::Done => break,
-                    Seen::End(status) => return Err(status),
-                    Seen::NeedMore => {}
+                    PrereadProgress::Done => break,
+                    PrereadProgress::End(status) => return Err(status),
+                    PrereadProgress::NeedMore => {}
                 }
                 match &session.client {
                     ClientSide::Stream(transport) => {

@@ -15,7 +15,7 @@ use crate::settings::core::CoreSettings;
 /// Reads the header, behind the bytes in `buffer`; leaves the bytes after it there.
 ///
 /// # Errors
-/// The status with which the session ends: there is no header, which is logged.
+/// The status that ends the session: there is no header, which is logged.
 pub(super) async fn read(
     session: &Session,
     transport: &Transport,

@@ -15,7 +15,7 @@ use freerun_transport::Transport;
 use super::{certificates, tell};
 use crate::session::Session;
 use crate::session::handler::status;
-use crate::session::server::Server;
+use crate::session::server::SessionServer;
 use crate::settings::ssl::SslSettings;
 
 /// The step, in the words of the error log.
@@ -94,7 +94,7 @@ pub(super) async fn open(
 }
 
 /// The server of the session's address with this name, or the default server.
-pub fn named(session: &Session, name: Option<&str>) -> Arc<Server> {
+pub fn named(session: &Session, name: Option<&str>) -> Arc<SessionServer> {
     let servers = &session.servers;
     match servers.for_name(name, session.captures()) {
         Ok(server) => server.clone(),

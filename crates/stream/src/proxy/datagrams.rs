@@ -21,7 +21,7 @@ use freerun_upstream::{Failure, Lease, now};
 use super::error::tell_consequence;
 use super::record::Record;
 use super::settings::ProxySettings;
-use crate::client::datagrams::{Counts, DatagramSession, Ending, Header, Limits};
+use crate::client::datagrams::{Counts, DatagramLimits, DatagramSession, EndReason, Header};
 use crate::session::Session;
 use crate::session::handler::status;
 
@@ -44,11 +44,11 @@ pub(super) struct RelayedDatagrams {
     /// Whether the server has sent anything, and how many bytes.
     was_heard: bool,
     heard: u64,
-    rate: Option<Box<Rate>>,
+    rate: Option<Box<DatagramRate>>,
 }
 
 /// The limit of what is read from the server (`proxy_download_rate`).
-struct Rate {
+struct DatagramRate {
     pace: Pace,
     deadline: Deadline,
 }
@@ -58,7 +58,7 @@ struct Rate {
 enum Over {
     /// All that was expected has come.
     Done,
-    Ending(Ending),
+    Ending(EndReason),
     Receive(io::Error),
     Send(io::Error),
 }
@@ -73,10 +73,10 @@ impl RelayedDatagrams {
         record: Rc<Record>,
     ) -> RelayedDatagrams {
         let pace = Pace::new(settings.proxy_download_rate.of(session), loops::millis(), 0);
-        let rate = pace.map(|pace| Box::new(Rate { pace, deadline: Deadline::default() }));
+        let rate = pace.map(|pace| Box::new(DatagramRate { pace, deadline: Deadline::default() }));
         let upstream = Rc::new(upstream);
         client.keep_for(settings.proxy_timeout);
-        let limits = Limits { requests: settings.proxy_requests, responses: settings.proxy_responses };
+        let limits = DatagramLimits { requests: settings.proxy_requests, responses: settings.proxy_responses };
         client.limit_rate(Pace::new(settings.proxy_upload_rate.of(session), loops::millis(), 0));
         client.pass_to(upstream.clone(), header, limits);
         let lease = Some(lease);
@@ -166,13 +166,13 @@ impl RelayedDatagrams {
                 session.log(Level::Error, format_args!("sendmmsg() failed ({})", Errno(&error)));
                 Err(Failure::Connect)
             }
-            Over::Ending(Ending::TimedOut) if self.client.lacks_answers() => {
+            Over::Ending(EndReason::TimedOut) if self.client.lacks_answers() => {
                 session.log(Level::Error, format_args!("upstream timed out (110: Connection timed out)"));
                 Err(Failure::Timeout)
             }
-            Over::Ending(Ending::TimedOut) => Ok("timed out"),
-            Over::Ending(Ending::GivesWay) => Ok("session gives way to a new one (udp_sessions)"),
-            Over::Ending(Ending::Closed) => Ok("session closed"),
+            Over::Ending(EndReason::TimedOut) => Ok("timed out"),
+            Over::Ending(EndReason::GivesWay) => Ok("session gives way to a new one (udp_sessions)"),
+            Over::Ending(EndReason::Closed) => Ok("session closed"),
             Over::Done => Ok("done"),
         };
         let failure = match what {
@@ -195,7 +195,7 @@ impl RelayedDatagrams {
     /// Ends the session, if it has not ended.
     pub(super) fn stop(&mut self, session: &Session) {
         if self.lease.is_some() {
-            self.end(session, Over::Ending(Ending::Closed));
+            self.end(session, Over::Ending(EndReason::Closed));
         }
     }
 
@@ -226,7 +226,7 @@ fn pass_back(client: &DatagramSession, received: &Receiver) -> (usize, u64) {
     sum
 }
 
-impl Rate {
+impl DatagramRate {
     /// Ready when more may be read, after `heard` bytes.
     fn poll(&mut self, heard: u64, context: &mut Context<'_>) -> Poll<()> {
         if self.pace.allows(heard, loops::millis()) > 0 {

@@ -25,21 +25,21 @@ use freerun_serve::upstream::ProxyProtocol;
 use self::datagrams::RelayedDatagrams;
 use self::error::step;
 pub use self::pass::ProxyPass;
-use self::reach::{Connection, Reached, Tries};
+use self::reach::{ReachedServer, ServerConnection, Tries};
 use self::record::Record;
-use self::relayed::Relayed;
+use self::relayed::RelayedStream;
 pub use self::settings::ProxySettings;
 use crate::client::datagrams::Header;
 use crate::module::Module;
 use crate::session::Session;
-use crate::session::handler::{Content, End, Running, status};
+use crate::session::handler::{ContentFuture, ContentHandler, SessionEnd, status};
 use crate::settings::core::CoreSettings;
 
 /// Sessions that are passed on.
 pub static MODULE: Module = Module {
     name: "stream/proxy",
     groups: &[group::<ProxySettings>()],
-    content: &[Content { directive: "proxy_pass", start }],
+    content: &[ContentHandler { directive: "proxy_pass", start }],
     variables: record::VARIABLES,
     settle: Some(settle),
     ..Module::EMPTY
@@ -54,68 +54,68 @@ fn settle(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
     Ok(())
 }
 
-fn start(session: Rc<Session>) -> Running {
+fn start(session: Rc<Session>) -> ContentFuture {
     let reaching = Box::pin(reach(session.clone()));
-    Box::pin(Proxying { session, stage: Stage::Reaching(reaching) })
+    Box::pin(ProxySession { session, stage: ProxyStage::Reaching(reaching) })
 }
 
 /// A session that is passed on. It is written by hand, as polls, so that what is needed to reach a server costs nothing any
 /// more when it was reached.
-struct Proxying {
+struct ProxySession {
     session: Rc<Session>,
-    stage: Stage,
+    stage: ProxyStage,
 }
 
-enum Stage {
-    Reaching(Pin<Box<dyn Future<Output = Result<Stage, u16>>>>),
-    Relayed(Relayed),
+enum ProxyStage {
+    Reaching(Pin<Box<dyn Future<Output = Result<ProxyStage, u16>>>>),
+    Relayed(RelayedStream),
     Datagrams(Box<RelayedDatagrams>),
 }
 
-impl Future for Proxying {
-    type Output = End;
+impl Future for ProxySession {
+    type Output = SessionEnd;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<End> {
-        let Proxying { session, stage } = &mut *self;
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<SessionEnd> {
+        let ProxySession { session, stage } = &mut *self;
         loops::note(session.number, "proxying a session");
-        if let Stage::Reaching(reaching) = stage {
+        if let ProxyStage::Reaching(reaching) = stage {
             // One of datagrams may have to end before.
             if session.client.datagrams().is_some_and(|datagrams| datagrams.poll_ending(context).is_ready()) {
-                return Poll::Ready(End::Status(status::OK));
+                return Poll::Ready(SessionEnd::Status(status::OK));
             }
             match ready!(reaching.as_mut().poll(context)) {
                 Ok(reached) => *stage = reached,
-                Err(status) => return Poll::Ready(End::Status(status)),
+                Err(status) => return Poll::Ready(SessionEnd::Status(status)),
             }
         }
         let relayed = match stage {
-            Stage::Relayed(relayed) => relayed,
-            Stage::Datagrams(relayed) => return relayed.poll(session, context).map(End::Status),
-            Stage::Reaching(_) => return Poll::Pending,
+            ProxyStage::Relayed(relayed) => relayed,
+            ProxyStage::Datagrams(relayed) => return relayed.poll(session, context).map(SessionEnd::Status),
+            ProxyStage::Reaching(_) => return Poll::Pending,
         };
         let Some(client) = session.client.transport() else {
             debug_assert!(false, "a session of datagrams has a connection to a server");
-            return Poll::Ready(End::Status(status::INTERNAL_SERVER_ERROR));
+            return Poll::Ready(SessionEnd::Status(status::INTERNAL_SERVER_ERROR));
         };
         ready!(relayed.poll(client, context));
         relayed.end(session);
-        Poll::Ready(End::Status(status::OK))
+        Poll::Ready(SessionEnd::Status(status::OK))
     }
 }
 
-impl Drop for Proxying {
+impl Drop for ProxySession {
     fn drop(&mut self) {
         // The worker may end before the session.
         match &mut self.stage {
-            Stage::Relayed(relayed) => relayed.end(&self.session),
-            Stage::Datagrams(relayed) => relayed.stop(&self.session),
-            Stage::Reaching(_) => {}
+            ProxyStage::Relayed(relayed) => relayed.end(&self.session),
+            ProxyStage::Datagrams(relayed) => relayed.stop(&self.session),
+            ProxyStage::Reaching(_) => {}
         }
     }
 }
 
 /// Reaches a server for the session. Fails with the status of the session; the reason was logged.
-async fn reach(session: Rc<Session>) -> Result<Stage, u16> {
+async fn reach(session: Rc<Session>) -> Result<ProxyStage, u16> {
     let all = session.settings();
     let settings = all.get::<ProxySettings>();
     // The handler is chosen by the directive.
@@ -140,18 +140,24 @@ async fn reach(session: Rc<Session>) -> Result<Stage, u16> {
         sticky.answered(&*session, reached.lease.peer(), freerun_upstream::now());
     }
     session.set_step(step::PROXYING);
-    let Reached { connection, lease, header } = reached;
+    let ReachedServer { connection, lease, header } = reached;
     match (connection, session.client.datagrams()) {
-        (Connection::Stream(transport), _) => {
+        (ServerConnection::Stream(transport), _) => {
             let reached = (transport, lease, header);
-            Ok(Stage::Relayed(Relayed::new(&session, settings, &target.upstream, reached, record, &preread)))
+            Ok(ProxyStage::Relayed(RelayedStream::new(&session, settings, &target.upstream, reached, record, &preread)))
         }
-        (Connection::Datagrams(socket), Some(client)) => {
+        (ServerConnection::Datagrams(socket), Some(client)) => {
             let header = Header { bytes: header, in_each: settings.proxy_protocol == ProxyProtocol::V2 };
             let reached = (socket, lease, header);
-            Ok(Stage::Datagrams(Box::new(RelayedDatagrams::new(&session, client.clone(), settings, reached, record))))
+            Ok(ProxyStage::Datagrams(Box::new(RelayedDatagrams::new(
+                &session,
+                client.clone(),
+                settings,
+                reached,
+                record,
+            ))))
         }
-        (Connection::Datagrams(_), None) => {
+        (ServerConnection::Datagrams(_), None) => {
             debug_assert!(false, "a connection's client has a socket for datagrams to a server");
             Err(status::INTERNAL_SERVER_ERROR)
         }

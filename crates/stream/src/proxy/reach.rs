@@ -22,16 +22,16 @@ use freerun_upstream::{Lease, NoPeer, Tried, now};
 
 use super::error::{TryError, step, tell_consequence};
 use super::pass::SessionTarget;
-use super::record::{Chosen, Record};
+use super::record::{Record, ServerChoice};
 use super::settings::ProxySettings;
 use crate::client::ClientSide;
 use crate::session::Session;
 use crate::upstream::Upstream;
 
 /// A server that was reached.
-pub(super) struct Reached {
+pub(super) struct ReachedServer {
     /// The connection.
-    pub(super) connection: Connection,
+    pub(super) connection: ServerConnection,
     /// The server.
     pub(super) lease: Lease,
     /// The bytes to send before the client's bytes: the header of the PROXY protocol, unless it was sent already.
@@ -39,7 +39,7 @@ pub(super) struct Reached {
 }
 
 /// The way to a server.
-pub(super) enum Connection {
+pub(super) enum ServerConnection {
     /// A byte stream.
     Stream(Transport),
     /// A socket whose datagrams go to the server alone.
@@ -79,7 +79,7 @@ impl<'s> Tries<'s> {
     ///
     /// # Errors
     /// `$status` of the session: no server could be reached, which was logged.
-    pub(super) async fn reach(&mut self) -> Result<Reached, u16> {
+    pub(super) async fn reach(&mut self) -> Result<ReachedServer, u16> {
         let mut lease = match self.pick().await {
             Ok(lease) => lease,
             Err(_) => return Err(self.without_server()),
@@ -87,11 +87,11 @@ impl<'s> Tries<'s> {
         loop {
             // Many servers that refuse at once are many tries without a wait.
             loops::consume_budget().await;
-            self.record.begin(Chosen::Server(lease.peer().clone()), loops::nanos());
+            self.record.begin(ServerChoice::Server(lease.peer().clone()), loops::nanos());
             self.count += 1;
             self.session.set_step(step::CONNECTING);
             let error = match self.attempt(&lease).await {
-                Ok((connection, header)) => return Ok(Reached { connection, lease, header }),
+                Ok((connection, header)) => return Ok(ReachedServer { connection, lease, header }),
                 Err(error) => error,
             };
             self.tell(&error);
@@ -120,7 +120,7 @@ impl<'s> Tries<'s> {
     /// The status when there is no server to ask.
     fn without_server(&self) -> u16 {
         let now = loops::nanos();
-        self.record.begin(Chosen::None(self.target.upstream.name().clone()), now);
+        self.record.begin(ServerChoice::None(self.target.upstream.name().clone()), now);
         let error = TryError::NoPeer;
         self.session.set_step(step::CONNECTING);
         self.tell(&error);
@@ -162,7 +162,7 @@ impl<'s> Tries<'s> {
 
     /// Connects to a server, and has a TLS session with it if there is to be one. Returns what is still to be sent before the
     /// client's bytes.
-    async fn attempt(&mut self, lease: &Lease) -> Result<(Connection, Vec<u8>), TryError> {
+    async fn attempt(&mut self, lease: &Lease) -> Result<(ServerConnection, Vec<u8>), TryError> {
         let mut header = self.header()?;
         if self.session.client.datagrams().is_some() {
             return Ok((self.attempt_datagrams(lease).await?, header));
@@ -190,11 +190,11 @@ impl<'s> Tries<'s> {
         }
         let took = self.record.connected(loops::nanos());
         lease.opened(took, now());
-        Ok((Connection::Stream(transport), header))
+        Ok((ServerConnection::Stream(transport), header))
     }
 
     /// Makes a socket for datagrams to a server. Whether it is there shows later.
-    async fn attempt_datagrams(&mut self, lease: &Lease) -> Result<Connection, TryError> {
+    async fn attempt_datagrams(&mut self, lease: &Lease) -> Result<ServerConnection, TryError> {
         let options = self.options();
         let paths = self.session.services().socket_paths(self.session.client_key());
         let (timeout, peer) = (self.settings.proxy_connect_timeout, lease.peer());
@@ -206,7 +206,7 @@ impl<'s> Tries<'s> {
         );
         let took = self.record.connected(loops::nanos());
         lease.opened(took, now());
-        Ok(Connection::Datagrams(socket))
+        Ok(ServerConnection::Datagrams(socket))
     }
 
     /// The settings of the connection.

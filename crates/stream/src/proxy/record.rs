@@ -48,18 +48,18 @@ pub const VARIABLES: &[Variable<Session>] = &[
 
 /// The server of a try.
 #[derive(Debug, Clone)]
-pub enum Chosen {
+pub enum ServerChoice {
     /// A server of the group.
     Server(Arc<Peer>),
     /// No server could be chosen: the name of the group.
     None(Arc<str>),
 }
 
-impl Chosen {
+impl ServerChoice {
     fn name(&self) -> &str {
         match self {
-            Chosen::Server(peer) => &peer.name,
-            Chosen::None(name) => name,
+            ServerChoice::Server(peer) => &peer.name,
+            ServerChoice::None(name) => name,
         }
     }
 }
@@ -67,7 +67,7 @@ impl Chosen {
 /// A try.
 #[derive(Debug)]
 pub struct Try {
-    whom: Chosen,
+    whom: ServerChoice,
     /// The time when it began, in nanoseconds since the process began.
     began: u64,
     connect: Option<Duration>,
@@ -85,7 +85,7 @@ pub struct Record(RefCell<SmallVec<[Try; 1]>>);
 
 impl Record {
     /// Begins a try.
-    pub fn begin(&self, whom: Chosen, now: u64) {
+    pub fn begin(&self, whom: ServerChoice, now: u64) {
         let (connect, first_byte, session) = (None, None, None);
         self.0.borrow_mut().push(Try { whom, began: now, connect, first_byte, session, sent: 0, received: 0 });
     }
@@ -114,8 +114,8 @@ impl Record {
     }
 
     /// The bytes of a session and of its last try, to be printed.
-    pub fn counted<'c>(&'c self, session: &'c Session) -> Counted<'c> {
-        Counted { record: self, session }
+    pub fn counted<'c>(&'c self, session: &'c Session) -> CountedConnection<'c> {
+        CountedConnection { record: self, session }
     }
 
     /// The bytes of the last try: those that the server has sent, and those that it has got.
@@ -134,12 +134,12 @@ impl LogContext for Record {
 }
 
 /// Prints the bytes of a session, as nginx has them at the end of its log lines.
-pub struct Counted<'c> {
+pub struct CountedConnection<'c> {
     record: &'c Record,
     session: &'c Session,
 }
 
-impl fmt::Display for Counted<'_> {
+impl fmt::Display for CountedConnection<'_> {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (received, sent) = self.record.bytes();
         let (from, by) = (self.session.received.get(), self.session.sent.get());
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn all_tries_are_shown_in_their_order() {
         let record = Record::default();
-        let named = |name: &str| Chosen::None(name.into());
+        let named = |name: &str| ServerChoice::None(name.into());
         let shown = |show: fn(&Try, &mut String)| joined(&record.0.borrow(), show);
         assert_eq!(shown(|one, out| out.push_str(one.whom.name())), None);
         record.begin(named("127.0.0.1:1"), 1_000_000);

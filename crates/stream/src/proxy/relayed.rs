@@ -20,7 +20,7 @@ use crate::session::Session;
 use crate::upstream::Upstream;
 
 /// A session whose server was reached. It holds nothing that was needed only to reach it.
-pub struct Relayed {
+pub struct RelayedStream {
     upstream: Transport,
     /// The server, until the end.
     lease: Option<Lease>,
@@ -40,7 +40,7 @@ enum Finish {
     Dropped,
 }
 
-impl Relayed {
+impl RelayedStream {
     /// A session that begins with these bytes of the client.
     pub(super) fn new(
         session: &Session,
@@ -49,7 +49,7 @@ impl Relayed {
         (transport, lease, mut header): (Transport, Lease, Vec<u8>),
         record: Rc<Record>,
         preread: &[u8],
-    ) -> Relayed {
+    ) -> RelayedStream {
         let mut relay = Relay::new(&RelaySettings {
             piece: usize::try_from(settings.proxy_buffer_size.0).unwrap_or(usize::MAX),
             half_close: settings.proxy_half_close,
@@ -64,7 +64,15 @@ impl Relayed {
         relay.begin_with(RelaySide::Client, header);
         transport.expect_nothing();
         let dropped_with = settings.proxy_session_drop.then(|| group.clone());
-        Relayed { upstream: transport, lease: Some(lease), record, relay, dropped_with, was_heard: false, over: None }
+        RelayedStream {
+            upstream: transport,
+            lease: Some(lease),
+            record,
+            relay,
+            dropped_with,
+            was_heard: false,
+            over: None,
+        }
     }
 
     /// Passes bytes on; ready when the session is over. It has to be the same task each time.

@@ -17,9 +17,9 @@ upstream_settings! {
     /// Sessions that are passed on to another server.
     #[module = "stream/proxy"]
     pub struct ProxySettings<Session> in STREAM | STREAM_SERVER {
-        /// The most bytes that are read at a time from a client or server. A session keeps so many of those that the other
-        /// side does not take, and needs no buffer of its own otherwise. The older names are `proxy_downstream_buffer` and
-        /// `proxy_upstream_buffer`.
+        /// The most bytes that are read at a time from a client or server. A session keeps at most this number of bytes
+        /// while the other side does not take them, and needs no buffer of its own otherwise. The older names are
+        /// `proxy_downstream_buffer` and `proxy_upstream_buffer`.
         proxy_buffer_size: BufferSize = "16k", in STREAM | STREAM_SERVER,
             fidelity = Differs("more is read at a time, up to 128k, from a sender that always has more, if the receiver certainly has room for it; datagrams are not cut to the size");
         /// The longest time for connecting to an upstream server, and for the handshake of TLS with it.
@@ -32,8 +32,8 @@ upstream_settings! {
         proxy_half_close: bool = "off", in STREAM | STREAM_SERVER;
         /// Whether the session is passed to the next server of the group if one cannot be connected to.
         ///
-        /// Whether a server takes datagrams shows only when one was sent. One that refuses them ends the session with status 502
-        /// and counts as a failure; the client's next datagram begins a session with another server.
+        /// Whether a server takes datagrams shows only when one was sent. A server that refuses them ends the session
+        /// with status 502, which counts as a failure; the client's next datagram begins a session with another server.
         proxy_next_upstream: bool = "on", in STREAM | STREAM_SERVER, fidelity = Differs("in nginx a session whose server refuses a datagram goes on until the client sends the next one, and the client gets an empty datagram");
         /// The upstream server of the sessions: an address or name with a port, `unix:` and the path of a Unix socket, or the
         /// name of an `upstream` block. It may have variables; a name that they give is looked up with `resolver`.
@@ -41,25 +41,26 @@ upstream_settings! {
         /// Begins each connection to an upstream server with a header of the PROXY protocol, which names the client: version
         /// 1 (`on`, `1`) or 2 (`2`).
         ///
-        /// A header of version 2 has a checksum (CRC32c) and, if the client has connected with TLS, the protocol that was
-        /// agreed on (ALPN), the name that it has asked for (authority), and version, common name, cipher and algorithms of
-        /// its session. `proxy_protocol_tlv` adds fields. If the addresses of the client and of this server are of different
-        /// families, that of IPv4 is mapped into IPv6.
+        /// A header of version 2 has a checksum (CRC32c). If the client has connected with TLS, it also has the
+        /// protocol that was agreed on (ALPN) and the name that the client has asked for (authority). Of the session it
+        /// has version, common name, cipher and algorithms. `proxy_protocol_tlv` adds fields. If the addresses of the
+        /// client and of this server are of different families, the IPv4 address is mapped into IPv6.
         ///
-        /// Of datagrams the first one of a session begins with a header of version 1, as in nginx, and each one with a header of
-        /// version 2, which says that it is about datagrams: servers such as BIND, PowerDNS, Unbound and dnsdist expect it so.
+        /// The first datagram of a session begins with a header of version 1, as in nginx. With version 2 each datagram
+        /// begins with a header, which says that it is about datagrams: servers such as BIND, PowerDNS, Unbound and
+        /// dnsdist expect it so.
         proxy_protocol: ProxyProtocol = "off", in STREAM | STREAM_SERVER,
             fidelity = Differs("nginx has no version 2 for datagrams");
-        /// Adds a field to headers of version 2: its type, which is a name (`alpn`, `authority`, `unique_id`, `netns`) or a
-        /// number such as `0xe0`, and its value, which may have variables. It replaces the field of this type that the header
-        /// would have by itself. A field with an empty value is left out.
+        /// Adds a field to headers of version 2: its type and its value. The type is a name (`alpn`, `authority`,
+        /// `unique_id`, `netns`) or a number such as `0xe0`; the value may have variables. It replaces the field of
+        /// this type that the header would have by itself. A field with an empty value is left out.
         proxy_protocol_tlv: Many<OwnTlv<Session>>, in STREAM | STREAM_SERVER, fidelity = Own;
-        /// How many datagrams of a client make a session; the next one begins another one. The session itself goes on until its
-        /// answers have come (`proxy_responses`), or `proxy_timeout` is over. 0 is no limit.
+        /// Number of datagrams of a client that make a session; the next one begins another session. The session itself
+        /// goes on until its answers have come (`proxy_responses`), or `proxy_timeout` is over. 0 is no limit.
         proxy_requests: u64 = "0", in STREAM | STREAM_SERVER;
-        /// How many datagrams an upstream server answers each of a client's with; then the session is over, if it has as many of
-        /// the client's as `proxy_requests` says. With 0 no answer is awaited. By default there is no limit, and sessions of
-        /// datagrams end by `proxy_timeout`.
+        /// Number of datagrams expected from the upstream server for each client datagram. The session ends when it has
+        /// received them and the client has sent `proxy_requests` datagrams. With 0 no answer is awaited. By default
+        /// there is no limit, and sessions of datagrams end by `proxy_timeout`.
         proxy_responses: Option<u64>, in STREAM | STREAM_SERVER;
         /// Whether sessions end whose server is no longer in its group, or is found unhealthy by a `health_check`. It is looked at
         /// whenever something is read or written. In nginx the directive is part of the commercial subscription.

@@ -14,9 +14,9 @@ use freerun_serve::accept::loop_listeners::services_of_this_loop;
 
 use super::StreamService;
 use crate::client::ClientSide;
-use crate::client::datagrams::{DatagramSession, Forwarding, Sessions, number_of};
-use crate::session::Beginning;
-use crate::session::generation::{LoopGeneration, Servers};
+use crate::client::datagrams::{DatagramSession, Forwarder, Sessions, number_of};
+use crate::session::SessionParts;
+use crate::session::generation::{LoopGeneration, SessionServers};
 use crate::settings::core::CoreSettings;
 
 /// The sessions at each listening socket of a loop; as many as the configuration has sockets for datagrams.
@@ -100,7 +100,7 @@ impl StreamService {
         let Some(listen) = generation.stream.listen(&spec) else { return };
         let shared = socket.listener.shared();
         let parts = shared.map_or(1, |shared| shared.directory.sockets()).max(1);
-        let configure = |sessions: &Sessions, servers: &Servers| {
+        let configure = |sessions: &Sessions, servers: &SessionServers| {
             let all = servers.default.settings.get::<CoreSettings>().udp_sessions as usize;
             sessions.configure(all.div_ceil(parts).max(1), servers.proxy_protocol);
         };
@@ -130,7 +130,7 @@ impl StreamService {
         received: &mut dyn Iterator<Item = Received<'r>>,
     ) {
         let socket = self.at_socket(listener);
-        let mut forwarding = Forwarding::default();
+        let mut forwarding = Forwarder::default();
         for one in received {
             let sessions = socket.sessions(one.to);
             if sessions.has_headers() {
@@ -159,7 +159,7 @@ impl StreamService {
         socket: &AtSocket,
         sessions: &Rc<Sessions>,
         received: Received<'a>,
-        forwarding: &mut Forwarding<'a>,
+        forwarding: &mut Forwarder<'a>,
     ) {
         let size = received.segment.unwrap_or(received.bytes.len()).max(1);
         for bytes in received.bytes.chunks(size) {
@@ -216,11 +216,11 @@ impl StreamService {
             return None;
         };
         let client = datagrams.client_address();
-        let mut waiting = Forwarding::default();
+        let mut waiting = Forwarder::default();
         let left = datagrams.take_one(received, &mut waiting);
         let number = self.loop_state.shared.next_connection();
         admission.begin();
-        let beginning = Beginning {
+        let beginning = SessionParts {
             number,
             client: ClientSide::Datagrams(datagrams.clone()),
             peer: Address::Ip((client.ip().to_canonical(), client.port()).into()),

@@ -14,17 +14,17 @@ use freerun_serve::accept::service::{Accepted, Closing, Service};
 use freerun_serve::listen::ListenSpec;
 use freerun_serve::loops::state::LoopState;
 
-use self::serve::Serve;
+use self::serve::SessionFuture;
 use crate::client::ClientSide;
 use crate::session::generation::LoopGeneration;
-use crate::session::{Beginning, Session};
+use crate::session::{Session, SessionParts};
 use crate::settings::listen::SERVICE;
 
 /// The service `stream` on one loop.
 pub struct StreamService {
     loop_state: Rc<LoopState>,
     generation: RefCell<Rc<LoopGeneration>>,
-    tasks: Tasks<Serve>,
+    tasks: Tasks<SessionFuture>,
     /// The sessions of datagrams.
     datagrams: datagrams::Sockets,
 }
@@ -46,13 +46,13 @@ impl StreamService {
     /// already; at its end it is taken out there. With `now`, its first step is done at once, as the last step of a task's poll.
     /// If the configuration has no servers for the listening socket, the client's side is closed, and there is no session:
     /// `false`.
-    pub fn begin(&self, beginning: Beginning, now: bool) -> bool {
+    pub fn begin(&self, beginning: SessionParts, now: bool) -> bool {
         let number = beginning.number;
         let Some(session) = Session::new(beginning, self.generation(), self.loop_state.clone()) else {
             self.loop_state.admission.end();
             return false;
         };
-        let serve = Serve::new(session);
+        let serve = SessionFuture::new(session);
         if now {
             self.tasks.start_now(number, serve);
         } else {
@@ -73,7 +73,7 @@ impl Service for StreamService {
             transport = transport.into_tls();
         }
         let client = ClientSide::Stream(transport);
-        self.begin(Beginning { number, client, peer, listen, received, tls, passes, proxied: None }, now);
+        self.begin(SessionParts { number, client, peer, listen, received, tls, passes, proxied: None }, now);
     }
 
     fn datagrams<'r>(

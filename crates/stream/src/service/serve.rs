@@ -16,34 +16,34 @@ use freerun_serve::loops::state::LoopState;
 use crate::client::ClientSide;
 use crate::path::finish::finish;
 use crate::path::to_content;
-use crate::session::handler::{End, Running, status};
+use crate::session::handler::{ContentFuture, SessionEnd, status};
 use crate::session::{Leftover, Session};
 
 /// Serves a session to its end.
 ///
-/// The future is written by hand and not as an `async fn`, for its size: of a session that waits in its content handler,
-/// nothing is left of the phases before.
-pub struct Serve {
+/// The future is written by hand and not as an `async fn`, for its size: a session that waits in its content handler
+/// keeps nothing of the phases before.
+pub struct SessionFuture {
     /// `None` when the session has ended.
     session: Option<Rc<Session>>,
-    state: State,
+    state: ServeState,
 }
 
-enum State {
+enum ServeState {
     /// The phases before the content.
     Phases(Pin<Box<dyn Future<Output = Result<(), u16>>>>),
     /// The content handler.
-    Content(Running),
+    Content(ContentFuture),
     /// The session has ended.
     Over,
 }
 
-impl Serve {
+impl SessionFuture {
     /// Serves a session that has just begun.
-    pub fn new(session: Rc<Session>) -> Serve {
+    pub fn new(session: Rc<Session>) -> SessionFuture {
         let of = session.clone();
         let phases = Box::pin(async move { to_content(&of).await });
-        Serve { session: Some(session), state: State::Phases(phases) }
+        SessionFuture { session: Some(session), state: ServeState::Phases(phases) }
     }
 
     /// The number of the generation that the session has begun with, unless it has ended.
@@ -52,38 +52,38 @@ impl Serve {
     }
 
     /// Polls the session; ready with how it ends.
-    fn poll_end(&mut self, session: &Rc<Session>, context: &mut Context<'_>) -> Poll<End> {
-        if let State::Phases(phases) = &mut self.state {
+    fn poll_end(&mut self, session: &Rc<Session>, context: &mut Context<'_>) -> Poll<SessionEnd> {
+        if let ServeState::Phases(phases) = &mut self.state {
             match ready!(phases.as_mut().poll(context)) {
                 Ok(()) => {
                     // Its server is known now.
                     session.count_begin();
                     match session.server().content {
-                        Some(content) => self.state = State::Content((content.start)(session.clone())),
+                        Some(content) => self.state = ServeState::Content((content.start)(session.clone())),
                         None => {
                             session.log(Level::Error, format_args!("no handler for server"));
-                            return Poll::Ready(End::Status(status::INTERNAL_SERVER_ERROR));
+                            return Poll::Ready(SessionEnd::Status(status::INTERNAL_SERVER_ERROR));
                         }
                     }
                 }
-                Err(status) => return Poll::Ready(End::Status(status)),
+                Err(status) => return Poll::Ready(SessionEnd::Status(status)),
             }
         }
         match &mut self.state {
-            State::Content(running) => running.as_mut().poll(context),
-            State::Phases(_) | State::Over => Poll::Ready(End::Status(status::INTERNAL_SERVER_ERROR)),
+            ServeState::Content(running) => running.as_mut().poll(context),
+            ServeState::Phases(_) | ServeState::Over => Poll::Ready(SessionEnd::Status(status::INTERNAL_SERVER_ERROR)),
         }
     }
 
     /// Ends the session.
-    fn end(&mut self, end: End) {
+    fn end(&mut self, end: SessionEnd) {
         // What runs holds the session.
-        self.state = State::Over;
+        self.state = ServeState::Over;
         let Some(session) = self.session.take() else { return };
         let loop_state = session.loop_state.clone();
         match end {
-            End::Status(status) => finish(&session, status),
-            End::Pass(listen) => {
+            SessionEnd::Status(status) => finish(&session, status),
+            SessionEnd::Pass(listen) => {
                 finish(&session, status::OK);
                 if pass_on(session, listen, &loop_state) {
                     // The connection is counted further on.
@@ -95,7 +95,7 @@ impl Serve {
     }
 }
 
-impl Future for Serve {
+impl Future for SessionFuture {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
@@ -106,7 +106,7 @@ impl Future for Serve {
             Ok(polled) => ready!(polled),
             Err(panic) => {
                 session.log(Level::Alert, format_args!("session ended by a panic: {}", words_of_panic(&*panic)));
-                End::Status(status::INTERNAL_SERVER_ERROR)
+                SessionEnd::Status(status::INTERNAL_SERVER_ERROR)
             }
         };
         drop(session);
@@ -115,10 +115,10 @@ impl Future for Serve {
     }
 }
 
-impl Drop for Serve {
+impl Drop for SessionFuture {
     fn drop(&mut self) {
         // It is ended from outside (`worker_shutdown_timeout`), or the process ends.
-        self.end(End::Status(status::OK));
+        self.end(SessionEnd::Status(status::OK));
     }
 }
 

@@ -10,23 +10,23 @@ use freerun_serve::listen::ListenSpec;
 use freerun_serve::listen::served::{Listen, Listens};
 use freerun_serve::loops::local::{LoopHandles, LoopLocal};
 
-use super::server::Server;
+use super::server::SessionServer;
 
 /// The servers of one address.
-pub type Servers = VirtualServers<Server>;
+pub type SessionServers = VirtualServers<SessionServer>;
 
 /// The contents of `stream {}`: the part of a [`Generation`] that belongs to stream.
 #[derive(Default)]
 pub struct StreamConfiguration {
     /// The listening addresses, in the order of the configuration.
-    pub listens: Listens<Servers>,
+    pub listens: Listens<SessionServers>,
     /// Whether the ClientHello of a TLS session is kept for variables that are made of it.
     pub keeps_hello: bool,
 }
 
 impl StreamConfiguration {
     /// The configuration for the socket with this specification.
-    pub fn listen(&self, spec: &ListenSpec) -> Option<&Arc<Listen<Servers>>> {
+    pub fn listen(&self, spec: &ListenSpec) -> Option<&Arc<Listen<SessionServers>>> {
         self.listens.find(spec)
     }
 }
@@ -35,8 +35,8 @@ impl StreamConfiguration {
 pub struct LoopGeneration {
     // The fields are dropped in this order, the generation last: its memory may be freed elsewhere as soon as the last
     // loop has dropped it.
-    servers: LoopHandles<Server>,
-    addresses: LoopHandles<Servers>,
+    servers: LoopHandles<SessionServer>,
+    addresses: LoopHandles<SessionServers>,
     /// The contents of `stream {}`.
     pub stream: Arc<StreamConfiguration>,
     generation: Arc<Generation>,
@@ -60,12 +60,12 @@ impl LoopGeneration {
     }
 
     /// A virtual server of this generation.
-    pub fn server(&self, server: &Arc<Server>) -> LoopLocal<Server> {
+    pub fn server(&self, server: &Arc<SessionServer>) -> LoopLocal<SessionServer> {
         self.servers.get(server)
     }
 
     /// The servers of one of the generation's addresses.
-    pub fn servers(&self, servers: &Arc<Servers>) -> LoopLocal<Servers> {
+    pub fn servers(&self, servers: &Arc<SessionServers>) -> LoopLocal<SessionServers> {
         self.addresses.get(servers)
     }
 }

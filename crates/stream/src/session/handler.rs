@@ -47,7 +47,7 @@ pub const PHASES: usize = 5;
 
 /// The verdict of a handler about a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum PhaseOutcome {
     /// The session goes on.
     Declined,
     /// The session ends with this status.
@@ -56,7 +56,7 @@ pub enum Outcome {
 
 /// The progress of a handler that looks at the first bytes of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Seen {
+pub enum PrereadProgress {
     /// The handler needs more bytes.
     NeedMore,
     /// The handler has seen what it wants to know, or there is nothing that it could see.
@@ -67,15 +67,15 @@ pub enum Seen {
 
 /// The function of a handler.
 #[derive(Clone, Copy)]
-pub enum Run {
+pub enum HandlerRun {
     /// The handler answers at once.
-    Now(fn(&Session) -> Outcome),
+    Now(fn(&Session) -> PhaseOutcome),
     /// The first function answers at once, if it can. If not, the second one answers when the loop has looked at its events:
     /// sessions whose clients have just gone have ended then. Only before the content.
-    NowOrAfterEvents(fn(&Session) -> Option<Outcome>, fn(&Session) -> Outcome),
+    NowOrAfterEvents(fn(&Session) -> Option<PhaseOutcome>, fn(&Session) -> PhaseOutcome),
     /// The handler looks at the first bytes, all that have come so far, and is called again when there are more. Only
     /// for [`Phase::Preread`].
-    Preread(fn(&Session, &[u8]) -> Seen),
+    Preread(fn(&Session, &[u8]) -> PrereadProgress),
 }
 
 /// A handler of a module.
@@ -86,11 +86,11 @@ pub struct Handler {
     /// Whether a server with these settings needs it, so that a module that is not configured costs nothing.
     pub wanted: fn(&SettingsSet) -> bool,
     /// The function.
-    pub run: Run,
+    pub run: HandlerRun,
 }
 
 /// The end of a session, as its content handler reports it.
-pub enum End {
+pub enum SessionEnd {
     /// With this status.
     Status(u16),
     /// Its connection is handed to the service of another listening socket.
@@ -98,13 +98,13 @@ pub enum End {
 }
 
 /// A content handler at work on a session.
-pub type Running = Pin<Box<dyn Future<Output = End>>>;
+pub type ContentFuture = Pin<Box<dyn Future<Output = SessionEnd>>>;
 
 /// A directive of a server that chooses its content handler. Of several such directives in a server, the last one counts.
 #[derive(Clone, Copy)]
-pub struct Content {
+pub struct ContentHandler {
     /// The name of the directive.
     pub directive: &'static str,
     /// Begins the work on a session that has passed all phases.
-    pub start: fn(Rc<Session>) -> Running,
+    pub start: fn(Rc<Session>) -> ContentFuture,
 }

@@ -13,7 +13,7 @@ pub trait LogContext {
     /// Writes it, with a comma and a space before it: `, upstream: "127.0.0.1:12346", bytes from/to client:0/0, …`.
     ///
     /// # Errors
-    /// Those of the formatter.
+    /// The errors of the formatter.
     fn write(&self, session: &Session, to: &mut fmt::Formatter<'_>) -> fmt::Result;
 }
 

@@ -23,9 +23,9 @@ use freerun_serve::tls::client_facts::TlsFacts;
 use freerun_serve::values::captures::Captures;
 use freerun_serve::values::states::States;
 
-use self::generation::{LoopGeneration, Servers};
+use self::generation::{LoopGeneration, SessionServers};
 pub use self::log::{Context, LogContext};
-use self::server::Server;
+use self::server::SessionServer;
 use crate::client::ClientSide;
 
 /// The step of a session before its content, in the words of the error log.
@@ -44,7 +44,7 @@ pub struct Session {
     /// The specification of the listening socket.
     pub listen: LoopLocal<ListenSpec>,
     /// The servers of the address that the client sends to.
-    pub servers: LoopLocal<Servers>,
+    pub servers: LoopLocal<SessionServers>,
     /// The number of bytes that have come from the client: `$bytes_received`. The content handler counts them.
     pub received: Cell<u64>,
     /// The number of bytes that were sent to the client: `$bytes_sent`. The content handler counts them.
@@ -56,7 +56,7 @@ pub struct Session {
     /// The number of times that the connection was passed on, from one listening socket to another one.
     passes: u8,
     started: Instant,
-    server: RefCell<LoopLocal<Server>>,
+    server: RefCell<LoopLocal<SessionServer>>,
     captures: Captures,
     status: Cell<u16>,
     is_logged: Cell<bool>,
@@ -83,7 +83,7 @@ struct Extra {
 }
 
 /// The parts that a session is made from.
-pub struct Beginning {
+pub struct SessionParts {
     /// The serial number of the connection.
     pub number: u64,
     /// The client's side.
@@ -119,8 +119,12 @@ pub struct Leftover {
 impl Session {
     /// A session that has just begun, at the default server of its address. `None` if the configuration has no servers for the
     /// listening socket.
-    pub fn new(beginning: Beginning, generation: Rc<LoopGeneration>, loop_state: Rc<LoopState>) -> Option<Rc<Session>> {
-        let Beginning { number, client, peer, listen, received, tls, passes, proxied } = beginning;
+    pub fn new(
+        beginning: SessionParts,
+        generation: Rc<LoopGeneration>,
+        loop_state: Rc<LoopState>,
+    ) -> Option<Rc<Session>> {
+        let SessionParts { number, client, peer, listen, received, tls, passes, proxied } = beginning;
         let servers = {
             let at_socket = generation.stream.listen(&listen)?;
             // The local address costs a call of the kernel, which is made only where servers differ by it.
@@ -166,12 +170,12 @@ impl Session {
     }
 
     /// The virtual server that has the session.
-    pub fn server(&self) -> LoopLocal<Server> {
+    pub fn server(&self) -> LoopLocal<SessionServer> {
         self.server.borrow().clone()
     }
 
     /// Gives the session to another server of its address, which the client names.
-    pub fn set_server(&self, server: LoopLocal<Server>) {
+    pub fn set_server(&self, server: LoopLocal<SessionServer>) {
         self.server.replace(server);
     }
 

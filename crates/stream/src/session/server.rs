@@ -10,10 +10,10 @@ use freerun_serve::loops::figures::zones::{StatusZoneSettings, ZoneFigures};
 use freerun_serve::tls::server::ServerTls;
 use freerun_serve::tls::sessions::TlsServer;
 
-use super::handler::{Content, Handler, PHASES, Phase, Run};
+use super::handler::{ContentHandler, Handler, HandlerRun, PHASES, Phase};
 
 /// A virtual server.
-pub struct Server {
+pub struct SessionServer {
     /// The server's first name: `$server_name`.
     pub name: Arc<str>,
     /// Its settings.
@@ -22,35 +22,35 @@ pub struct Server {
     pub tls: Option<Arc<ServerTls>>,
     /// The directive that chooses its content handler. A session of a server without one ends with status 500. A server
     /// that refuses all handshakes needs none.
-    pub content: Option<Content>,
+    pub content: Option<ContentHandler>,
     /// The zone that its sessions and handshakes are counted in (`status_zone`).
     pub zone: Option<Arc<ZoneFigures>>,
     /// The handlers that it needs, by phase.
-    handlers: [Box<[Run]>; PHASES],
+    handlers: [Box<[HandlerRun]>; PHASES],
     /// The error log of this server.
     error_log: LevelErrorLog,
 }
 
-impl Server {
+impl SessionServer {
     /// A server with these settings, and with the settings of the handlers that it needs.
     pub fn new(
         name: Arc<str>,
         settings: SettingsSet,
         tls: Option<Arc<ServerTls>>,
-        content: Option<Content>,
+        content: Option<ContentHandler>,
         handlers: impl Iterator<Item = Handler>,
-    ) -> Server {
-        let mut by_phase: [Vec<Run>; PHASES] = Default::default();
+    ) -> SessionServer {
+        let mut by_phase: [Vec<HandlerRun>; PHASES] = Default::default();
         for handler in handlers.filter(|handler| (handler.wanted)(&settings)) {
             by_phase[handler.phase as usize].push(handler.run);
         }
         let handlers = by_phase.map(Vec::into_boxed_slice);
         let zone = settings.get::<StatusZoneSettings>().status_zone.of_server();
-        Server { name, settings, tls, content, zone, handlers, error_log: LevelErrorLog::default() }
+        SessionServer { name, settings, tls, content, zone, handlers, error_log: LevelErrorLog::default() }
     }
 
     /// The handlers of a phase, in the order in which they run.
-    pub fn handlers(&self, phase: Phase) -> &[Run] {
+    pub fn handlers(&self, phase: Phase) -> &[HandlerRun] {
         &self.handlers[phase as usize]
     }
 
@@ -60,13 +60,13 @@ impl Server {
     }
 }
 
-impl TlsServer for Server {
+impl TlsServer for SessionServer {
     fn tls(&self) -> Option<&Arc<ServerTls>> {
         self.tls.as_ref()
     }
 }
 
-impl std::fmt::Debug for Server {
+impl std::fmt::Debug for SessionServer {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let content = self.content.map_or("no handler", |content| content.directive);
         write!(formatter, "server {} with {content}", self.name)

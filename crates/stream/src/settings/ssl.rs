@@ -32,9 +32,9 @@ ssl_settings! {
         /// Keys of RSA (2048 bits and more), of ECDSA with P-256, P-384 or P-521, and of Ed25519 are there. Those for RSA-PSS alone
         /// (`id-RSASSA-PSS`) and of Ed448 are refused: the library does not sign with them.
         ///
-        /// A key may be encrypted in PKCS#8 by PBES2 with AES or DES-EDE3 in CBC mode, its own key derived by PBKDF2 or scrypt, or by
-        /// `PBE-SHA1-3DES`; in the older form by DES, DES-EDE3, AES or SEED. Other ciphers, such as Camellia, ARIA and modes like OFB,
-        /// are refused as not supported.
+        /// A key may be encrypted in PKCS#8 by PBES2 with AES or DES-EDE3 in CBC mode, its own key derived by PBKDF2 or
+        /// scrypt, or by `PBE-SHA1-3DES`. In the older form it may be encrypted by DES, DES-EDE3, AES or SEED. Other
+        /// ciphers, such as Camellia, ARIA and modes like OFB, are refused as not supported.
         ssl_certificate_key: Many<ComputedFile<Template<Session>>>, in STREAM | STREAM_SERVER, fidelity = Differs("a key of another type than the certificate's is refused when it is loaded; keys for RSA-PSS alone and of Ed448 are refused, and so are some rare ciphers of encrypted keys");
         /// Longest time for the handshake. A session whose handshake takes longer ends with status 500.
         ssl_handshake_timeout: Duration = "60s", in STREAM | STREAM_SERVER;

@@ -14,9 +14,10 @@ settings! {
     pub struct UpstreamSettings {
         /// A server of the group: its address or name with a port, or `unix:` and the path of a Unix socket.
         ///
-        /// The parameters are those of servers in `http`: `weight`, `max_conns`, `max_fails`, `fail_timeout`, `backup`,
-        /// `down`, `drain`, `slow_start`, `route`, `resolve` and `service`. A failure is a connection that could not be
-        /// made, or in time (`proxy_connect_timeout`, with the handshake of TLS), or whose first bytes could not be sent.
+        /// The parameters are the same as for servers in `http`: `weight`, `max_conns`, `max_fails`, `fail_timeout`,
+        /// `backup`, `down`, `drain`, `slow_start`, `route`, `resolve` and `service`. A failure is a connection that
+        /// could not be made, or in time (`proxy_connect_timeout`, with the handshake of TLS), or whose first bytes
+        /// could not be sent.
         #[name = "server"]
         servers: Servers, in STREAM_UPSTREAM,
             fidelity = Differs("slow_start, drain and route are there, too; resolve needs no zone");
@@ -45,15 +46,15 @@ settings! {
         /// comes again within `timeout` (10 minutes), even if other servers join the group.
         sticky: Option<Sticky>, in STREAM_UPSTREAM, fidelity = Own;
         /// Leaves a server out for a while if its sessions fail much more often than they should; off by default. The
-        /// parameters are those of `outlier_detection` in `http`; a failure is what counts for `max_fails`, and a session
-        /// that the server breaks off (a reset).
+        /// parameters are the same as for `outlier_detection` in `http`. A failure is what counts for `max_fails`, or a
+        /// session that the server breaks off (a reset).
         outlier_detection: Option<Outliers>, in STREAM_UPSTREAM, fidelity = Own;
     }
     also {
         /// Clients of one network get the same server, as in `http`: by the first three octets of an IPv4 address, or a
         /// whole IPv6 address.
         "ip_hash" => method: Shape::exactly(0, ""), in STREAM_UPSTREAM, fidelity = Own;
-        /// The hash of a text chooses the server, as in the Perl library Cache::Memcached; with `consistent` the points
+        /// The hash of a text chooses the server, as in the Perl library Cache::Memcached. With `consistent` the points
         /// of ketama are used, as in Cache::Memcached::Fast, so that few texts change their server when one is added or
         /// removed.
         "hash" => method: Shape::between(1, 2, "key [consistent]"), in STREAM_UPSTREAM;
@@ -62,8 +63,8 @@ settings! {
         "random" => method: Shape::between(0, 2, "[two [least_conn | least_time=connect | least_time=first_byte | least_time=last_byte]]"), in STREAM_UPSTREAM;
         /// Chooses the server with the smallest product of its average time and its sessions, in proportion to its weight.
         ///
-        /// The time is that until there is a connection, until its first byte has come, or until the session has ended;
-        /// with `inflight` sessions that have not come so far count, too.
+        /// The time ends when there is a connection, when its first byte has come, or when the session has ended. With
+        /// `inflight`, sessions that have not come so far count, too.
         "least_time" => method: Shape::between(1, 2, "connect | first_byte | last_byte [inflight]"), in STREAM_UPSTREAM;
     }
 }

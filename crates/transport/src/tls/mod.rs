@@ -19,22 +19,22 @@ use std::task::Context;
 use freerun_runtime::net::Socket;
 use freerun_tls::session::{Agreed, Session};
 
-use self::read::Received;
+use self::read::ReceivedBytes;
 use self::write::Unsent;
 
 /// A TLS session over a socket of one event loop.
 #[derive(Debug)]
 pub struct TlsStream {
     pub(crate) socket: Socket,
-    state: RefCell<State>,
+    state: RefCell<TlsState>,
 }
 
 /// The state of the session.
 #[derive(Debug, Default)]
-struct State {
+struct TlsState {
     /// The session, once there is one.
     session: Option<Box<Session>>,
-    received: Received,
+    received: ReceivedBytes,
     unsent: Unsent,
     /// Whether the peer sends nothing any more: it has closed the session or the connection.
     ended: bool,
@@ -58,7 +58,7 @@ impl TlsStream {
         let mut state = self.state.borrow_mut();
         debug_assert!(state.session.is_none(), "a connection has one session");
         state.session = Some(session);
-        state.received = Received::of(received);
+        state.received = ReceivedBytes::of(received);
     }
 
     /// Whether a session was established.
@@ -102,8 +102,8 @@ impl TlsStream {
     }
 
     /// Queues `close_notify`, once, and sends as much as fits of what is queued.
-    fn send_close(&self, state: &mut State) -> io::Result<()> {
-        let State { session: Some(session), unsent, quiet, .. } = state else { return Ok(()) };
+    fn send_close(&self, state: &mut TlsState) -> io::Result<()> {
+        let TlsState { session: Some(session), unsent, quiet, .. } = state else { return Ok(()) };
         if !std::mem::replace(quiet, true) {
             session.close(unsent.queue());
         }
@@ -121,7 +121,7 @@ impl TlsStream {
     }
 
     /// Goes on with [`shutdown_write`](Self::shutdown_write), for the task that reads.
-    fn poll_shutdown(&self, state: &mut State, context: &mut Context<'_>) {
+    fn poll_shutdown(&self, state: &mut TlsState, context: &mut Context<'_>) {
         if !state.shuts {
             return;
         }

@@ -8,22 +8,22 @@ use freerun_runtime::log::clock;
 use freerun_runtime::net::Socket;
 use freerun_tls::session::{Event, has_whole_record};
 
-use super::{State, TlsStream, scratch};
+use super::{TlsState, TlsStream, scratch};
 
 /// The number of times that one read receives bytes without plaintext before other tasks get their turn.
 const MAX_FILLS: usize = 2;
 
 /// Bytes of the peer that are not decrypted yet.
 #[derive(Debug, Default)]
-pub(super) struct Received {
+pub(super) struct ReceivedBytes {
     bytes: Vec<u8>,
     /// The offset of the first byte that is not consumed.
     start: usize,
 }
 
-impl Received {
-    pub(super) fn of(bytes: Vec<u8>) -> Received {
-        Received { bytes, start: 0 }
+impl ReceivedBytes {
+    pub(super) fn of(bytes: Vec<u8>) -> ReceivedBytes {
+        ReceivedBytes { bytes, start: 0 }
     }
 
     /// The number of bytes of memory that it holds.
@@ -64,12 +64,12 @@ impl Received {
             scratch::give_back_input(std::mem::replace(&mut self.bytes, left));
             self.start = 0;
         } else if self.is_empty() {
-            *self = Received::default();
+            *self = ReceivedBytes::default();
         }
     }
 }
 
-impl State {
+impl TlsState {
     /// Decrypts what was received, as many records as have room. `None`: it takes more bytes; `Ok(0)`: the peer has ended.
     fn decrypt<P: BufMut>(&mut self, socket: &Socket, out: &mut P, most: usize) -> Option<io::Result<usize>> {
         let session = self.session.as_deref_mut()?;

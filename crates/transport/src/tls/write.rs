@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use freerun_runtime::net::Socket;
 use freerun_tls::session::Session;
 
-use super::{State, TlsStream, scratch};
+use super::{TlsState, TlsStream, scratch};
 
 /// The plaintext of the largest record.
 const FRAGMENT: usize = 16 << 10;
@@ -60,13 +60,13 @@ impl Unsent {
 }
 
 /// The caller's bytes: at most two pieces in practice.
-struct Pieces<'p, 'b> {
+struct PlaintextPieces<'p, 'b> {
     parts: &'p [IoSlice<'b>],
     /// The number of bytes of the first part that are written.
     done: usize,
 }
 
-impl<'p> Pieces<'p, '_> {
+impl<'p> PlaintextPieces<'p, '_> {
     fn skip(&mut self, mut n: usize) {
         while let Some(first) = self.parts.first() {
             let left = first.len() - self.done;
@@ -104,7 +104,7 @@ impl<'p> Pieces<'p, '_> {
     }
 }
 
-impl State {
+impl TlsState {
     /// Encrypts a batch and sends it. Returns how much plaintext it has, and whether all of it was sent.
     fn send_batch(
         session: &mut Session,
@@ -148,12 +148,12 @@ impl TlsStream {
     /// Writes as much as fits without waiting; see [`Transport::try_write`](crate::Transport::try_write).
     pub(crate) fn try_write(&self, parts: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
         let state = &mut *self.state.borrow_mut();
-        let State { session: Some(session), unsent, .. } = state else {
+        let TlsState { session: Some(session), unsent, .. } = state else {
             return Err(io::ErrorKind::NotConnected.into());
         };
         unsent.flush(&self.socket)?;
         let all: usize = parts.iter().map(|part| part.len()).sum();
-        let mut pieces = Pieces { parts, done: 0 };
+        let mut pieces = PlaintextPieces { parts, done: 0 };
         let mut written = unsent.plaintext.min(all);
         unsent.plaintext -= written;
         pieces.skip(written);
@@ -161,7 +161,7 @@ impl TlsStream {
         while written < all {
             let plaintext = pieces.next(&mut joined);
             let more = more || plaintext.len() < all - written;
-            let (taken, sent) = State::send_batch(session, unsent, &self.socket, plaintext, more)?;
+            let (taken, sent) = TlsState::send_batch(session, unsent, &self.socket, plaintext, more)?;
             if !sent {
                 break;
             }

@@ -17,7 +17,7 @@ use freerun_proto::Credentials;
 use freerun_runtime::pool::PoolError;
 
 use super::turns;
-use password::Verdict;
+use password::PasswordVerdict;
 use users::UsersError;
 
 settings! {
@@ -105,12 +105,12 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
             return challenge(request, &realm);
         };
         match check(request, stored, credentials.password()).await {
-            Ok(Verdict::Right) => Outcome::Allowed,
-            Ok(Verdict::Wrong) => {
+            Ok(PasswordVerdict::Right) => Outcome::Allowed,
+            Ok(PasswordVerdict::Wrong) => {
                 log_error!(request, Error, "user \"{user}\": password mismatch");
                 challenge(request, &realm)
             }
-            Ok(Verdict::TooCostly) => {
+            Ok(PasswordVerdict::TooCostly) => {
                 log_error!(request, Crit, "user \"{user}\": the stored password asks for too much time or memory");
                 Outcome::Status(500)
             }
@@ -120,7 +120,7 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
 }
 
 /// Compares the password: at once if the form is cheap, in the pool for processor work if it is slow.
-async fn check(request: &Request, stored: &[u8], password: &[u8]) -> Result<Verdict, PoolError> {
+async fn check(request: &Request, stored: &[u8], password: &[u8]) -> Result<PasswordVerdict, PoolError> {
     if let Some(verdict) = password::quick(stored, password) {
         return Ok(verdict);
     }

@@ -8,7 +8,7 @@ use sha1::Sha1;
 
 /// The result of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum PasswordVerdict {
     /// The password is right.
     Right,
     /// The password is wrong, or the stored form is not valid.
@@ -17,14 +17,14 @@ pub enum Verdict {
     TooCostly,
 }
 
-impl From<bool> for Verdict {
-    fn from(right: bool) -> Verdict {
-        if right { Verdict::Right } else { Verdict::Wrong }
+impl From<bool> for PasswordVerdict {
+    fn from(right: bool) -> PasswordVerdict {
+        if right { PasswordVerdict::Right } else { PasswordVerdict::Wrong }
     }
 }
 
 /// Compares forms that cost no more than reading the password: `{PLAIN}`, `{SHA}` and `{SSHA}`. `None` for other forms.
-pub fn quick(stored: &[u8], password: &[u8]) -> Option<Verdict> {
+pub fn quick(stored: &[u8], password: &[u8]) -> Option<PasswordVerdict> {
     let right = if let Some(plain) = stored.strip_prefix(b"{PLAIN}") {
         equal(before_nul(plain), password)
     } else if let Some(salted) = stored.strip_prefix(b"{SSHA}") {
@@ -45,15 +45,17 @@ pub fn quick(stored: &[u8], password: &[u8]) -> Option<Verdict> {
 const SHA1_LEN: usize = 20;
 
 /// Compares all other forms. It uses the processor for up to seconds, so it must not run on an event loop.
-pub fn slow(stored: &[u8], password: &[u8]) -> Verdict {
+pub fn slow(stored: &[u8], password: &[u8]) -> PasswordVerdict {
     if let Some(rest) = stored.strip_prefix(b"$apr1$") {
         let salt = &rest[..memchr::memchr(b'$', rest).unwrap_or(rest.len()).min(8)];
         return equal(&apr1(password, salt), stored).into();
     }
     if cost::is_too_high(stored) {
-        return Verdict::TooCostly;
+        return PasswordVerdict::TooCostly;
     }
-    let (Ok(phrase), Ok(setting)) = (CString::new(password), CString::new(stored)) else { return Verdict::Wrong };
+    let (Ok(phrase), Ok(setting)) = (CString::new(password), CString::new(stored)) else {
+        return PasswordVerdict::Wrong;
+    };
     freerun_sys::crypt::crypt(&phrase, &setting).is_some_and(|hash| equal(&hash, stored)).into()
 }
 
@@ -173,7 +175,7 @@ mod cost {
 mod tests {
     use super::*;
 
-    fn check(stored: &[u8], password: &[u8]) -> Verdict {
+    fn check(stored: &[u8], password: &[u8]) -> PasswordVerdict {
         quick(stored, password).unwrap_or_else(|| slow(stored, password))
     }
 
@@ -194,9 +196,9 @@ mod tests {
             "$6$saltsalt$TVLlQcbpFVof5W3Yz4DTP6gRstiNuHwwTt6GLc1E5n0U0aDehy0S5knV8wiOQSpT0Y77vwPZN.Pq.H91p5hVO1",
             "$y$j75$saltsalt$0gBD67sgmJgRX3RZ6wHHO7sHimQEWGCWN85o4Twogh2",
         ] {
-            assert_eq!(check(stored.as_bytes(), b"secret"), Verdict::Right, "{stored}");
+            assert_eq!(check(stored.as_bytes(), b"secret"), PasswordVerdict::Right, "{stored}");
             for wrong in [&b""[..], b"Secret", b"secret1", b"secre", &[b's'; 600]] {
-                assert_eq!(check(stored.as_bytes(), wrong), Verdict::Wrong, "{stored}");
+                assert_eq!(check(stored.as_bytes(), wrong), PasswordVerdict::Wrong, "{stored}");
             }
         }
     }
@@ -237,7 +239,7 @@ mod tests {
             "$5$rounds=",
         ] {
             for password in [&b""[..], b"secret"] {
-                assert_eq!(check(stored.as_bytes(), password), Verdict::Wrong, "{stored}");
+                assert_eq!(check(stored.as_bytes(), password), PasswordVerdict::Wrong, "{stored}");
             }
         }
     }
@@ -255,7 +257,7 @@ mod tests {
             "$7$zU..../....salt$x",
             "$7$Czzzzzzzzzzsalt$x",
         ] {
-            assert_eq!(check(stored.as_bytes(), b"secret"), Verdict::TooCostly, "{stored}");
+            assert_eq!(check(stored.as_bytes(), b"secret"), PasswordVerdict::TooCostly, "{stored}");
         }
     }
 }

@@ -66,8 +66,8 @@ impl UsersError {
 
 /// The lines of a file, sorted by name.
 ///
-/// They are kept as text with the offsets of the lines, and not as a map, so that a file with only short lines takes at
-/// most three times its size.
+/// Lines are kept as text with their offsets, and not as a map, so that a file with only short lines takes at most
+/// three times its size.
 #[derive(Debug, Default)]
 pub struct Users {
     text: Bytes,
@@ -122,30 +122,30 @@ impl Users {
 
 /// The properties that distinguish one state of a file from another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Version {
+struct FileVersion {
     mtime: (i64, u32),
     size: u64,
     file: (u64, u64),
 }
 
-impl From<&Meta> for Version {
-    fn from(meta: &Meta) -> Version {
-        Version { mtime: (meta.mtime, meta.mtime_nsec), size: meta.size, file: (meta.dev, meta.ino) }
+impl From<&Meta> for FileVersion {
+    fn from(meta: &Meta) -> FileVersion {
+        FileVersion { mtime: (meta.mtime, meta.mtime_nsec), size: meta.size, file: (meta.dev, meta.ino) }
     }
 }
 
 /// A file that was used.
-struct Entry {
-    users: RefCell<Option<(Version, Arc<Users>)>>,
+struct UserFileEntry {
+    users: RefCell<Option<(FileVersion, Arc<Users>)>>,
     asked: Cell<u64>,
     /// Only one request at a time reads the file, because many at once would each hold a copy.
     turn: Semaphore,
 }
 
-impl Entry {
+impl UserFileEntry {
     fn fresh(&self, meta: &Meta) -> Option<Arc<Users>> {
         let users = self.users.borrow();
-        users.as_ref().filter(|(version, _)| *version == Version::from(meta)).map(|(_, users)| users.clone())
+        users.as_ref().filter(|(version, _)| *version == FileVersion::from(meta)).map(|(_, users)| users.clone())
     }
 
     fn memory(&self) -> usize {
@@ -155,13 +155,13 @@ impl Entry {
 
 /// The files that a loop keeps.
 #[derive(Default)]
-struct Cache {
-    entries: RefCell<HashMap<Vec<u8>, Rc<Entry>>>,
+struct UserFileCache {
+    entries: RefCell<HashMap<Vec<u8>, Rc<UserFileEntry>>>,
     clock: Cell<u64>,
 }
 
-impl Cache {
-    fn entry(&self, path: &[u8]) -> Rc<Entry> {
+impl UserFileCache {
+    fn entry(&self, path: &[u8]) -> Rc<UserFileEntry> {
         let now = self.clock.get() + 1;
         self.clock.set(now);
         let mut entries = self.entries.borrow_mut();
@@ -172,7 +172,8 @@ impl Cache {
         if entries.len() >= MAX_FILES {
             remove_oldest(&mut entries);
         }
-        let entry = Rc::new(Entry { users: RefCell::default(), asked: Cell::new(now), turn: Semaphore::new(1) });
+        let entry =
+            Rc::new(UserFileEntry { users: RefCell::default(), asked: Cell::new(now), turn: Semaphore::new(1) });
         entries.insert(path.to_owned(), entry.clone());
         entry
     }
@@ -189,7 +190,7 @@ impl Cache {
     }
 }
 
-fn remove_oldest(entries: &mut HashMap<Vec<u8>, Rc<Entry>>) -> Option<Rc<Entry>> {
+fn remove_oldest(entries: &mut HashMap<Vec<u8>, Rc<UserFileEntry>>) -> Option<Rc<UserFileEntry>> {
     let path = entries.iter().min_by_key(|(_, entry)| entry.asked.get()).map(|(path, _)| path.clone())?;
     entries.remove(&path)
 }
@@ -199,7 +200,7 @@ fn remove_oldest(entries: &mut HashMap<Vec<u8>, Rc<Entry>>) -> Option<Rc<Entry>>
 /// # Errors
 /// See [`UsersError`].
 pub async fn load(request: &Request, path: &[u8]) -> Result<Arc<Users>, UsersError> {
-    let cache = request.client.loop_state.modules.get::<Cache>();
+    let cache = request.client.loop_state.modules.get::<UserFileCache>();
     let entry = cache.entry(path);
     let path = CString::new(path).map_err(|_| UsersError::Path)?;
     let aio = aio::resolve(request).ok_or(UsersError::Path)?;
@@ -218,7 +219,7 @@ pub async fn load(request: &Request, path: &[u8]) -> Result<Arc<Users>, UsersErr
     let now = clock::now().secs;
     let users = read(request, &file, &aio).await?;
     let settled = file.meta().mtime < now - SETTLED && users.text.len() as u64 == file.size();
-    *entry.users.borrow_mut() = settled.then(|| (Version::from(file.meta()), users.clone()));
+    *entry.users.borrow_mut() = settled.then(|| (FileVersion::from(file.meta()), users.clone()));
     cache.shrink();
     Ok(users)
 }
@@ -290,17 +291,17 @@ mod tests {
 
     #[test]
     fn a_loop_keeps_only_so_many_files() {
-        let cache = Cache::default();
+        let cache = UserFileCache::default();
         for index in 0..MAX_FILES + 10 {
             let entry = cache.entry(format!("/{index}").as_bytes());
             let text = Bytes::from(vec![b'x'; 1 << 20]);
-            let meta = Version { mtime: (0, 0), size: 0, file: (0, 0) };
+            let meta = FileVersion { mtime: (0, 0), size: 0, file: (0, 0) };
             *entry.users.borrow_mut() = Some((meta, Arc::new(Users::new(text))));
             cache.shrink();
         }
         assert_eq!(cache.entries.borrow().len(), MAX_KEPT >> 20);
         assert!(cache.entries.borrow().contains_key(format!("/{}", MAX_FILES + 9).as_bytes()));
-        let cache = Cache::default();
+        let cache = UserFileCache::default();
         for index in 0..MAX_FILES + 10 {
             cache.entry(format!("/{index}").as_bytes());
         }

@@ -9,12 +9,12 @@ use data_encoding::BASE64URL_NOPAD;
 use freerun_tls::random;
 use serde_json::{Map, Value};
 
-use super::keys::Key;
+use super::keys::VerificationKey;
 use super::token::{MAX_TRIES, object};
 
 /// A token that has not been decrypted.
 #[derive(Debug)]
-pub struct Sealed {
+pub struct EncryptedToken {
     header: Map<String, Value>,
     /// The header as it was sent, which is authenticated.
     sent_header: Box<[u8]>,
@@ -26,16 +26,16 @@ pub struct Sealed {
 
 /// Content of an encrypted token: its plain text and what its header says.
 #[derive(Debug)]
-pub struct Opened {
+pub struct DecryptedToken {
     /// The header of the encrypted token.
     pub header: Map<String, Value>,
     /// The text.
     pub text: Vec<u8>,
 }
 
-impl Sealed {
+impl EncryptedToken {
     /// Reads an encrypted token in compact form; `None` if it is none, or has extensions that have to be understood.
-    pub fn parse(text: &[u8]) -> Option<Sealed> {
+    pub fn parse(text: &[u8]) -> Option<EncryptedToken> {
         let mut parts = text.split(|byte| *byte == b'.');
         let sent_header = parts.next()?;
         let mut decoded = || Some(BASE64URL_NOPAD.decode(parts.next()?).ok()?.into_boxed_slice());
@@ -43,7 +43,7 @@ impl Sealed {
         let header = object(sent_header)?;
         let extended = ["crit", "zip"].iter().any(|name| header.contains_key(*name));
         let whole = parts.next().is_none() && !extended;
-        whole.then(|| Sealed { header, sent_header: sent_header.into(), key, vector, text, tag })
+        whole.then(|| EncryptedToken { header, sent_header: sent_header.into(), key, vector, text, tag })
     }
 
     fn parameter(&self, name: &str) -> Option<&str> {
@@ -56,7 +56,7 @@ impl Sealed {
     }
 
     /// Decrypts the token; `None` if none of the keys does.
-    pub fn open<'k>(self, keys: impl IntoIterator<Item = &'k Key>) -> Option<Opened> {
+    pub fn open<'k>(self, keys: impl IntoIterator<Item = &'k VerificationKey>) -> Option<DecryptedToken> {
         let algorithm = self.parameter("alg")?;
         let content = Content::named(self.parameter("enc")?)?;
         let id = self.parameter("kid");
@@ -65,11 +65,11 @@ impl Sealed {
             let key = self.content_key(key, algorithm, content.key_len())?;
             content.decrypt(&key, &self.vector, &self.sent_header, &self.text, &self.tag)
         })?;
-        Some(Opened { header: self.header, text })
+        Some(DecryptedToken { header: self.header, text })
     }
 
     /// The key of the content.
-    fn content_key(&self, key: &Key, algorithm: &str, len: usize) -> Option<Vec<u8>> {
+    fn content_key(&self, key: &VerificationKey, algorithm: &str, len: usize) -> Option<Vec<u8>> {
         if let Some(algorithm) = oaep(algorithm) {
             let key = key.decrypting()?;
             let mut out = vec![0; key.min_output_size()];
@@ -226,7 +226,8 @@ mod tests {
     #[test]
     fn an_example_of_the_rfc_is_decrypted_and_no_damaged_one() {
         let keys = parse(WRAPPING.as_bytes()).unwrap();
-        let open = |text: &[u8]| Sealed::parse(text).and_then(|sealed| sealed.open(&keys)).map(|opened| opened.text);
+        let open =
+            |text: &[u8]| EncryptedToken::parse(text).and_then(|sealed| sealed.open(&keys)).map(|opened| opened.text);
         assert_eq!(open(WRAPPED.as_bytes()).unwrap(), b"Live long and prosper.");
         for place in 0..WRAPPED.len() {
             for byte in [0, b'.', b'A', b'_', b'=', 0xff, WRAPPED.as_bytes()[place] ^ 1] {
@@ -243,7 +244,7 @@ mod tests {
         let open = |others| {
             let other = r#"{"kty":"oct","k":"AA"},"#.repeat(others);
             let keys = parse(format!(r#"{{"keys":[{other}{WRAPPING}]}}"#).as_bytes()).unwrap();
-            Sealed::parse(WRAPPED.as_bytes()).unwrap().open(&keys).is_some()
+            EncryptedToken::parse(WRAPPED.as_bytes()).unwrap().open(&keys).is_some()
         };
         assert!(open(MAX_TRIES - 1) && !open(MAX_TRIES));
     }

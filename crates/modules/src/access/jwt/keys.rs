@@ -31,7 +31,7 @@ pub enum BadKeys {
 
 /// A key that signatures are verified with, or that decrypts.
 #[derive(Debug)]
-pub struct Key {
+pub struct VerificationKey {
     id: Option<String>,
     algorithm: Option<String>,
     /// The purpose of the key (`use`); a key without one serves every purpose.
@@ -77,22 +77,22 @@ enum Curve {
 ///
 /// # Errors
 /// [`BadKeys`].
-pub fn parse(text: &[u8]) -> Result<Vec<Key>, BadKeys> {
+pub fn parse(text: &[u8]) -> Result<Vec<VerificationKey>, BadKeys> {
     let Ok(Value::Object(set)) = serde_json::from_slice(text) else { return Err(BadKeys::Format) };
     let keys = match set.get("keys") {
         Some(Value::Array(keys)) => &keys[..],
-        None if set.contains_key("kty") => return Ok(Key::parse(&set)?.into_iter().collect()),
+        None if set.contains_key("kty") => return Ok(VerificationKey::parse(&set)?.into_iter().collect()),
         _ => return Err(BadKeys::Format),
     };
     if keys.len() > MAX_KEYS {
         return Err(BadKeys::TooMany);
     }
-    let parsed = keys.iter().map(|key| Key::parse(key.as_object().ok_or(BadKeys::Key)?));
+    let parsed = keys.iter().map(|key| VerificationKey::parse(key.as_object().ok_or(BadKeys::Key)?));
     parsed.filter_map(Result::transpose).collect()
 }
 
-impl Key {
-    fn parse(key: &Map<String, Value>) -> Result<Option<Key>, BadKeys> {
+impl VerificationKey {
+    fn parse(key: &Map<String, Value>) -> Result<Option<VerificationKey>, BadKeys> {
         let text = |name: &str| key.get(name).and_then(Value::as_str);
         let bytes = |name: &str| {
             let decoded = text(name).and_then(|text| BASE64URL_NOPAD.decode(text.as_bytes()).ok());
@@ -124,7 +124,7 @@ impl Key {
             _ => return Ok(None),
         };
         let owned = |name: &str| text(name).map(str::to_owned);
-        Ok(Some(Key { id: owned("kid"), algorithm: owned("alg"), purpose: owned("use"), material }))
+        Ok(Some(VerificationKey { id: owned("kid"), algorithm: owned("alg"), purpose: owned("use"), material }))
     }
 
     /// Whether a token with this key's name and this algorithm may be of the key.

@@ -14,7 +14,7 @@ use freerun_http::request::response::Body;
 use freerun_runtime::loops;
 
 use super::JwtSettings;
-use super::keys::{Key, parse};
+use super::keys::{VerificationKey, parse};
 use crate::small_file;
 
 /// The largest set of keys, in bytes.
@@ -23,27 +23,27 @@ const MAX_SET: u64 = 1 << 20;
 /// The most sets that a loop keeps.
 const MAX_KEPT: usize = 64;
 
-pub(super) type Keys = Arc<Vec<Key>>;
+pub(super) type Keys = Arc<Vec<VerificationKey>>;
 
 /// The sets that a loop keeps, each with the end of its time.
 #[derive(Default)]
-struct Cache(RefCell<HashMap<Source, (Instant, Keys)>>);
+struct KeySetCache(RefCell<HashMap<KeySetSource, (Instant, Keys)>>);
 
 /// A source of a set of keys.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Source {
+enum KeySetSource {
     File(Vec<u8>),
     /// A URI at a location, which says what it means there.
     Uri(u64, Vec<u8>),
 }
 
-impl Cache {
-    fn find(&self, source: &Source) -> Option<Keys> {
+impl KeySetCache {
+    fn find(&self, source: &KeySetSource) -> Option<Keys> {
         let kept = self.0.borrow();
         kept.get(source).filter(|(end, _)| *end > loops::now()).map(|(_, keys)| keys.clone())
     }
 
-    fn keep(&self, source: Source, keys: &Keys, time: Duration) {
+    fn keep(&self, source: KeySetSource, keys: &Keys, time: Duration) {
         let Some(end) = loops::now().checked_add(time) else { return };
         let mut kept = self.0.borrow_mut();
         if kept.len() >= MAX_KEPT && !kept.contains_key(&source) {
@@ -61,16 +61,17 @@ impl Cache {
 pub(super) async fn all(request: &mut Request, settings: &JwtSettings) -> Result<Vec<Keys>, u16> {
     let paths = request.generation.paths.clone();
     let files = settings.auth_jwt_key_file.iter();
-    let mut sources: Vec<Source> =
-        files.map(|path| Source::File(paths.beside_configuration(&path.render(request)))).collect();
+    let mut sources: Vec<KeySetSource> =
+        files.map(|path| KeySetSource::File(paths.beside_configuration(&path.render(request)))).collect();
     let place = request.place.location.identity;
-    sources
-        .extend(settings.auth_jwt_key_request.iter().map(|uri| Source::Uri(place, uri.render(request).into_owned())));
+    sources.extend(
+        settings.auth_jwt_key_request.iter().map(|uri| KeySetSource::Uri(place, uri.render(request).into_owned())),
+    );
     if sources.is_empty() {
         log_error!(request, Error, "there are no keys for \"auth_jwt\"");
         return Err(500);
     }
-    let cache = request.client.loop_state.modules.get::<Cache>();
+    let cache = request.client.loop_state.modules.get::<KeySetCache>();
     let time = settings.auth_jwt_key_cache;
     let mut all = Vec::with_capacity(sources.len());
     for source in sources {
@@ -79,8 +80,8 @@ pub(super) async fn all(request: &mut Request, settings: &JwtSettings) -> Result
             continue;
         }
         let text = match &source {
-            Source::File(path) => small_file::read(request, path, MAX_SET).await,
-            Source::Uri(_, uri) => ask(request, uri).await,
+            KeySetSource::File(path) => small_file::read(request, path, MAX_SET).await,
+            KeySetSource::Uri(_, uri) => ask(request, uri).await,
         };
         let keys = text.and_then(|text| parse(&text).map_err(|error| format!("{error}: {source:?}")));
         let keys = keys.map(Arc::new).map_err(|why| {

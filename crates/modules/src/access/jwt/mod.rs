@@ -22,12 +22,12 @@ use freerun_tls::random;
 
 use super::checks::Checks;
 use super::turns;
-use decrypt::{Opened, Sealed};
+use decrypt::{DecryptedToken, EncryptedToken};
 use load::Keys;
-use variables::{Claims, Kept};
+use variables::{Claims, RequestToken};
 
-pub use keys::{BadKeys, Key, parse};
-pub use token::{Refusal, Token};
+pub use keys::{BadKeys, VerificationKey, parse};
+pub use token::{Token, TokenRefusal};
 
 settings! {
     /// Access by signed or encrypted tokens.
@@ -36,10 +36,10 @@ settings! {
         /// Asks for a JSON Web Token; the text is the realm that is sent to the client, and may have variables. `off` asks
         /// for nothing, whatever an outer level says.
         ///
-        /// The token comes in `Authorization: Bearer`, or with `token=` in a variable. It has to be signed by one of the keys
-        /// (HS256, RS256, PS256, ES256 with their larger forms, EdDSA with Ed25519) or encrypted for one of them
-        /// (`auth_jwt_type`), and `exp` and `nbf` have to hold. A client without a valid one is answered with 401.
-        auth_jwt: Option<Wanted>, in HTTP | SERVER | LOCATION | LIMIT_EXCEPT;
+        /// The token comes in `Authorization: Bearer`, or with `token=` in a variable. A key has to have signed it
+        /// (HS256, RS256, PS256, ES256 with their larger forms, EdDSA with Ed25519), or it has to be encrypted for a
+        /// key (`auth_jwt_type`). `exp` and `nbf` have to hold. A client without a valid one is answered with 401.
+        auth_jwt: Option<TokenRequirement>, in HTTP | SERVER | LOCATION | LIMIT_EXCEPT;
         /// A file with a set of keys (JWKS), whose path may have variables. Several add up. A file that cannot be used is
         /// answered with 500.
         auth_jwt_key_file: Many<Template>, in HTTP | SERVER | LOCATION | LIMIT_EXCEPT,
@@ -53,12 +53,12 @@ settings! {
         /// Lets a request with a valid token pass only if all of these values are neither empty nor `0`. `error=` is the status
         /// of the answer to others, 401 (the default) or 403.
         auth_jwt_require: Checks, in HTTP | SERVER | LOCATION | LIMIT_EXCEPT;
-        /// The kind of tokens: signed ones, encrypted ones, or signed ones that are encrypted (nested).
+        /// The kind of tokens: `signed`, `encrypted`, or `nested`, which is a signed token inside an encrypted one.
         ///
-        /// Tokens are encrypted for a key of the set (`dir`, A128KW, A128GCMKW with their larger forms; RSA-OAEP, also with
-        /// SHA-256, SHA-384 and SHA-512, for which the set has the private key), the content by A128CBC-HS256 or A128GCM or
-        /// their larger forms. `$jwt_payload` has what was decrypted.
-        auth_jwt_type: Kind = "signed", in HTTP | SERVER | LOCATION | LIMIT_EXCEPT;
+        /// Tokens are encrypted for a key of the set: `dir`, A128KW, A128GCMKW with their larger forms, or RSA-OAEP,
+        /// also with SHA-256, SHA-384 and SHA-512. For RSA the set has the private key. The content is encrypted by
+        /// A128CBC-HS256 or A128GCM or their larger forms. `$jwt_payload` has the decrypted content.
+        auth_jwt_type: TokenKind = "signed", in HTTP | SERVER | LOCATION | LIMIT_EXCEPT;
         /// Sets a variable to a claim of the token, which is found by a path of names. The elements of an array are separated
         /// by commas.
         auth_jwt_claim_set: Claims, in HTTP;
@@ -71,16 +71,16 @@ settings! {
 
 /// The value of `auth_jwt`.
 #[derive(Debug, Clone)]
-pub struct Wanted {
+pub struct TokenRequirement {
     realm: Template,
     /// The text that has the token, if it is not in `Authorization`.
     token: Option<Template>,
 }
 
-impl Value for Wanted {
+impl Value for TokenRequirement {
     const SHAPE: Shape = Shape::between(1, 2, "string [token=$variable] | off");
 
-    fn parse(directive: &Node, cx: &mut Cx) -> Result<Wanted, Problem> {
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<TokenRequirement, Problem> {
         let realm = Template::parse(&directive.args[0], cx)?;
         let token = match directive.args.get(1) {
             None => None,
@@ -90,13 +90,13 @@ impl Value for Wanted {
                 Some(Template::parse(&freerun_conf::Word { text: text.to_owned(), ..word.clone() }, cx)?)
             }
         };
-        Ok(Wanted { realm, token })
+        Ok(TokenRequirement { realm, token })
     }
 }
 
 /// The kind of tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum TokenKind {
     /// Signed ones.
     Signed,
     /// Encrypted ones, which have no signature.
@@ -105,16 +105,16 @@ pub enum Kind {
     Nested,
 }
 
-impl Value for Kind {
+impl Value for TokenKind {
     const SHAPE: Shape = Shape::exactly(1, "signed | encrypted | nested");
 
-    fn parse(directive: &Node, _cx: &mut Cx) -> Result<Kind, Problem> {
+    fn parse(directive: &Node, _cx: &mut Cx) -> Result<TokenKind, Problem> {
         let word = &directive.args[0];
         match word.as_str() {
-            "signed" => Ok(Kind::Signed),
+            "signed" => Ok(TokenKind::Signed),
             word @ ("encrypted" | "nested") => {
                 random::prepare();
-                Ok(if word == "nested" { Kind::Nested } else { Kind::Encrypted })
+                Ok(if word == "nested" { TokenKind::Nested } else { TokenKind::Encrypted })
             }
             _ => Err(Problem::invalid_value(directive, word)),
         }
@@ -136,7 +136,7 @@ fn wanted(settings: &SettingsSet) -> bool {
 }
 
 /// The token that the client has sent, as text.
-fn sent(request: &Request, wanted: &Wanted) -> Option<Vec<u8>> {
+fn sent(request: &Request, wanted: &TokenRequirement) -> Option<Vec<u8>> {
     let text = match &wanted.token {
         Some(token) => token.render(request).into_owned(),
         None => {
@@ -162,14 +162,14 @@ async fn judge(request: &mut Request) -> Outcome {
     let mut sealed = None;
     let mut token = None;
     match kind {
-        Kind::Signed => token = Token::parse(&text),
-        Kind::Encrypted | Kind::Nested => sealed = Sealed::parse(&text),
+        TokenKind::Signed => token = Token::parse(&text),
+        TokenKind::Encrypted | TokenKind::Nested => sealed = EncryptedToken::parse(&text),
     }
     if token.is_none() && sealed.is_none() {
-        return refuse(request, &realm, Refusal::Malformed);
+        return refuse(request, &realm, TokenRefusal::Malformed);
     }
     // Where the keys are may depend on what the token says.
-    let mut token = request.shared().get::<Kept>().replace(token);
+    let mut token = request.shared().get::<RequestToken>().replace(token);
     let keys = match load::all(request, settings).await {
         Ok(keys) => keys,
         Err(status) => return Outcome::Status(status),
@@ -179,11 +179,11 @@ async fn judge(request: &mut Request) -> Outcome {
             Ok(opened) => opened,
             Err(error) => return turns::refused(request, &error),
         };
-        let Some(opened) = opened else { return refuse(request, &realm, Refusal::Encryption) };
-        let inside = if kind == Kind::Nested { Token::nested(opened) } else { Token::encrypted(opened) };
-        token = request.shared().get::<Kept>().replace(inside);
+        let Some(opened) = opened else { return refuse(request, &realm, TokenRefusal::Encryption) };
+        let inside = if kind == TokenKind::Nested { Token::nested(opened) } else { Token::encrypted(opened) };
+        token = request.shared().get::<RequestToken>().replace(inside);
     }
-    let Some(token) = token else { return refuse(request, &realm, Refusal::Malformed) };
+    let Some(token) = token else { return refuse(request, &realm, TokenRefusal::Malformed) };
     let keys = keys.iter().flat_map(|keys| keys.iter());
     if let Err(refusal) = token.check(keys, clock::since_1970(), settings.auth_jwt_leeway) {
         return refuse(request, &realm, refusal);
@@ -199,13 +199,13 @@ async fn judge(request: &mut Request) -> Outcome {
 }
 
 /// Decrypts a token, in the pool for processor work if that is slow.
-async fn open(request: &Request, sealed: Sealed, keys: Vec<Keys>) -> Result<Option<Opened>, PoolError> {
+async fn open(request: &Request, sealed: EncryptedToken, keys: Vec<Keys>) -> Result<Option<DecryptedToken>, PoolError> {
     let slow = sealed.is_slow();
     let work = move || sealed.open(keys.iter().flat_map(|keys| keys.iter()));
     if slow { turns::run(request, work).await } else { Ok(work()) }
 }
 
-fn refuse(request: &mut Request, realm: &[u8], refusal: Refusal) -> Outcome {
+fn refuse(request: &mut Request, realm: &[u8], refusal: TokenRefusal) -> Outcome {
     log_error!(request, Error, "{refusal}");
     challenge(request, realm, ",error=\"invalid_token\"")
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use data_encoding::BASE64URL_NOPAD;
 use serde_json::{Map, Value};
 
-use super::decrypt::Opened;
-use super::keys::Key;
+use super::decrypt::DecryptedToken;
+use super::keys::VerificationKey;
 
 /// The largest number of keys that a token is tried with. A token that names its key fits few; a token without a name
 /// must not hold up a loop with each key of a large set.
@@ -19,7 +19,7 @@ pub struct Token {
     proof: Option<Proof>,
     pub(super) claims: Map<String, Value>,
     /// The token that this one came in, if that was encrypted.
-    pub(super) envelope: Option<Opened>,
+    pub(super) envelope: Option<DecryptedToken>,
 }
 
 #[derive(Debug)]
@@ -32,7 +32,7 @@ struct Proof {
 
 /// The reason why a token is not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum TokenRefusal {
     /// The text is not a token of the configured kind.
     #[error("JWT validation failed: the token is malformed")]
     Malformed,
@@ -67,13 +67,13 @@ impl Token {
     }
 
     /// The signed token that was encrypted in another one; `None` if there is none.
-    pub fn nested(envelope: Opened) -> Option<Token> {
+    pub fn nested(envelope: DecryptedToken) -> Option<Token> {
         let token = Token::parse(&envelope.text)?;
         Some(Token { envelope: Some(envelope), ..token })
     }
 
     /// The claims that were encrypted in a token; `None` if there are none.
-    pub fn encrypted(envelope: Opened) -> Option<Token> {
+    pub fn encrypted(envelope: DecryptedToken) -> Option<Token> {
         let claims = serde_json::from_slice(&envelope.text).ok()?;
         Some(Token { proof: None, claims, envelope: Some(envelope) })
     }
@@ -87,43 +87,43 @@ impl Token {
     /// Checks the signature, if there has to be one, and the times; `now` is the time since 1970.
     ///
     /// # Errors
-    /// [`Refusal`].
+    /// [`TokenRefusal`].
     pub fn check<'k>(
         &self,
-        keys: impl IntoIterator<Item = &'k Key>,
+        keys: impl IntoIterator<Item = &'k VerificationKey>,
         now: Duration,
         leeway: Duration,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), TokenRefusal> {
         if let Some(proof) = &self.proof {
             proof.check(keys)?;
         }
         let (now, leeway) = (now.as_secs_f64(), leeway.as_secs_f64());
         let time = |name: &str| match self.claims.get(name) {
             None => Ok(None),
-            Some(value) => value.as_f64().map(Some).ok_or(Refusal::Malformed),
+            Some(value) => value.as_f64().map(Some).ok_or(TokenRefusal::Malformed),
         };
         if time("exp")?.is_some_and(|end| now >= end + leeway) {
-            return Err(Refusal::Expired);
+            return Err(TokenRefusal::Expired);
         }
         if time("nbf")?.is_some_and(|begin| now + leeway < begin) {
-            return Err(Refusal::Early);
+            return Err(TokenRefusal::Early);
         }
         Ok(())
     }
 }
 
 impl Proof {
-    fn check<'k>(&self, keys: impl IntoIterator<Item = &'k Key>) -> Result<(), Refusal> {
+    fn check<'k>(&self, keys: impl IntoIterator<Item = &'k VerificationKey>) -> Result<(), TokenRefusal> {
         let text = |name: &str| self.header.get(name).and_then(Value::as_str);
-        let algorithm = text("alg").ok_or(Refusal::Malformed)?;
+        let algorithm = text("alg").ok_or(TokenRefusal::Malformed)?;
         // Extensions that have to be understood (RFC 7515 section 4.1.11): none is.
         if self.header.contains_key("crit") {
-            return Err(Refusal::Malformed);
+            return Err(TokenRefusal::Malformed);
         }
         let id = text("kid");
         let mut fitting = keys.into_iter().filter(|key| key.may_have_signed(id, algorithm)).take(MAX_TRIES);
         if !fitting.any(|key| key.verify(algorithm, &self.signed, &self.signature)) {
-            return Err(Refusal::Signature);
+            return Err(TokenRefusal::Signature);
         }
         Ok(())
     }
@@ -168,10 +168,10 @@ mod tests {
         let keys = parse(HS256_KEY.as_bytes()).unwrap();
         assert_eq!(token.check(&keys, LONG_AGO, Duration::ZERO), Ok(()));
         let end = Duration::from_secs(1_300_819_380);
-        assert_eq!(token.check(&keys, end, Duration::ZERO), Err(Refusal::Expired));
+        assert_eq!(token.check(&keys, end, Duration::ZERO), Err(TokenRefusal::Expired));
         assert_eq!(token.check(&keys, end, Duration::from_secs(1)), Ok(()));
         assert_eq!(text(&token.claims["http://example.com/is_root"]).unwrap(), b"true");
-        assert_eq!(token.check([], LONG_AGO, Duration::ZERO), Err(Refusal::Signature));
+        assert_eq!(token.check([], LONG_AGO, Duration::ZERO), Err(TokenRefusal::Signature));
     }
 
     #[test]
@@ -183,7 +183,7 @@ mod tests {
             token.check(&keys, LONG_AGO, Duration::ZERO)
         };
         assert_eq!(check(MAX_TRIES - 1), Ok(()));
-        assert_eq!(check(MAX_TRIES), Err(Refusal::Signature));
+        assert_eq!(check(MAX_TRIES), Err(TokenRefusal::Signature));
     }
 
     #[test]
@@ -195,11 +195,11 @@ mod tests {
             format!("{}.{}.{}", encode(header), encode(claims), parts[2])
         };
         for (header, claims, why) in [
-            (r#"{"alg":"HS256"}"#, "{}", Refusal::Signature),
-            (r#"{"alg":"none"}"#, "{}", Refusal::Signature),
-            (r#"{"alg":"RS256"}"#, "{}", Refusal::Signature),
-            (r#"{"typ":"JWT"}"#, "{}", Refusal::Malformed),
-            (r#"{"alg":"HS256","crit":["b64"]}"#, "{}", Refusal::Malformed),
+            (r#"{"alg":"HS256"}"#, "{}", TokenRefusal::Signature),
+            (r#"{"alg":"none"}"#, "{}", TokenRefusal::Signature),
+            (r#"{"alg":"RS256"}"#, "{}", TokenRefusal::Signature),
+            (r#"{"typ":"JWT"}"#, "{}", TokenRefusal::Malformed),
+            (r#"{"alg":"HS256","crit":["b64"]}"#, "{}", TokenRefusal::Malformed),
         ] {
             let token = Token::parse(with(header, claims).as_bytes()).unwrap();
             assert_eq!(token.check(&keys, LONG_AGO, Duration::ZERO), Err(why), "{header}");

@@ -12,13 +12,13 @@ use freerun_serve::values::lookups::variable_name;
 use serde_json::Map;
 
 use super::token::{Token, find, text};
-use super::{JwtSettings, Kind, sent};
+use super::{JwtSettings, TokenKind, sent};
 
 /// The token of a request, whether its signature was checked or not.
 #[derive(Default)]
-pub(super) struct Kept(RefCell<Option<Rc<Token>>>);
+pub(super) struct RequestToken(RefCell<Option<Rc<Token>>>);
 
-impl Kept {
+impl RequestToken {
     /// Keeps this token from now on.
     pub(super) fn replace(&self, token: Option<Token>) -> Option<Rc<Token>> {
         let token = token.map(Rc::new);
@@ -29,13 +29,13 @@ impl Kept {
 
 /// The token of a request. Before its signature is checked it is what the client says.
 fn token(request: &Request) -> Option<Rc<Token>> {
-    let kept = request.shared().get::<Kept>();
+    let kept = request.shared().get::<RequestToken>();
     if let Some(token) = &*kept.0.borrow() {
         return Some(token.clone());
     }
     let settings = request.settings().get::<JwtSettings>();
     // What is encrypted comes into view when it is decrypted.
-    let wanted = settings.auth_jwt.as_ref().filter(|_| settings.auth_jwt_type == Kind::Signed)?;
+    let wanted = settings.auth_jwt.as_ref().filter(|_| settings.auth_jwt_type == TokenKind::Signed)?;
     let token = Token::parse(&sent(request, wanted)?)?;
     kept.replace(Some(token))
 }

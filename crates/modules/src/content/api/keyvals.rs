@@ -8,18 +8,18 @@ use serde_json::{Map, Value};
 use super::error::ApiError;
 
 /// The value of a key in a body.
-enum Told {
+enum PairChange {
     /// The pair goes.
     Nothing,
     /// Its value, its time, or both.
     Pair { value: Option<String>, lasts: Option<Duration> },
 }
 
-fn told(value: &Value) -> Result<Told, ApiError> {
+fn pair_change(value: &Value) -> Result<PairChange, ApiError> {
     const INVALID: ApiError = ApiError::KeyvalFormat("invalid value");
     match value {
-        Value::Null => Ok(Told::Nothing),
-        Value::String(text) => Ok(Told::Pair { value: Some(text.clone()), lasts: None }),
+        Value::Null => Ok(PairChange::Nothing),
+        Value::String(text) => Ok(PairChange::Pair { value: Some(text.clone()), lasts: None }),
         Value::Object(parts) => {
             let (mut value, mut lasts) = (None, None);
             for (name, part) in parts {
@@ -29,7 +29,7 @@ fn told(value: &Value) -> Result<Told, ApiError> {
                     _ => return Err(INVALID),
                 }
             }
-            Ok(Told::Pair { value, lasts })
+            Ok(PairChange::Pair { value, lasts })
         }
         Value::Bool(_) | Value::Number(_) | Value::Array(_) => Err(INVALID),
     }
@@ -52,7 +52,7 @@ fn pairs(body: &Value) -> Result<&Map<String, Value>, ApiError> {
 pub fn added(body: &Value, has_timeout: bool) -> Result<Change, ApiError> {
     let mut all = Vec::new();
     for (key, value) in pairs(body)? {
-        let Told::Pair { value: Some(value), lasts } = told(value)? else {
+        let PairChange::Pair { value: Some(value), lasts } = pair_change(value)? else {
             return Err(ApiError::KeyvalFormat("value required"));
         };
         check_time(lasts, has_timeout)?;
@@ -70,10 +70,10 @@ pub fn patched(body: &Value, has_timeout: bool) -> Result<Change, ApiError> {
     let (Some((key, value)), None) = (pairs.next(), pairs.next()) else {
         return Err(ApiError::KeyvalFormat("only one key can be updated"));
     };
-    match told(value)? {
-        Told::Nothing => Ok(Change::Remove(key.clone())),
-        Told::Pair { value: None, lasts: None } => Err(ApiError::KeyvalFormat("value required")),
-        Told::Pair { value, lasts } => {
+    match pair_change(value)? {
+        PairChange::Nothing => Ok(Change::Remove(key.clone())),
+        PairChange::Pair { value: None, lasts: None } => Err(ApiError::KeyvalFormat("value required")),
+        PairChange::Pair { value, lasts } => {
             check_time(lasts, has_timeout)?;
             Ok(Change::Set { key: key.clone(), value, lasts })
         }

@@ -38,40 +38,43 @@ use super::utf8;
 use body::BodyRefused;
 use error::ApiError;
 pub use freerun::openapi;
-use read::{Source, VERSIONS};
-use write::Answer;
+use read::{ApiState, VERSIONS};
+use write::WriteAnswer;
 
 settings! {
     /// The state of the worker in the shape of nginx's API.
     #[module = "api"]
     pub struct ApiSettings {
-        /// Answers with the state of the worker as nginx's API of version 9 does, so that exporters, agents and dashboards that
-        /// were made for it work: below the location, `/9/http/server_zones` and so on. Versions 1 to 9 are answered alike.
+        /// Answers with the state of the worker as nginx's API of version 9 does, so that its exporters, agents and
+        /// dashboards work. Paths are relative to the location: `/9/http/server_zones` and so on. Versions 1 to 9 are
+        /// answered alike.
         ///
         /// An event loop stands for a worker process: it has an entry in `workers`. `slabs` is empty, because zones need no
         /// memory that is given out in advance, and there is no `license`. Groups of servers are shown if they have a `zone`. The
         /// argument `fields` names the fields that are wanted. `status` shows what this API has no place for.
         ///
-        /// With `write=on` the servers of groups that have a `zone` are added, changed and removed (`POST`, `PATCH` and `DELETE` of
-        /// `/9/http/upstreams/NAME/servers`), and the pairs of a `keyval_zone`. A change is in effect when it is answered, for
-        /// requests that begin then. With a `state` it is kept. Without one, a change of servers is lost with the next reload, so
-        /// that a server that was drained or is `down` gets requests again (the field `Freerun-Note` of the answer says so), and
-        /// pairs go on over reloads; both are lost when the
-        /// worker dies, in whose place another one begins with the configuration.
+        /// With `write=on`, the API adds, changes and removes the servers of groups that have a `zone` (`POST`, `PATCH`
+        /// and `DELETE` of `/9/http/upstreams/NAME/servers`), and the pairs of a `keyval_zone`. A change is in effect
+        /// when it is answered, for requests that begin then. With a `state` it is kept. Without a `state`, a change of
+        /// servers is lost with the next reload, so that a server that was drained or is `down` gets requests again.
+        /// The field `Freerun-Note` of the answer says so. Pairs stay over reloads. Both are lost when the worker dies,
+        /// because a new worker begins with the configuration.
         ///
-        /// What a browser sends for a page of another server is refused with 403. So is what it sends by a name that this server
-        /// does not have, since anybody may let a name of their own stand for an address of yours (DNS rebinding): browsers may
-        /// use an IP address, `localhost`, and the names and wildcards of `server_name`, but not its regular expressions. Programs
-        /// that are no browsers may use any name. Reading is not restricted so: give the server a `server_name`, and have another
-        /// one that is the `default_server` answer all other names with 444, if pages must not read it either.
+        /// Requests that a browser sends for a page of another server are refused with 403. Requests by a name that
+        /// this server does not have are refused, too, since anybody may let a name of their own stand for an address
+        /// of yours (DNS rebinding). Browsers may use an IP address, `localhost`, and the names and wildcards of
+        /// `server_name`, but not its regular expressions. Programs other than browsers may use any name. Reading is
+        /// not restricted in this way. If pages must not read either, give the server a `server_name`, and have another
+        /// server, the `default_server`, answer all other names with 444.
         ///
-        /// The `id` of a server is a large number, and not 0, 1, 2 as in nginx: the list of a group's servers has it. A server that
-        /// is still there after a reload, at the same address or by the same name, keeps its `id`. Those of addresses that a name
-        /// stands for stay as long as the name has them. After another start all are new.
+        /// The `id` of a server is a large number, and not 0, 1, 2 as in nginx: the list of a group's servers has it. A
+        /// server that is still there after a reload, at the same address or by the same name, keeps its `id`. If a
+        /// name stands for several addresses, each keeps its `id` as long as the name has it. After another start all
+        /// are new.
         ///
-        /// Below `/freerun/1/` is what nginx's API has no place for: event loops, which can be drained, thread pools, mounts,
-        /// single keys of caches, which can be explained and purged, and levels of the error log for single clients.
-        /// [The page of that API](freerun-api.md) has its paths.
+        /// Below `/freerun/1/` are the parts that nginx's API has no place for: event loops, thread pools, mounts,
+        /// single keys of caches, and levels of the error log for single clients. Loops can be drained there, and keys
+        /// explained and purged. [The page of that API](freerun-api.md) has its paths.
         ///
         /// The answers say much about the configuration, so restrict the access to them, and all the more with `write=on`;
         /// `limit_except GET` restricts the changes alone.
@@ -136,9 +139,9 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
         let answered = match request.asked.method {
             Method::Get | Method::Head => match begin_discarding(request) {
                 Ok(()) => read(request).await.map(|text| respond(200, text)),
-                Err(status) => Err(Failed::Status(status)),
+                Err(status) => Err(ApiFailure::Status(status)),
             },
-            _ => change(request).await.map(|Answer { status, value, is_undone }| {
+            _ => change(request).await.map(|WriteAnswer { status, value, is_undone }| {
                 let mut response = respond(status, value.map_or(Vec::new(), |value| text(&value)));
                 if is_undone {
                     response.add(Bytes::from_static(NOTE), Bytes::from_static(UNDONE));
@@ -148,7 +151,7 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
         };
         match answered {
             Ok(response) => response.into(),
-            Err(Failed::Refused(error)) => {
+            Err(ApiFailure::Refused(error)) => {
                 if let Err(status) = begin_discarding(request) {
                     return Outcome::Status(status);
                 }
@@ -159,7 +162,7 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
                 }
                 response.into()
             }
-            Err(Failed::Status(status)) => Outcome::Status(status),
+            Err(ApiFailure::Status(status)) => Outcome::Status(status),
         }
     })
 }
@@ -201,26 +204,26 @@ async fn answer_own(request: &mut Request, parts: &[&str]) -> Outcome {
 }
 
 /// The reason why there is no answer.
-enum Failed {
+enum ApiFailure {
     /// The API says so.
     Refused(ApiError),
     /// The server could not make it.
     Status(u16),
 }
 
-impl From<ApiError> for Failed {
-    fn from(error: ApiError) -> Failed {
-        Failed::Refused(error)
+impl From<ApiError> for ApiFailure {
+    fn from(error: ApiError) -> ApiFailure {
+        ApiFailure::Refused(error)
     }
 }
 
-impl From<BodyRefused> for Failed {
-    fn from(refused: BodyRefused) -> Failed {
+impl From<BodyRefused> for ApiFailure {
+    fn from(refused: BodyRefused) -> ApiFailure {
         match refused {
-            BodyRefused::TooLong => Failed::Status(413),
+            BodyRefused::TooLong => ApiFailure::Status(413),
             BodyRefused::Unread => ApiError::BodyRead.into(),
             BodyRefused::NoJson(why) => ApiError::Json(why).into(),
-            BodyRefused::Status(status) => Failed::Status(status),
+            BodyRefused::Status(status) => ApiFailure::Status(status),
         }
     }
 }
@@ -231,10 +234,10 @@ fn below(request: &Request) -> String {
     path.strip_prefix(&*request.place.location.name).unwrap_or(&path).to_owned()
 }
 
-fn source(request: &Request) -> Source {
+fn source(request: &Request) -> ApiState {
     let shared = request.client.loop_state.shared.clone();
     let generation = shared.generation.load_full();
-    Source { shared, generation, address: address(request) }
+    ApiState { shared, generation, address: address(request) }
 }
 
 fn argument(request: &Request, name: &[u8]) -> Option<String> {
@@ -247,7 +250,7 @@ fn text(value: &Value) -> Vec<u8> {
 }
 
 /// The text of the object that is asked for.
-async fn read(request: &Request) -> Result<Vec<u8>, Failed> {
+async fn read(request: &Request) -> Result<Vec<u8>, ApiFailure> {
     let path = below(request);
     let (fields, key) = (argument(request, b"fields"), argument(request, b"key"));
     let source = source(request);
@@ -259,18 +262,18 @@ async fn read(request: &Request) -> Result<Vec<u8>, Failed> {
         Ok(text(&source.object(&inside, key.as_deref())?.with_fields(fields.as_deref())))
     };
     if !is_long {
-        return make().map_err(Failed::Refused);
+        return make().map_err(ApiFailure::Refused);
     }
     match request.generation.pools.cpu().run(request.client_key(), make).await {
-        Ok(made) => made.map_err(Failed::Refused),
+        Ok(made) => made.map_err(ApiFailure::Refused),
         Err(error) => {
             log_error!(request, Error, "api: {error}");
-            Err(Failed::Status(503))
+            Err(ApiFailure::Status(503))
         }
     }
 }
 
-async fn change(request: &mut Request) -> Result<Answer, Failed> {
+async fn change(request: &mut Request) -> Result<WriteAnswer, ApiFailure> {
     if !matches!(request.asked.method, Method::Post | Method::Patch | Method::Delete) {
         return Err(ApiError::MethodNotAllowed.into());
     }

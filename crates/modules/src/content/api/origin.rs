@@ -12,8 +12,8 @@ const LOCALHOST: &str = "localhost";
 /// Whether the request was made by a page of another server. A browser says where the page is from (the field `Origin` of the
 /// Fetch standard); other programs say nothing.
 ///
-/// A page of a name that its owner lets stand for an address of this machine (DNS rebinding) is one of another server as well,
-/// though `Origin` and `Host` agree: the name is none that this server has.
+/// A page whose name its owner lets stand for an address of this machine (DNS rebinding) counts as a page of another
+/// server, though `Origin` and `Host` agree. This server does not have that name.
 pub fn is_of_other_origin(request: &Request) -> bool {
     let values = |name: &'static [u8]| request.head.values_named(name);
     if values(b"sec-fetch-site").any(|site| !matches!(site, b"same-origin" | b"none")) {

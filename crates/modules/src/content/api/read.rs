@@ -37,7 +37,7 @@ const STREAM: [&str; 4] = ["server_zones", "limit_conns", "upstreams", "keyvals"
 
 /// The state that answers are made of.
 #[derive(Clone)]
-pub struct Source {
+pub struct ApiState {
     /// The state of the worker.
     pub shared: Arc<Shared>,
     /// The configuration that serves.
@@ -46,7 +46,7 @@ pub struct Source {
     pub address: String,
 }
 
-impl Source {
+impl ApiState {
     fn part<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
         self.generation.parts.get::<T>().unwrap_or_default()
     }

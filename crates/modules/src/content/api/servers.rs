@@ -157,7 +157,7 @@ fn server(group: &dyn AnyGroup, text: &str, service: Option<&str>, settings: Pee
 
 /// A change of the servers of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Change {
+pub enum ServerChange {
     /// Adds a server.
     Add(ServerParameters),
     /// Changes the server with this number.
@@ -171,7 +171,7 @@ pub enum Change {
 ///
 /// # Errors
 /// Nothing has changed. That the file cannot be written is logged.
-pub fn apply(group: Arc<dyn AnyGroup>, change: &Change, log: &ErrorLog) -> Result<Entry, ApiError> {
+pub fn apply(group: Arc<dyn AnyGroup>, change: &ServerChange, log: &ErrorLog) -> Result<Entry, ApiError> {
     let mut done = Err(ApiError::UpstreamNotFound);
     group.clone().change(log, &mut |entries| {
         done = edit(&*group, change, entries);
@@ -186,10 +186,10 @@ pub fn apply(group: Arc<dyn AnyGroup>, change: &Change, log: &ErrorLog) -> Resul
     Ok(changed)
 }
 
-fn edit(group: &dyn AnyGroup, change: &Change, entries: &mut Vec<Entry>) -> Result<Entry, ApiError> {
+fn edit(group: &dyn AnyGroup, change: &ServerChange, entries: &mut Vec<Entry>) -> Result<Entry, ApiError> {
     let name = || group.group().name.to_string();
     match change {
-        Change::Add(told) => {
+        ServerChange::Add(told) => {
             let text =
                 told.server.as_deref().ok_or_else(|| ApiError::ServerFormat("missing \"server\" argument".into()))?;
             let settings = told.settings(&PeerSettings::default());
@@ -208,7 +208,7 @@ fn edit(group: &dyn AnyGroup, change: &Change, entries: &mut Vec<Entry>) -> Resu
             entries.push(entry.clone());
             Ok(entry)
         }
-        Change::Set(id, told) => {
+        ServerChange::Set(id, told) => {
             let at = find(group, entries, *id)?;
             let old = &entries[at];
             let fixed = |name: &str| Err(ApiError::ServerFormat(format!("parameter \"{name}\" cannot be changed")));
@@ -231,7 +231,7 @@ fn edit(group: &dyn AnyGroup, change: &Change, entries: &mut Vec<Entry>) -> Resu
             entries[at] = changed.clone();
             Ok(changed)
         }
-        Change::Remove(id) => {
+        ServerChange::Remove(id) => {
             let at = find(group, entries, *id)?;
             Ok(entries.remove(at))
         }

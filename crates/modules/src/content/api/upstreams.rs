@@ -174,7 +174,7 @@ pub fn configured(of: &dyn AnyGroup, protocol: Protocol) -> Vec<Value> {
 /// The configured server with this number.
 ///
 /// # Errors
-/// It is no number, or that of no server.
+/// The text is no number, or the number of no server.
 pub fn configured_one(of: &dyn AnyGroup, protocol: Protocol, id: &str) -> Result<Value, ApiError> {
     let id: u32 = id.parse().map_err(|_| ApiError::BadServerId)?;
     let found = configured(of, protocol).into_iter().find(|server| server["id"] == id);

@@ -9,11 +9,11 @@ use freerun_serve::configuration::unsaved_states;
 use freerun_serve::values::keyvals;
 use serde_json::Value;
 
-use super::Failed;
+use super::ApiFailure;
 use super::body;
 use super::error::ApiError;
 use super::keyvals as pairs;
-use super::read::Source;
+use super::read::ApiState;
 use super::servers::{self, ServerParameters};
 use super::upstreams::{self, Protocol};
 
@@ -21,7 +21,7 @@ use super::upstreams::{self, Protocol};
 const MAX_BODY: usize = 1 << 20;
 
 /// The answer to a change.
-pub struct Answer {
+pub struct WriteAnswer {
     /// The status.
     pub status: u16,
     /// The body, if there is one.
@@ -44,7 +44,7 @@ pub fn allowed(path: &[&str], may_write: bool) -> &'static str {
 ///
 /// # Errors
 /// Nothing has changed.
-pub async fn change(request: &mut Request, source: Source, path: &[&str]) -> Result<Answer, Failed> {
+pub async fn change(request: &mut Request, source: ApiState, path: &[&str]) -> Result<WriteAnswer, ApiFailure> {
     let protocol = match path.first() {
         Some(&"http") => Protocol::Http,
         Some(&"stream") => Protocol::Stream,
@@ -72,7 +72,7 @@ pub async fn change(request: &mut Request, source: Source, path: &[&str]) -> Res
                 Ok(())
             });
             changed.await??;
-            Ok(Answer { status: if method == Method::Post { 201 } else { 204 }, value: None, is_undone: false })
+            Ok(WriteAnswer { status: if method == Method::Post { 201 } else { 204 }, value: None, is_undone: false })
         }
         (Method::Post, ["upstreams", name, "servers"]) => {
             let group = source.group(protocol, name)?;
@@ -80,19 +80,21 @@ pub async fn change(request: &mut Request, source: Source, path: &[&str]) -> Res
             let log = source.generation.error_log.clone();
             let is_undone = group.state().is_none();
             let shown = in_pool(request, move || {
-                let added = servers::apply(group, &servers::Change::Add(parameters), &log)?;
+                let added = servers::apply(group, &servers::ServerChange::Add(parameters), &log)?;
                 Ok(upstreams::written(&added, protocol))
             });
-            Ok(Answer { status: 201, value: Some(shown.await??), is_undone })
+            Ok(WriteAnswer { status: 201, value: Some(shown.await??), is_undone })
         }
         (method @ (Method::Patch | Method::Delete), ["upstreams", name, "servers", id]) => {
             let group = source.group(protocol, name)?;
             let id: u32 = id.parse().map_err(|_| ApiError::BadServerId)?;
             let change = match method {
-                Method::Patch => servers::Change::Set(id, ServerParameters::parse(&json(request).await?, protocol)?),
+                Method::Patch => {
+                    servers::ServerChange::Set(id, ServerParameters::parse(&json(request).await?, protocol)?)
+                }
                 _ => {
                     discard(request)?;
-                    servers::Change::Remove(id)
+                    servers::ServerChange::Remove(id)
                 }
             };
             let log = source.generation.error_log.clone();
@@ -100,18 +102,18 @@ pub async fn change(request: &mut Request, source: Source, path: &[&str]) -> Res
             let shown = in_pool(request, move || {
                 let changed = servers::apply(group.clone(), &change, &log)?;
                 Ok(match change {
-                    servers::Change::Remove(_) => upstreams::configured(&*group, protocol).into(),
+                    servers::ServerChange::Remove(_) => upstreams::configured(&*group, protocol).into(),
                     _ => upstreams::written(&changed, protocol),
                 })
             });
-            Ok(Answer { status: 200, value: Some(shown.await??), is_undone })
+            Ok(WriteAnswer { status: 200, value: Some(shown.await??), is_undone })
         }
         _ => not_changed(request, &source, path),
     }
 }
 
 /// The answer for what is there, or not, and cannot be changed.
-fn not_changed(request: &Request, source: &Source, path: &[&str]) -> Result<Answer, Failed> {
+fn not_changed(request: &Request, source: &ApiState, path: &[&str]) -> Result<WriteAnswer, ApiFailure> {
     source.object(path, None)?;
     Err(refusal(request.asked.method).into())
 }
@@ -121,23 +123,23 @@ fn refusal(method: Method) -> ApiError {
     if method == Method::Delete { ApiError::MethodDisabled } else { ApiError::MethodNotAllowed }
 }
 
-fn discard(request: &mut Request) -> Result<(), Failed> {
-    begin_discarding(request).map_err(Failed::Status)
+fn discard(request: &mut Request) -> Result<(), ApiFailure> {
+    begin_discarding(request).map_err(ApiFailure::Status)
 }
 
 /// Runs a change on a thread that may wait for the disk.
 async fn in_pool<T: Send + 'static>(
     request: &Request,
     change: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
-) -> Result<Result<T, ApiError>, Failed> {
+) -> Result<Result<T, ApiError>, ApiFailure> {
     let done = request.generation.pools.default().run(Tag::client(request.client_key()), change).await;
     done.map_err(|error| {
         log_error!(request, Error, "api: {error}");
-        Failed::Status(503)
+        ApiFailure::Status(503)
     })
 }
 
 /// The body, which has to be JSON.
-async fn json(request: &mut Request) -> Result<Value, Failed> {
+async fn json(request: &mut Request) -> Result<Value, ApiFailure> {
     Ok(body::json(request, MAX_BODY).await?)
 }

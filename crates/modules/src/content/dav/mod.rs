@@ -25,7 +25,7 @@ use freerun_runtime::files::Via;
 use freerun_runtime::files::change::Contents;
 use freerun_runtime::pool::PoolError;
 
-use work::{Failure, Moves, Target, Work};
+use work::{Failure, Moves, Target, TreeChange};
 
 keyword_enum! {
     /// A word of `dav_methods`.
@@ -46,7 +46,8 @@ settings! {
     /// behind.
     #[module = "dav"]
     pub struct DavSettings {
-        /// The methods that are allowed: PUT, DELETE, MKCOL, COPY, MOVE. Those of several directives at one level add up.
+        /// The methods that are allowed: PUT, DELETE, MKCOL, COPY, MOVE. The methods of several directives at one level
+        /// add up.
         ///
         /// As in nginx 1.31, COPY and MOVE are refused (403) if the destination is the source, is inside it, or
         /// contains it. A host in `Destination` must be the host of the request.
@@ -175,7 +176,7 @@ fn is_folder(path: &[u8]) -> bool {
 }
 
 /// Runs `work` on a pool thread, and converts an error into a status.
-async fn work(request: &Request, work: Work) -> Result<bool, u16> {
+async fn work(request: &Request, work: TreeChange) -> Result<bool, u16> {
     let aio = aio::resolve(request).ok_or(500_u16)?;
     let gone = ClientGone::of(&request.client);
     // Once begun it is finished, whether or not the client waits; while it is queued it can be cancelled.
@@ -252,7 +253,7 @@ async fn put(request: &mut Request, settings: DavSettings) -> Result<Outcome, u1
         mtime,
         folders: settings.create_full_put_path.then(|| settings.dav_access.of_folders()),
     };
-    let existed = work(request, Work::Put { contents, target, new }).await?;
+    let existed = work(request, TreeChange::Put { contents, target, new }).await?;
     if let Collected::File(file) = &*body {
         // As in nginx, if the file was renamed.
         file.discard();
@@ -269,7 +270,7 @@ pub(in crate::content) async fn make_empty_file(request: &Request) -> Result<(),
     let mode = settings.dav_access.of_files();
     let new = freerun_runtime::files::change::NewFile { mode, mtime: None, folders: None };
     let target = c_path(path::file_name(request))?;
-    work(request, Work::Put { contents: Contents::Bytes(Bytes::new()), target, new }).await.map(drop)
+    work(request, TreeChange::Put { contents: Contents::Bytes(Bytes::new()), target, new }).await.map(drop)
 }
 
 /// The value of `Depth`: a missing field counts as `infinity`.
@@ -300,7 +301,7 @@ async fn delete(request: &mut Request, settings: DavSettings) -> Result<Outcome,
     let depth = depth(request);
     let target = Target { path: c_path(path::file_name(request))?, is_folder: is_folder(&request.asked.path) };
     let whole = depth == Ok(Depth::Infinity);
-    work(request, Work::Delete { target, allowed: depth.is_ok(), whole }).await?;
+    work(request, TreeChange::Delete { target, allowed: depth.is_ok(), whole }).await?;
     Ok(done(request, 204, false))
 }
 
@@ -311,7 +312,7 @@ async fn make_folder(request: &mut Request, settings: DavSettings) -> Result<Out
         return Err(409);
     }
     let path = c_path(path::file_name(request))?;
-    work(request, Work::MakeFolder { path, mode: settings.dav_access.of_folders() }).await?;
+    work(request, TreeChange::MakeFolder { path, mode: settings.dav_access.of_folders() }).await?;
     Ok(done(request, 201, true))
 }
 
@@ -338,7 +339,7 @@ async fn copy_or_move(request: &mut Request, moves: Option<Moves>) -> Result<Out
     let is_folder = is_folder(&destination);
     let from = Target { path: c_path(path::file_name(request))?, is_folder };
     let to = Target { path: c_path(path::file_name_of(request, &destination))?, is_folder };
-    let folder = work(request, Work::Transfer { from, to, moves, overwrite }).await?;
+    let folder = work(request, TreeChange::Transfer { from, to, moves, overwrite }).await?;
     Ok(done(request, if folder { 201 } else { 204 }, false))
 }
 

@@ -15,7 +15,7 @@ pub struct Target {
 }
 
 /// A change of the file tree.
-pub enum Work {
+pub enum TreeChange {
     /// Writes a file with these contents.
     Put { contents: Contents, target: CString, new: NewFile },
     /// Removes a file, or a folder with its contents. `allowed`: `Depth` had a valid value; `whole`: it was `infinity`.
@@ -82,20 +82,20 @@ fn without_slash(path: &CStr) -> CString {
     CString::new(bytes).unwrap_or_default()
 }
 
-impl Work {
+impl TreeChange {
     /// The path that is changed.
     pub fn path(&self) -> &CStr {
         match self {
-            Work::Put { target, .. } => target,
-            Work::MakeFolder { path, .. } => path,
-            Work::Delete { target, .. } | Work::Transfer { to: target, .. } => &target.path,
+            TreeChange::Put { target, .. } => target,
+            TreeChange::MakeFolder { path, .. } => path,
+            TreeChange::Delete { target, .. } | TreeChange::Transfer { to: target, .. } => &target.path,
         }
     }
 
     /// All paths that may be changed.
     pub fn paths(&self) -> Vec<CString> {
         let mut paths = vec![self.path().to_owned()];
-        if let Work::Transfer { from, moves: Some(_), .. } = self {
+        if let TreeChange::Transfer { from, moves: Some(_), .. } = self {
             paths.push(from.path.clone());
         }
         paths
@@ -106,7 +106,7 @@ impl Work {
     pub fn checks(&self, check: impl Fn(&[u8]) -> Option<LinkCheck>) -> Option<(LinkCheck, LinkCheck)> {
         let target = check(self.path().to_bytes())?;
         let source = match self {
-            Work::Transfer { from, .. } => check(from.path.to_bytes())?,
+            TreeChange::Transfer { from, .. } => check(from.path.to_bytes())?,
             _ => target,
         };
         Some((target, source))
@@ -128,10 +128,10 @@ impl Work {
             Ok(())
         };
         match &mut self {
-            Work::Put { target: path, new, .. } => anchor(path, target, new.folders, 500)?,
-            Work::Delete { target: to, .. } => anchor(&mut to.path, target, None, 404)?,
-            Work::MakeFolder { path, .. } => anchor(path, target, None, 409)?,
-            Work::Transfer { from, to, moves, .. } => {
+            TreeChange::Put { target: path, new, .. } => anchor(path, target, new.folders, 500)?,
+            TreeChange::Delete { target: to, .. } => anchor(&mut to.path, target, None, 404)?,
+            TreeChange::MakeFolder { path, .. } => anchor(path, target, None, 409)?,
+            TreeChange::Transfer { from, to, moves, .. } => {
                 let folders = moves.filter(|_| !to.is_folder).map(|moves| moves.folders);
                 anchor(&mut to.path, target, folders, 500)?;
                 anchor(&mut from.path, source, None, 404)?;
@@ -154,12 +154,12 @@ impl Work {
 
     fn run_with(self, link: AtEnd) -> Result<bool, Failure> {
         match self {
-            Work::Put { contents, target, new } => put(&contents, &target, new),
-            Work::Delete { target, allowed, whole } => delete(&target, allowed, whole, link).map(|()| false),
-            Work::MakeFolder { path, mode } => {
+            TreeChange::Put { contents, target, new } => put(&contents, &target, new),
+            TreeChange::Delete { target, allowed, whole } => delete(&target, allowed, whole, link).map(|()| false),
+            TreeChange::MakeFolder { path, mode } => {
                 change::make_folder(&without_slash(&path), mode).map_err(failed(&path, 409)).map(|()| false)
             }
-            Work::Transfer { from, to, moves, overwrite } => transfer(&from, &to, moves, overwrite, link),
+            TreeChange::Transfer { from, to, moves, overwrite } => transfer(&from, &to, moves, overwrite, link),
         }
     }
 }

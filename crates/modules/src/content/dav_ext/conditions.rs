@@ -7,12 +7,12 @@ const MAX_CONDITIONS: usize = 64;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Condition {
     pub(super) negated: bool,
-    pub(super) state: State,
+    pub(super) state: ConditionKind,
 }
 
 /// The state that a condition asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum ConditionKind {
     /// The resource is locked with this token.
     Token(Vec<u8>),
     /// The resource has this tag, quotes included.
@@ -22,13 +22,13 @@ pub(super) enum State {
 /// Conditions that have to hold together, and the resource that they are about. Without a name it is the resource of
 /// the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct List {
+pub(super) struct ConditionList {
     pub(super) resource: Option<Vec<u8>>,
     pub(super) conditions: Vec<Condition>,
 }
 
 /// Reads the field; `None` if it is invalid.
-pub(super) fn parse(text: &[u8]) -> Option<Vec<List>> {
+pub(super) fn parse(text: &[u8]) -> Option<Vec<ConditionList>> {
     let mut rest = text.trim_ascii();
     let mut lists = Vec::new();
     let mut resource = None;
@@ -55,7 +55,7 @@ pub(super) fn parse(text: &[u8]) -> Option<Vec<List>> {
                 if count > MAX_CONDITIONS {
                     return None;
                 }
-                lists.push(List { resource: resource.clone(), conditions });
+                lists.push(ConditionList { resource: resource.clone(), conditions });
                 rest = behind.trim_ascii_start();
             }
             _ => return None,
@@ -77,8 +77,10 @@ fn list(text: &[u8]) -> Option<(Vec<Condition>, &[u8])> {
             rest = rest[3..].trim_ascii_start();
         }
         let (state, behind) = match rest.split_first()? {
-            (b'<', behind) => enclosed(behind, b'>').map(|(token, rest)| (State::Token(token.to_vec()), rest))?,
-            (b'[', behind) => enclosed(behind, b']').map(|(tag, rest)| (State::Tag(tag.to_vec()), rest))?,
+            (b'<', behind) => {
+                enclosed(behind, b'>').map(|(token, rest)| (ConditionKind::Token(token.to_vec()), rest))?
+            }
+            (b'[', behind) => enclosed(behind, b']').map(|(tag, rest)| (ConditionKind::Tag(tag.to_vec()), rest))?,
             _ => return None,
         };
         conditions.push(Condition { negated, state });
@@ -98,12 +100,12 @@ mod tests {
     fn shown(text: &str) -> Option<Vec<String>> {
         let condition = |condition: &Condition| {
             let (kind, text) = match &condition.state {
-                State::Token(text) => ("token", text),
-                State::Tag(text) => ("tag", text),
+                ConditionKind::Token(text) => ("token", text),
+                ConditionKind::Tag(text) => ("tag", text),
             };
             format!("{}{kind} {}", if condition.negated { "not " } else { "" }, String::from_utf8_lossy(text))
         };
-        let list = |list: &List| {
+        let list = |list: &ConditionList| {
             let conditions: Vec<String> = list.conditions.iter().map(condition).collect();
             format!(
                 "{}:{}",

@@ -15,22 +15,22 @@ use freerun_proto::Method;
 use freerun_proto::uri::unescape;
 use freerun_runtime::loops;
 
-use super::conditions::{self, List, State};
+use super::conditions::{self, ConditionKind, ConditionList};
 use super::locks::{Lock, Locks};
 use super::{bare, key, zone};
 use crate::content::dav;
 
 /// The conditions that a client has sent.
-pub(super) struct Sent(Vec<List>);
+pub(super) struct IfField(Vec<ConditionList>);
 
-impl Sent {
+impl IfField {
     /// Reads the field `If`.
     ///
     /// # Errors
     /// The status: it is invalid.
-    pub(super) fn of(request: &Request) -> Result<Sent, u16> {
-        let Some(text) = request.head.values_named(b"If").next() else { return Ok(Sent(Vec::new())) };
-        conditions::parse(text).map(Sent).ok_or_else(|| {
+    pub(super) fn of(request: &Request) -> Result<IfField, u16> {
+        let Some(text) = request.head.values_named(b"If").next() else { return Ok(IfField(Vec::new())) };
+        conditions::parse(text).map(IfField).ok_or_else(|| {
             log_error!(request, Error, "client sent invalid \"If\" header: \"{}\"", text_of(text));
             400
         })
@@ -40,8 +40,8 @@ impl Sent {
     pub(super) fn tokens(&self) -> impl Iterator<Item = Cow<'_, str>> {
         let conditions = self.0.iter().flat_map(|list| &list.conditions);
         conditions.filter_map(|condition| match &condition.state {
-            State::Token(token) => Some(text_of(token)),
-            State::Tag(_) => None,
+            ConditionKind::Token(token) => Some(text_of(token)),
+            ConditionKind::Tag(_) => None,
         })
     }
 
@@ -68,15 +68,15 @@ fn path_of(url: &[u8]) -> Vec<u8> {
     unescape(path).into_owned()
 }
 
-async fn list_holds(list: &List, request: &Request, locks: &Locks, file: Vec<u8>) -> bool {
+async fn list_holds(list: &ConditionList, request: &Request, locks: &Locks, file: Vec<u8>) -> bool {
     let now = loops::now();
     for condition in &list.conditions {
         let is_so = match &condition.state {
-            State::Token(token) => {
+            ConditionKind::Token(token) => {
                 let token = text_of(token);
                 locks.covering(&file, now).iter().any(|lock| *lock.token == *token)
             }
-            State::Tag(tag) => open::find(request, &file).await.is_ok_and(|found| *found.etag == **tag),
+            ConditionKind::Tag(tag) => open::find(request, &file).await.is_ok_and(|found| *found.etag == **tag),
         };
         if is_so == condition.negated {
             return false;
@@ -94,7 +94,7 @@ pub(super) async fn run(request: &mut Request) -> Outcome {
     }
     let Some(zone) = zone(request) else { return Outcome::Declined };
     let locks = zone.locks.clone();
-    let sent = match Sent::of(request) {
+    let sent = match IfField::of(request) {
         Ok(sent) => sent,
         Err(status) => return Outcome::Status(status),
     };

@@ -17,8 +17,8 @@ use freerun_proto::uri::{EscapeSet, escape};
 use freerun_runtime::loops;
 use freerun_tls::random;
 
-use super::guard::{Sent, for_file};
-use super::locks::{Lock, Refused};
+use super::guard::{IfField, for_file};
+use super::locks::{Lock, LockRefusal};
 use super::{bare, key, xml, xml_response, zone};
 use crate::content::dav;
 use crate::html;
@@ -56,13 +56,13 @@ async fn try_lock(request: &mut Request) -> Result<Box<Response>, u16> {
         }
     };
     let text = read_body(request).await?;
-    let sent = Sent::of(request)?;
+    let sent = IfField::of(request)?;
     let file = key(path::file_name(request));
     let now = loops::now();
     if text.is_empty() {
         let lock = sent.tokens().find_map(|token| locks.refresh(&token, &file, now));
         let lock = lock.ok_or(if sent.tokens().next().is_none() { 400_u16 } else { 412 })?;
-        return Ok(told(200, &lock));
+        return Ok(lock_response(200, &lock));
     }
     let info = xml::lock_info(&text).ok_or(400_u16)?;
     if !sent.holds(request, &locks).await {
@@ -93,8 +93,8 @@ async fn try_lock(request: &mut Request) -> Result<Box<Response>, u16> {
         end: now.checked_add(time).ok_or(500_u16)?,
     };
     let lock = locks.add(lock, now).map_err(|refused| match refused {
-        Refused::Conflict => 423_u16,
-        Refused::Full => {
+        LockRefusal::Conflict => 423_u16,
+        LockRefusal::Full => {
             log_error!(request, Error, "there is no room for another lock in the zone of \"dav_ext_lock\"");
             507
         }
@@ -103,7 +103,7 @@ async fn try_lock(request: &mut Request) -> Result<Box<Response>, u16> {
         locks.remove(&lock.token, &file, now);
         return Err(status);
     }
-    Ok(told(if is_new { 201 } else { 200 }, &lock))
+    Ok(lock_response(if is_new { 201 } else { 200 }, &lock))
 }
 
 /// A token that nobody can guess (RFC 9562, version 4).
@@ -123,7 +123,7 @@ fn token() -> Option<String> {
 }
 
 /// The response with a lock.
-fn told(status: u16, lock: &Arc<Lock>) -> Box<Response> {
+fn lock_response(status: u16, lock: &Arc<Lock>) -> Box<Response> {
     let mut out =
         b"<?xml version=\"1.0\" encoding=\"utf-8\" ?>\n<D:prop xmlns:D=\"DAV:\">\n<D:lockdiscovery>\n".to_vec();
     push_active(lock, &mut out);

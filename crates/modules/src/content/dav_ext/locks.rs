@@ -49,7 +49,7 @@ pub(super) fn is_below(path: &[u8], folder: &[u8]) -> bool {
 
 /// The reason why there is no lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Refused {
+pub(super) enum LockRefusal {
     /// There is another one.
     Conflict,
     /// The zone is full.
@@ -233,23 +233,23 @@ impl Locks {
     }
 
     /// Adds a lock.
-    pub(super) fn add(&self, lock: Lock, now: Instant) -> Result<Arc<Lock>, Refused> {
+    pub(super) fn add(&self, lock: Lock, now: Instant) -> Result<Arc<Lock>, LockRefusal> {
         let lock = Arc::new(lock);
         let size = lock.size();
         if lock.deep && memchr::memchr_iter(b'/', &lock.path).count() >= MAX_FOLDERS {
-            return Err(Refused::Full);
+            return Err(LockRefusal::Full);
         }
         self.change(now, |table| {
             let meets = |other: &Arc<Lock>| other.end > now && !(other.shared && lock.shared);
             if table.covering(&lock.path).any(meets) || lock.deep && table.below(&lock.path).any(meets) {
-                return Err(Refused::Conflict);
+                return Err(LockRefusal::Conflict);
             }
             let is_full = |table: &Table| table.count >= MAX_LOCKS || table.used.saturating_add(size) > self.size;
             if is_full(table) {
                 table.sweep(now);
             }
             if is_full(table) {
-                return Err(Refused::Full);
+                return Err(LockRefusal::Full);
             }
             table.insert(lock.clone());
             Ok(lock.clone())
@@ -334,17 +334,17 @@ mod tests {
         let now = Instant::now();
         let locks = Locks::new(2 * BYTES_OF_LOCK as u64);
         let long = format!("/{}", "a".repeat(2 * BYTES_OF_LOCK));
-        assert_eq!(locks.add(lock(&long, false, false, now), now).unwrap_err(), Refused::Full);
+        assert_eq!(locks.add(lock(&long, false, false, now), now).unwrap_err(), LockRefusal::Full);
         let locks = Locks::new(u64::MAX);
         let far = "/a".repeat(MAX_FOLDERS);
-        assert_eq!(locks.add(lock(&far, true, false, now), now).unwrap_err(), Refused::Full);
+        assert_eq!(locks.add(lock(&far, true, false, now), now).unwrap_err(), LockRefusal::Full);
         locks.add(lock(&far[2..], true, false, now), now).unwrap();
         assert_eq!(locks.covering(far[2..].repeat(2).as_bytes(), now).len(), 1);
         let locks = Locks::new(u64::MAX);
         for number in 0..MAX_LOCKS {
             locks.add(lock(&format!("/{number}"), false, false, now), now).unwrap();
         }
-        assert_eq!(locks.add(lock("/b", false, false, now), now).unwrap_err(), Refused::Full);
+        assert_eq!(locks.add(lock("/b", false, false, now), now).unwrap_err(), LockRefusal::Full);
     }
 
     #[test]
@@ -358,7 +358,7 @@ mod tests {
         assert!(locks.refresh(&first.token, b"/b", later).is_none());
         assert!(!locks.remove("urn:other", b"/a", later) && !locks.remove(&first.token, b"/b", later));
         locks.add(lock("/b/c", false, false, later), later).unwrap();
-        assert_eq!(locks.add(lock("/d", false, false, later), later).unwrap_err(), Refused::Full);
+        assert_eq!(locks.add(lock("/d", false, false, later), later).unwrap_err(), LockRefusal::Full);
         locks.remove_tree(b"/b", later);
         assert_eq!(locks.all(later).len(), 1);
         assert!(locks.remove(&first.token, b"/a", later));

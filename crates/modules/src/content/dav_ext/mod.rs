@@ -30,7 +30,7 @@ use crate::content::dav;
 
 keyword_enum! {
     /// A word of `dav_ext_methods`.
-    enum Word {
+    enum ExtMethodWord {
         Off = "off",
         Propfind = "propfind",
         Options = "options",
@@ -47,7 +47,7 @@ settings! {
         ///
         /// LOCK and UNLOCK need `dav_ext_lock`. `Allow` in the answer to OPTIONS has the methods of `dav_methods` and of this
         /// directive, without those for which `limit_except` refuses the client's address.
-        dav_ext_methods: Methods = "off", in HTTP | SERVER | LOCATION,
+        dav_ext_methods: ExtMethods = "off", in HTTP | SERVER | LOCATION,
             fidelity = Differs("properties that there are not are told as such (404), tokens are unguessable, locks may be shared, a wrong `If` is 412, UNLOCK needs the lock's token, `Allow` has no methods that are not allowed");
         /// The zone with the locks, which have to be respected: PUT, DELETE, MKCOL, COPY and MOVE are answered with 423 where
         /// another client has a lock.
@@ -60,21 +60,21 @@ settings! {
 
 /// The methods of a level, a bit for each word.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Methods(u8);
+pub struct ExtMethods(u8);
 
-impl Methods {
-    fn has(self, word: Word) -> bool {
+impl ExtMethods {
+    fn has(self, word: ExtMethodWord) -> bool {
         self.0 & 1 << word as u8 != 0
     }
 }
 
-impl Value for Methods {
+impl Value for ExtMethods {
     const SHAPE: Shape = Shape::at_least(1, "off | PROPFIND | OPTIONS | LOCK | UNLOCK …");
 
-    fn parse(directive: &Node, _cx: &mut Cx) -> Result<Methods, Problem> {
-        let mut methods = Methods::default();
+    fn parse(directive: &Node, _cx: &mut Cx) -> Result<ExtMethods, Problem> {
+        let mut methods = ExtMethods::default();
         for word in &directive.args {
-            let known = Word::from_word(&word.text).ok_or_else(|| Problem::invalid_value(directive, word))?;
+            let known = ExtMethodWord::from_word(&word.text).ok_or_else(|| Problem::invalid_value(directive, word))?;
             methods.0 |= 1 << known as u8;
         }
         Ok(methods)
@@ -89,7 +89,7 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A zone, as the configuration defines it.
 #[derive(Debug)]
-struct Defined {
+struct LockZoneEntry {
     locks: Arc<Locks>,
     time: Duration,
 }
@@ -130,7 +130,7 @@ impl Setting for LockZones {
         let mut kept = None;
         let define = |locks: Arc<Locks>| {
             kept = Some(locks.clone());
-            Defined { locks, time }
+            LockZoneEntry { locks, time }
         };
         table.declare(directive, KIND, &zone, "", make, define)?;
         if let Some(locks) = kept {
@@ -142,7 +142,7 @@ impl Setting for LockZones {
 
 /// The zone of a level.
 #[derive(Debug, Clone)]
-pub struct LockZone(Zone<Defined>);
+pub struct LockZone(Zone<LockZoneEntry>);
 
 impl Value for LockZone {
     const SHAPE: Shape = Shape::exactly(1, "zone=name");
@@ -173,7 +173,7 @@ pub static MODULE: Module = Module {
 };
 
 fn wanted(settings: &SettingsSet) -> bool {
-    settings.get::<DavExtSettings>().dav_ext_methods.0 & !(1 << Word::Off as u8) != 0
+    settings.get::<DavExtSettings>().dav_ext_methods.0 & !(1 << ExtMethodWord::Off as u8) != 0
 }
 
 fn respects_locks(settings: &SettingsSet) -> bool {
@@ -181,17 +181,17 @@ fn respects_locks(settings: &SettingsSet) -> bool {
 }
 
 /// The zone of a request's location.
-fn zone(request: &Request) -> Option<&Defined> {
+fn zone(request: &Request) -> Option<&LockZoneEntry> {
     request.settings().get::<DavExtSettings>().dav_ext_lock.as_ref()?.0.get()
 }
 
 fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
     let methods = request.settings().get::<DavExtSettings>().dav_ext_methods;
     match request.asked.method {
-        Method::Propfind if methods.has(Word::Propfind) => Box::pin(propfind::answer(request)),
-        Method::Options if methods.has(Word::Options) => Box::pin(std::future::ready(options(request))),
-        Method::Lock if methods.has(Word::Lock) => Box::pin(lock::lock(request)),
-        Method::Unlock if methods.has(Word::Unlock) => Box::pin(std::future::ready(lock::unlock(request))),
+        Method::Propfind if methods.has(ExtMethodWord::Propfind) => Box::pin(propfind::answer(request)),
+        Method::Options if methods.has(ExtMethodWord::Options) => Box::pin(std::future::ready(options(request))),
+        Method::Lock if methods.has(ExtMethodWord::Lock) => Box::pin(lock::lock(request)),
+        Method::Unlock if methods.has(ExtMethodWord::Unlock) => Box::pin(std::future::ready(lock::unlock(request))),
         _ => Box::pin(std::future::ready(Outcome::Declined)),
     }
 }
@@ -231,10 +231,10 @@ fn is_allowed(request: &Request, method: Method) -> bool {
     let further = settings.get::<DavExtSettings>().dav_ext_methods;
     let exists = match method {
         Method::Get | Method::Head => true,
-        Method::Propfind => further.has(Word::Propfind),
-        Method::Options => further.has(Word::Options),
-        Method::Lock => further.has(Word::Lock),
-        Method::Unlock => further.has(Word::Unlock),
+        Method::Propfind => further.has(ExtMethodWord::Propfind),
+        Method::Options => further.has(ExtMethodWord::Options),
+        Method::Lock => further.has(ExtMethodWord::Lock),
+        Method::Unlock => further.has(ExtMethodWord::Unlock),
         _ => dav::allows(settings, method),
     };
     let limited = request.place.location.limited(method);

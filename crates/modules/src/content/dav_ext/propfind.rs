@@ -17,7 +17,7 @@ use freerun_runtime::loops;
 
 use super::lock::{push_active, read_body};
 use super::locks::{Lock, Locks};
-use super::xml::{self, Asked, Property};
+use super::xml::{self, Property, PropfindRequest};
 use super::{key, xml_response, zone};
 use crate::html;
 
@@ -95,7 +95,7 @@ async fn properties(request: &mut Request) -> Result<Box<Response>, u16> {
 
 /// An answer that is being written.
 struct MultiStatus {
-    asked: Asked,
+    asked: PropfindRequest,
     locks: Option<Arc<Locks>>,
     /// The attributes of what was asked for, until it is written.
     own: Option<Meta>,
@@ -156,17 +156,17 @@ impl MultiStatus {
         out.extend_from_slice(b"</D:href>\n<D:propstat>\n<D:prop>\n");
         let mut missing = Vec::new();
         match &self.asked {
-            Asked::All => {
+            PropfindRequest::All => {
                 for property in Property::USUAL {
                     self.push_value(property, resource, out);
                 }
             }
-            Asked::Names => {
+            PropfindRequest::Names => {
                 for property in Property::USUAL {
                     out.extend_from_slice(format!("<D:{}/>\n", property.name()).as_bytes());
                 }
             }
-            Asked::These(properties, others) => {
+            PropfindRequest::These(properties, others) => {
                 for property in properties {
                     if !self.push_value(*property, resource, out) {
                         missing.push(("DAV:", property.name()));

@@ -62,7 +62,7 @@ impl Property {
 
 /// The properties that a PROPFIND asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum PropfindRequest {
     /// The values of all.
     All,
     /// The names of all.
@@ -151,9 +151,9 @@ fn begin(
 }
 
 /// Reads the body of a PROPFIND; `None` if it is invalid.
-pub(super) fn propfind(body: &[u8]) -> Option<Asked> {
+pub(super) fn propfind(body: &[u8]) -> Option<PropfindRequest> {
     if body.is_empty() {
-        return Some(Asked::All);
+        return Some(PropfindRequest::All);
     }
     let mut asked = None;
     let (mut known, mut others) = (Vec::new(), Vec::new());
@@ -165,9 +165,9 @@ pub(super) fn propfind(body: &[u8]) -> Option<Asked> {
                 0 if is_dav && name == "propfind" => {}
                 0 => return None,
                 1 if is_dav => match name {
-                    "allprop" => asked = Some(Asked::All),
-                    "propname" => asked = Some(Asked::Names),
-                    "prop" => asked = Some(Asked::These(Vec::new(), Vec::new())),
+                    "allprop" => asked = Some(PropfindRequest::All),
+                    "propname" => asked = Some(PropfindRequest::Names),
+                    "prop" => asked = Some(PropfindRequest::These(Vec::new(), Vec::new())),
                     _ => {}
                 },
                 2 if path[1] == "prop" => {
@@ -190,7 +190,7 @@ pub(super) fn propfind(body: &[u8]) -> Option<Asked> {
         |_, _| {},
     )?;
     match asked? {
-        Asked::These(..) => Some(Asked::These(known, others)),
+        PropfindRequest::These(..) => Some(PropfindRequest::These(known, others)),
         asked => Some(asked),
     }
 }
@@ -230,13 +230,13 @@ mod tests {
         let asked = |inside: &str| {
             propfind(format!("<?xml version=\"1.0\"?><x:propfind xmlns:x='DAV:'>{inside}</x:propfind>").as_bytes())
         };
-        assert_eq!(propfind(b""), Some(Asked::All));
-        assert_eq!(asked("<x:allprop/>"), Some(Asked::All));
-        assert_eq!(asked("<x:propname/>"), Some(Asked::Names));
+        assert_eq!(propfind(b""), Some(PropfindRequest::All));
+        assert_eq!(asked("<x:allprop/>"), Some(PropfindRequest::All));
+        assert_eq!(asked("<x:propname/>"), Some(PropfindRequest::Names));
         let other = |namespace: &str, name: &str| (namespace.to_owned(), name.to_owned());
         assert_eq!(
             asked("<x:prop><x:getetag/><x:new/><y:getetag xmlns:y='urn:y'></y:getetag><z xmlns=''/></x:prop>"),
-            Some(Asked::These(
+            Some(PropfindRequest::These(
                 vec![Property::Etag],
                 vec![other("DAV:", "new"), other("urn:y", "getetag"), other("", "z")]
             ))

@@ -93,7 +93,7 @@ impl Setting for Lines {
 
 /// The body of a subrequest.
 #[derive(Debug, Clone)]
-pub(super) enum Sent {
+pub(super) enum SentText {
     /// The one of the request itself.
     Same,
     Text(Template),
@@ -106,14 +106,14 @@ pub(super) struct Sub {
     pub(super) method: Option<Template>,
     pub(super) uri: Template,
     pub(super) args: Option<Template>,
-    pub(super) body: Sent,
+    pub(super) body: SentText,
     /// Whether the next directive waits for it.
     pub(super) waits: bool,
 }
 
 /// A directive.
 #[derive(Debug, Clone)]
-pub(super) enum Command {
+pub(super) enum EchoCommand {
     Line(Line),
     Duplicate(Template, Template),
     Flush,
@@ -127,17 +127,17 @@ pub(super) enum Command {
     Exec(Template, Option<Template>),
 }
 
-impl Command {
+impl EchoCommand {
     /// Whether the body of the request is read for it.
     pub(super) fn needs_body(&self) -> bool {
         match self {
-            Command::ReadBody => true,
-            Command::Sub(sub) => sub.method.is_some(),
+            EchoCommand::ReadBody => true,
+            EchoCommand::Sub(sub) => sub.method.is_some(),
             _ => false,
         }
     }
 
-    fn parse(directive: &Node, cx: &mut Cx) -> Result<Command, Problem> {
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<EchoCommand, Problem> {
         let name = directive.name.as_str();
         let args = &*directive.args;
         let mut text = |index: usize| match args.get(index) {
@@ -145,33 +145,33 @@ impl Command {
             None => Err(Problem::wrong_count(directive)),
         };
         Ok(match name {
-            "echo" => Command::Line(Line::parse(directive, cx)?),
-            "echo_duplicate" => Command::Duplicate(text(0)?, text(1)?),
-            "echo_flush" => Command::Flush,
-            "echo_sleep" | "echo_blocking_sleep" => Command::Sleep(text(0)?),
-            "echo_reset_timer" => Command::ResetTimer,
-            "echo_read_request_body" => Command::ReadBody,
-            "echo_request_body" => Command::RequestBody,
-            "echo_location" | "echo_location_async" => Command::Sub(Box::new(Sub {
+            "echo" => EchoCommand::Line(Line::parse(directive, cx)?),
+            "echo_duplicate" => EchoCommand::Duplicate(text(0)?, text(1)?),
+            "echo_flush" => EchoCommand::Flush,
+            "echo_sleep" | "echo_blocking_sleep" => EchoCommand::Sleep(text(0)?),
+            "echo_reset_timer" => EchoCommand::ResetTimer,
+            "echo_read_request_body" => EchoCommand::ReadBody,
+            "echo_request_body" => EchoCommand::RequestBody,
+            "echo_location" | "echo_location_async" => EchoCommand::Sub(Box::new(Sub {
                 method: None,
                 uri: text(0)?,
                 args: if args.len() > 1 { Some(text(1)?) } else { None },
-                body: Sent::Same,
+                body: SentText::Same,
                 waits: name == "echo_location",
             })),
             "echo_subrequest" | "echo_subrequest_async" => {
                 let (method, uri) = (text(0)?, text(1)?);
                 let waits = name == "echo_subrequest";
-                let mut sub = Sub { method: Some(method), uri, args: None, body: Sent::Same, waits };
+                let mut sub = Sub { method: Some(method), uri, args: None, body: SentText::Same, waits };
                 sub.options(&args[2..], directive, cx)?;
-                Command::Sub(Box::new(sub))
+                EchoCommand::Sub(Box::new(sub))
             }
             "echo_foreach_split" => {
                 let from = usize::from(args[0].as_str() == "--");
-                Command::ForEach(text(from)?, text(from + 1)?)
+                EchoCommand::ForEach(text(from)?, text(from + 1)?)
             }
-            "echo_end" => Command::End,
-            _ => Command::Exec(text(0)?, if args.len() > 1 { Some(text(1)?) } else { None }),
+            "echo_end" => EchoCommand::End,
+            _ => EchoCommand::Exec(text(0)?, if args.len() > 1 { Some(text(1)?) } else { None }),
         })
     }
 }
@@ -183,8 +183,8 @@ impl Sub {
             let value = Template::parse(value, cx)?;
             match option.as_str() {
                 "-q" => self.args = Some(value),
-                "-b" => self.body = Sent::Text(value),
-                "-f" => self.body = Sent::File(value),
+                "-b" => self.body = SentText::Text(value),
+                "-f" => self.body = SentText::File(value),
                 _ => return Err(Problem::invalid_parameter(directive, option)),
             }
         }
@@ -194,10 +194,10 @@ impl Sub {
 
 /// The directives of one level, in their order. Cloning is cheap.
 #[derive(Debug, Clone, Default)]
-pub struct Commands(Arc<Vec<Command>>);
+pub struct Commands(Arc<Vec<EchoCommand>>);
 
 impl Commands {
-    pub(super) fn list(&self) -> &[Command] {
+    pub(super) fn list(&self) -> &[EchoCommand] {
         &self.0
     }
 }
@@ -207,7 +207,7 @@ impl Setting for Commands {
 
     fn set(previous: Option<Commands>, directive: &Node, cx: &mut Cx) -> Result<Commands, Problem> {
         let mut commands = previous.unwrap_or_default();
-        Arc::make_mut(&mut commands.0).push(Command::parse(directive, cx)?);
+        Arc::make_mut(&mut commands.0).push(EchoCommand::parse(directive, cx)?);
         Ok(commands)
     }
 }

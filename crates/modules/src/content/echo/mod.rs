@@ -21,8 +21,8 @@ use freerun_http::template::Template;
 use freerun_http::variables::Variable;
 use freerun_runtime::{loops, timer};
 
-use commands::{Command, Commands, Lines};
-use variables::State;
+use commands::{Commands, EchoCommand, Lines};
+use variables::EchoState;
 
 settings! {
     /// Responses that the configuration writes itself.
@@ -41,7 +41,7 @@ settings! {
         echo_after_body: Lines, in LOCATION | LOCATION_IF;
     }
     also {
-        /// Sends a text so many times; the number may have underscores.
+        /// Sends a text this number of times; the number may have underscores.
         "echo_duplicate" => echo: Shape::exactly(2, "count text"), in LOCATION | LOCATION_IF, content;
         /// Sends what there is before it goes on.
         "echo_flush" => echo: Shape::exactly(0, ""), in LOCATION | LOCATION_IF, content;
@@ -83,7 +83,7 @@ pub static MODULE: Module = Module {
     handlers: &[Handler { phase: Phase::Content, wanted, run: Run::Later(|request| Box::pin(answer(request))) }],
     content: commands::NAMES,
     settle: Some(|settings, cx| {
-        if settings.get::<EchoSettings>().echo.list().iter().any(Command::needs_body) {
+        if settings.get::<EchoSettings>().echo.list().iter().any(EchoCommand::needs_body) {
             settings.get::<CoreSettings>().client_body_temp_path.note(true, cx);
         }
         Ok(())
@@ -102,7 +102,7 @@ fn wanted(settings: &SettingsSet) -> bool {
 async fn answer(request: &mut Request) -> Outcome {
     let location = request.place.location.clone();
     let settings = location.settings.get::<EchoSettings>();
-    let reads = settings.echo.list().iter().any(Command::needs_body);
+    let reads = settings.echo.list().iter().any(EchoCommand::needs_body);
     // A request without a body has none for its subrequests either.
     let body = match reads && !request.body.is_done() {
         true => body::collect(request).await.map(drop).map_err(|error| error.status()),
@@ -111,29 +111,29 @@ async fn answer(request: &mut Request) -> Outcome {
     if let Err(status) = body {
         return Outcome::Status(status);
     }
-    let state = request.own.get::<State>();
+    let state = request.own.get::<EchoState>();
     if request.is_subrequest() {
         state.started.set(Some(loops::now()));
     }
     let mut begun = 0;
     for command in settings.echo.list() {
         match command {
-            Command::Sleep(seconds) => {
+            EchoCommand::Sleep(seconds) => {
                 let Some(time) = sleeping_time(request, seconds) else { return Outcome::Status(500) };
                 tokio::select! {
                     () = timer::sleep(time) => {}
                     () = request.client.gone() => return Outcome::Status(499),
                 }
             }
-            Command::ResetTimer => state.started.set(Some(loops::now())),
-            Command::Flush | Command::ReadBody => {}
-            Command::Exec(uri, args) => return exec(request, uri, args.as_ref()),
+            EchoCommand::ResetTimer => state.started.set(Some(loops::now())),
+            EchoCommand::Flush | EchoCommand::ReadBody => {}
+            EchoCommand::Exec(uri, args) => return exec(request, uri, args.as_ref()),
             _ => break,
         }
         begun += 1;
     }
     let media_type = media_type(request, &request.asked.path);
-    let rest = source::Echoed::new(request, settings.echo.clone(), begun, settings.echo_status);
+    let rest = source::EchoBody::new(request, settings.echo.clone(), begun, settings.echo_status);
     Response::typed_by_uri(settings.echo_status, media_type, Body::Source(Box::new(rest))).into()
 }
 

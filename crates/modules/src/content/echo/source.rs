@@ -16,8 +16,8 @@ use freerun_http::request::response::{Body, FileRange, Source};
 use freerun_proto::Method;
 use freerun_runtime::{loops, timer};
 
-use super::commands::{Command, Commands, Sent, Sub};
-use super::variables::{Counter, State};
+use super::commands::{Commands, EchoCommand, SentText, Sub};
+use super::variables::{Counter, EchoState};
 use super::{Later, sleeping_time};
 use crate::small_file;
 
@@ -41,7 +41,7 @@ enum Piece {
 }
 
 /// A loop that is running.
-struct Loop {
+struct ForeachLoop {
     /// The directive behind its beginning.
     begin: usize,
     /// The parts of the text that are left, the next one last.
@@ -49,12 +49,12 @@ struct Loop {
 }
 
 /// The body.
-pub(super) struct Echoed {
+pub(super) struct EchoBody {
     request: Box<Request>,
     status: u16,
     commands: Commands,
     next: usize,
-    running: Option<Loop>,
+    running: Option<ForeachLoop>,
     queue: VecDeque<Piece>,
     queued: usize,
     /// The time at which the next directive may run.
@@ -64,16 +64,16 @@ pub(super) struct Echoed {
     is_urgent: bool,
 }
 
-impl Echoed {
+impl EchoBody {
     /// The output of the directives from the one at `next` on.
-    pub(super) fn new(request: &Request, commands: Commands, next: usize, status: u16) -> Echoed {
+    pub(super) fn new(request: &Request, commands: Commands, next: usize, status: u16) -> EchoBody {
         // All subrequests have the same one, whatever else they share.
         request.shared().get::<Counter>();
         let fork = request.fork();
-        let (own, forked) = (request.own.get::<State>(), fork.own.get::<State>());
+        let (own, forked) = (request.own.get::<EchoState>(), fork.own.get::<EchoState>());
         forked.started.set(own.started.get());
         *forked.method.borrow_mut() = own.method.borrow().clone();
-        Echoed {
+        EchoBody {
             request: fork,
             status,
             commands,
@@ -87,8 +87,8 @@ impl Echoed {
         }
     }
 
-    fn state(&self) -> std::rc::Rc<State> {
-        self.request.own.get::<State>()
+    fn state(&self) -> std::rc::Rc<EchoState> {
+        self.request.own.get::<EchoState>()
     }
 
     fn push(&mut self, text: Vec<u8>) {
@@ -125,15 +125,15 @@ impl Echoed {
         }
     }
 
-    async fn execute(&mut self, command: &Command) -> io::Result<()> {
+    async fn execute(&mut self, command: &EchoCommand) -> io::Result<()> {
         let request = &*self.request;
         match command {
-            Command::Line(line) => {
+            EchoCommand::Line(line) => {
                 let mut text = Vec::new();
                 line.render(request, &mut text);
                 self.push(text);
             }
-            Command::Duplicate(count, text) => {
+            EchoCommand::Duplicate(count, text) => {
                 let count = text_of(&count.render(request)).replace('_', "");
                 let Ok(count) = count.parse::<u64>() else {
                     log_error!(request, Error, "invalid size specified: \"{count}\"");
@@ -144,31 +144,31 @@ impl Echoed {
                     self.queue.push_back(Piece::Repeated(text, count));
                 }
             }
-            Command::Flush => {
+            EchoCommand::Flush => {
                 if !self.queue.is_empty() {
                     self.queue.push_back(Piece::Flush);
                 }
             }
-            Command::Sleep(seconds) => {
+            EchoCommand::Sleep(seconds) => {
                 let time = sleeping_time(request, seconds).ok_or(io::ErrorKind::InvalidInput)?;
                 self.sleeps_until = loops::now().checked_add(time);
             }
-            Command::ResetTimer => self.state().started.set(Some(loops::now())),
-            Command::ReadBody => {}
-            Command::RequestBody => self.push_request_body(),
-            Command::Sub(sub) => {
+            EchoCommand::ResetTimer => self.state().started.set(Some(loops::now())),
+            EchoCommand::ReadBody => {}
+            EchoCommand::RequestBody => self.push_request_body(),
+            EchoCommand::Sub(sub) => {
                 let included = self.subrequest(sub).await?;
                 self.queue.push_back(Piece::Sub(included));
                 self.waits = sub.waits;
             }
-            Command::ForEach(delimiter, text) => {
+            EchoCommand::ForEach(delimiter, text) => {
                 let (delimiter, text) = (delimiter.render(request), text.render(request));
                 let parts = split(&text, &delimiter);
-                self.running = Some(Loop { begin: self.next, parts });
+                self.running = Some(ForeachLoop { begin: self.next, parts });
                 self.enter_loop();
             }
-            Command::End => self.end_of_loop(),
-            Command::Exec(..) => {
+            EchoCommand::End => self.end_of_loop(),
+            EchoCommand::Exec(..) => {
                 log_error!(request, Error, "echo_exec comes too late: the response has begun");
                 return Err(io::ErrorKind::InvalidInput.into());
             }
@@ -186,7 +186,7 @@ impl Echoed {
             }
             None => {
                 let rest = &self.commands.list()[running.begin..];
-                let end = rest.iter().position(|command| matches!(command, Command::End));
+                let end = rest.iter().position(|command| matches!(command, EchoCommand::End));
                 self.next = running.begin + end.map_or(rest.len(), |end| end + 1);
                 self.running = None;
                 self.state().it.borrow_mut().clear();
@@ -222,14 +222,14 @@ impl Echoed {
         let args = sub.args.as_ref().map(|args| args.render(request).into_owned()).or(args);
         let method = sub.method.as_ref().map(|method| method.render(request).into_owned());
         let body = match &sub.body {
-            Sent::Same => None,
-            Sent::Text(text) => Some(Bytes::copy_from_slice(&text.render(request))),
-            Sent::File(path) => Some(read(request, &path.render(request)).await?),
+            SentText::Same => None,
+            SentText::Text(text) => Some(Bytes::copy_from_slice(&text.render(request))),
+            SentText::File(path) => Some(read(request, &path.render(request)).await?),
         };
         let running = prepared(request, path, args, |request| {
             if let Some(method) = method {
                 request.asked.method = Method::of(&method);
-                *request.own.get::<State>().method.borrow_mut() = Some(method);
+                *request.own.get::<EchoState>().method.borrow_mut() = Some(method);
             }
             if let Some(body) = body {
                 body::give(request, body);
@@ -302,7 +302,7 @@ fn split(text: &[u8], delimiter: &[u8]) -> Vec<Vec<u8>> {
     parts
 }
 
-impl Source for Echoed {
+impl Source for EchoBody {
     fn next(&mut self) -> Later<'_, io::Result<Option<Bytes>>> {
         Box::pin(async {
             loop {

@@ -11,7 +11,7 @@ use freerun_runtime::loops;
 
 /// The state of one request.
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct EchoState {
     /// The time at which `$echo_timer_elapsed` begins, if not with the request.
     pub(super) started: Cell<Option<Instant>>,
     /// The part of the text that `echo_foreach_split` is at.
@@ -26,7 +26,7 @@ pub(super) struct Counter(Cell<u64>);
 
 pub(super) const ALL: &[Variable] = &[
     Variable::named("echo_it", "The part of the text that `echo_foreach_split` is at.", |request, _| {
-        let state = request.own.find::<State>()?;
+        let state = request.own.find::<EchoState>()?;
         let it = state.it.borrow().clone();
         owned(it)
     }),
@@ -34,7 +34,7 @@ pub(super) const ALL: &[Variable] = &[
         "echo_timer_elapsed",
         "Seconds with milliseconds since the request began, or since the last `echo_reset_timer`.",
         |request, _| {
-            let started = request.own.find::<State>().and_then(|state| state.started.get());
+            let started = request.own.find::<EchoState>().and_then(|state| state.started.get());
             let elapsed = loops::now().saturating_duration_since(started.unwrap_or(request.arrival.started));
             owned(format!("{:.3}", elapsed.as_secs_f64()).into_bytes())
         },
@@ -54,7 +54,7 @@ pub(super) const ALL: &[Variable] = &[
         "echo_request_method",
         "The method of the request, in a subrequest that of the subrequest.",
         |request, _| {
-            let given = request.own.find::<State>().and_then(|state| state.method.borrow().clone());
+            let given = request.own.find::<EchoState>().and_then(|state| state.method.borrow().clone());
             match given {
                 Some(method) => owned(method),
                 None => Some(Cow::Borrowed(method(request, request.asked.method))),

@@ -22,9 +22,9 @@ use freerun_runtime::files::{Arrange, Entry};
 use freerun_runtime::loops;
 
 use crate::filters::charset;
-use crate::filters::sequence::{Part, Sequence};
+use crate::filters::sequence::{Sequence, SequencePart};
 use crate::small_file;
-use render::{Page, Style};
+use render::{FancyPage, FancyStyle};
 
 keyword_enum! {
     /// The order of a listing: `fancyindex_default_sort`.
@@ -48,8 +48,8 @@ settings! {
     /// Listings of folders that can be sorted.
     #[module = "fancyindex"]
     pub struct FancySettings {
-        /// Lists a folder that has no index file, as a page with a table whose columns can be sorted (`?C=N&O=D`: by name,
-        /// descending; `S` is the size, `M` the time, `A` ascending).
+        /// Lists a folder that has no index file, as a page with a table whose columns can be sorted. In `?C=N&O=D`,
+        /// `N` is the name, `S` the size, `M` the time, `D` descending, `A` ascending.
         fancyindex: bool = "off", in HTTP | SERVER | LOCATION,
             fidelity = Differs("the built-in style sheet is another one; a folder with more than 262144 entries is answered with 500");
         /// The order of the entries if the client names none.
@@ -72,16 +72,16 @@ settings! {
         fancyindex_show_dotfiles: bool = "off", in HTTP | SERVER | LOCATION,
             fidelity = Differs("`.` and `..` are not shown");
         /// Regular expressions of names that are not shown.
-        fancyindex_ignore: Ignored, in HTTP | SERVER | LOCATION;
+        fancyindex_ignore: IgnorePatterns, in HTTP | SERVER | LOCATION;
         /// Whether symbolic links are left out.
         fancyindex_hide_symlinks: bool = "off", in HTTP | SERVER | LOCATION;
         /// Whether the link to the parent folder is left out.
         fancyindex_hide_parent_dir: bool = "off", in HTTP | SERVER | LOCATION;
         /// Whether times are local ones.
         fancyindex_localtime: bool = "off", in HTTP | SERVER | LOCATION;
-        /// The format of times, as that of strftime(3).
+        /// The format of times, as strftime(3) has it.
         fancyindex_time_format: String = "\"%Y-%b-%d %H:%M\"", in HTTP | SERVER | LOCATION;
-        /// How many characters of a name are shown.
+        /// The number of characters of a name that are shown.
         fancyindex_name_length: usize = "50", in HTTP | SERVER | LOCATION;
     }
 }
@@ -110,12 +110,12 @@ impl Value for Insert {
 
 /// Names that are not shown.
 #[derive(Debug, Clone, Default)]
-pub struct Ignored(Vec<Pattern>);
+pub struct IgnorePatterns(Vec<Pattern>);
 
-impl Setting for Ignored {
+impl Setting for IgnorePatterns {
     const SHAPE: Shape = Shape::at_least(1, "regex …");
 
-    fn set(previous: Option<Ignored>, directive: &Node, cx: &mut Cx) -> Result<Ignored, Problem> {
+    fn set(previous: Option<IgnorePatterns>, directive: &Node, cx: &mut Cx) -> Result<IgnorePatterns, Problem> {
         let mut ignored = previous.unwrap_or_default();
         for word in &directive.args {
             let table = cx.extensions.get_or_default::<VariableTable>();
@@ -167,7 +167,7 @@ async fn answer(request: &mut Request) -> Outcome {
     };
     let mut response = Response::new(200, &b"text/html"[..], Body::Empty);
     let utf8 = charset::of(request, &response).is_some_and(|name| name.eq_ignore_ascii_case(b"utf-8"));
-    let style = Style {
+    let style = FancyStyle {
         path: request.asked.path.clone(),
         // The order goes along to other folders if it is not the usual one.
         sort: asked.filter(|sort| *sort != settings.fancyindex_default_sort),
@@ -184,21 +184,21 @@ async fn answer(request: &mut Request) -> Outcome {
     };
     let mut parts = VecDeque::with_capacity(3);
     parts.extend(header);
-    parts.push_back(Part::Body(Box::new(Pages(Page::new(style, entries)))));
+    parts.push_back(SequencePart::Body(Box::new(FancyPages(FancyPage::new(style, entries)))));
     parts.extend(footer);
     response.body = Body::Source(Box::new(Sequence::new(request, parts)));
     response.into()
 }
 
 /// A part of the page that comes from elsewhere. A file that cannot be read is logged.
-async fn insert(request: &Request, insert: &Insert) -> Result<Option<Part>, ()> {
+async fn insert(request: &Request, insert: &Insert) -> Result<Option<SequencePart>, ()> {
     let Some((path, is_file)) = &insert.0 else { return Ok(None) };
     if !is_file {
-        return Ok(Some(Part::Uri(bytes_of(path).into_owned())));
+        return Ok(Some(SequencePart::Uri(bytes_of(path).into_owned())));
     }
     let path = request.generation.paths.beside_configuration(&bytes_of(path));
     match small_file::read(request, &path, MAX_FILE).await {
-        Ok(text) => Ok(Some(Part::Body(Body::Bytes(text).into_source(request)))),
+        Ok(text) => Ok(Some(SequencePart::Body(Body::Bytes(text).into_source(request)))),
         Err(why) => {
             log_error!(request, Error, "{why}");
             Err(())
@@ -256,9 +256,9 @@ fn by(sort: Sort, has_case: bool, one: &Entry, other: &Entry) -> Ordering {
 }
 
 /// A page that is sent in pieces.
-struct Pages(Page);
+struct FancyPages(FancyPage);
 
-impl Source for Pages {
+impl Source for FancyPages {
     fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
         Box::pin(async {
             // A long listing must not starve other tasks of the loop.

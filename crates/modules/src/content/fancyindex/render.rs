@@ -13,7 +13,7 @@ use crate::html::escape;
 /// The approximate size of a piece.
 const PIECE: usize = 32 * 1024;
 
-/// The number of characters by which a cut name is shorter than the limit, as in the module that people know.
+/// The difference between the limit and the length of a cut name, as in the module that people know.
 const MARK: usize = 2;
 
 const STYLE_SHEET: &str = "body{font-family:sans-serif;margin:1em}#list{border-collapse:collapse;width:100%}\
@@ -27,7 +27,7 @@ const TABLE: &str = "<table id=\"list\"><thead><tr>\
     </tr></thead>\n<tbody>";
 
 /// The style of a page.
-pub(super) struct Style {
+pub(super) struct FancyStyle {
     /// The folder's path.
     pub(super) path: Vec<u8>,
     /// The order that links to other folders ask for.
@@ -48,16 +48,16 @@ pub(super) struct Style {
 }
 
 /// A page that is being written.
-pub(super) struct Page {
-    style: Style,
+pub(super) struct FancyPage {
+    style: FancyStyle,
     entries: Entries,
     begun: bool,
     ended: bool,
 }
 
-impl Page {
-    pub(super) fn new(style: Style, entries: Entries) -> Page {
-        Page { style, entries, begun: false, ended: false }
+impl FancyPage {
+    pub(super) fn new(style: FancyStyle, entries: Entries) -> FancyPage {
+        FancyPage { style, entries, begun: false, ended: false }
     }
 
     /// The next bytes; `None` after the last ones.

@@ -27,7 +27,7 @@ use freerun_runtime::budget::{Budget, Exhausted, Share};
 use freerun_runtime::files::Via;
 
 use crate::content::static_files::{content_type, log_open_error};
-use movie::{Cut, Part};
+use movie::{Cut, TrackPart};
 
 settings! {
     /// Parts of movies.
@@ -53,7 +53,7 @@ settings! {
 /// The reason why a movie cannot be cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Fault(&'static str);
+pub struct Mp4Fault(&'static str);
 
 /// The most atoms at the top of a file before the index and the data are found.
 const MAX_TOP: usize = 64;
@@ -90,7 +90,7 @@ fn parse_time(text: &[u8]) -> Option<u64> {
 }
 
 /// The part that the arguments ask for.
-fn part(request: &Request) -> Option<Part> {
+fn part(request: &Request) -> Option<TrackPart> {
     let args = request.asked.args.as_deref()?;
     let start = uri::argument(args, b"start").and_then(parse_time);
     let end = uri::argument(args, b"end").and_then(parse_time);
@@ -99,7 +99,7 @@ fn part(request: &Request) -> Option<Part> {
         return None;
     }
     let key_frame = request.settings().get::<Mp4Settings>().mp4_start_key_frame;
-    Some(Part { start: start.unwrap_or(0), length, key_frame })
+    Some(TrackPart { start: start.unwrap_or(0), length, key_frame })
 }
 
 fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
@@ -206,8 +206,8 @@ async fn read(request: &Request, file: &HotFile, offset: u64, len: u64) -> Resul
 }
 
 /// Finds the atoms at the top of the file, reads the index, and cuts the movie.
-async fn cut(request: &Request, file: &HotFile, part: Part, share: &mut Share) -> Result<Cut, io::Error> {
-    let fault = |text| io::Error::new(io::ErrorKind::InvalidData, Fault(text));
+async fn cut(request: &Request, file: &HotFile, part: TrackPart, share: &mut Share) -> Result<Cut, io::Error> {
+    let fault = |text| io::Error::new(io::ErrorKind::InvalidData, Mp4Fault(text));
     let size = file.meta.size;
     let (mut ftyp, mut moov, mut mdat) = (Bytes::new(), None, None);
     let mut at = 0;
@@ -249,7 +249,7 @@ async fn cut(request: &Request, file: &HotFile, part: Part, share: &mut Share) -
     }
     let moov = moov.ok_or_else(|| fault("no moov atom was found"))?;
     let mdat = mdat.ok_or_else(|| fault("no mdat atom was found"))?;
-    let invalid = |fault: Fault| io::Error::new(io::ErrorKind::InvalidData, fault);
+    let invalid = |fault: Mp4Fault| io::Error::new(io::ErrorKind::InvalidData, fault);
     if moov.len() <= SMALL_INDEX {
         return movie::cut(&ftyp, &moov, mdat, part).map_err(invalid);
     }

@@ -1,11 +1,11 @@
 //! Cuts a movie: makes a `moov` atom for a part of it, and finds the bytes of the file that the part needs.
 
-use super::Fault;
-use super::tables::{self, Chunks, Run, Sizes, u32_at, u64_at};
+use super::Mp4Fault;
+use super::tables::{self, Chunks, SampleRun, Sizes, u32_at, u64_at};
 
 /// The part that is wanted, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Part {
+pub struct TrackPart {
     /// The beginning of the part.
     pub start: u64,
     /// The length of the part; `None`: up to the end.
@@ -14,7 +14,7 @@ pub struct Part {
     pub key_frame: bool,
 }
 
-impl Part {
+impl TrackPart {
     /// Whether it is the whole movie.
     pub fn is_all(self) -> bool {
         self.start == 0 && self.length.is_none()
@@ -53,13 +53,13 @@ impl<'a> Atom<'a> {
 }
 
 /// Parses consecutive atoms.
-fn atoms(mut bytes: &[u8]) -> Result<Vec<Atom<'_>>, Fault> {
+fn atoms(mut bytes: &[u8]) -> Result<Vec<Atom<'_>>, Mp4Fault> {
     let mut out = Vec::new();
     while !bytes.is_empty() {
         let size = u32_at(bytes, 0)? as usize;
-        let name = bytes.get(4..8).and_then(|name| name.try_into().ok()).ok_or(Fault("an atom is too small"))?;
+        let name = bytes.get(4..8).and_then(|name| name.try_into().ok()).ok_or(Mp4Fault("an atom is too small"))?;
         if size < 8 || size > bytes.len() || out.len() >= MAX_ATOMS {
-            return Err(Fault("an atom is too small or too large"));
+            return Err(Mp4Fault("an atom is too small or too large"));
         }
         let (whole, rest) = bytes.split_at(size);
         out.push(Atom { name, whole });
@@ -72,8 +72,8 @@ fn find<'a>(atoms: &[Atom<'a>], name: &Name) -> Option<Atom<'a>> {
     atoms.iter().find(|atom| atom.name == *name).copied()
 }
 
-fn need<'a>(atoms: &[Atom<'a>], name: &Name) -> Result<Atom<'a>, Fault> {
-    find(atoms, name).ok_or(Fault("an atom is missing"))
+fn need<'a>(atoms: &[Atom<'a>], name: &Name) -> Result<Atom<'a>, Mp4Fault> {
+    find(atoms, name).ok_or(Mp4Fault("an atom is missing"))
 }
 
 /// The positions of the times in `mvhd`, `mdhd` and `tkhd`.
@@ -88,9 +88,9 @@ struct Clock {
 }
 
 impl Clock {
-    fn read(atom: Atom<'_>) -> Result<Clock, Fault> {
+    fn read(atom: Atom<'_>) -> Result<Clock, Mp4Fault> {
         let body = atom.body();
-        let wide = *body.first().ok_or(Fault("an atom is too small"))? == 1;
+        let wide = *body.first().ok_or(Mp4Fault("an atom is too small"))? == 1;
         let is_track = atom.name == *b"tkhd";
         let (scale, at) = match (is_track, wide) {
             (false, false) => (Some(12), 16),
@@ -104,23 +104,23 @@ impl Clock {
     }
 
     /// The atom with another duration.
-    fn rewrite(&self, atom: Atom<'_>, duration: u64) -> Result<Vec<u8>, Fault> {
+    fn rewrite(&self, atom: Atom<'_>, duration: u64) -> Result<Vec<u8>, Mp4Fault> {
         let mut out = atom.whole.to_vec();
         let wide = duration.to_be_bytes();
         let bytes = if self.wide { &wide[..] } else { &wide[4..] };
         let end = self.at + bytes.len();
-        out.get_mut(self.at..end).ok_or(Fault("an atom is too small"))?.copy_from_slice(bytes);
+        out.get_mut(self.at..end).ok_or(Mp4Fault("an atom is too small"))?.copy_from_slice(bytes);
         Ok(out)
     }
 }
 
 /// Converts milliseconds to units of a time scale.
-fn ticks(millis: u64, timescale: u32) -> Result<u64, Fault> {
-    millis.checked_mul(timescale.into()).map(|product| product / 1000).ok_or(Fault("a time is too large"))
+fn ticks(millis: u64, timescale: u32) -> Result<u64, Mp4Fault> {
+    millis.checked_mul(timescale.into()).map(|product| product / 1000).ok_or(Mp4Fault("a time is too large"))
 }
 
 /// The remaining duration after the cut.
-fn rest(duration: u64, part: Part, timescale: u32) -> Result<u64, Fault> {
+fn rest(duration: u64, part: TrackPart, timescale: u32) -> Result<u64, Mp4Fault> {
     let left = duration.saturating_sub(ticks(part.start, timescale)?);
     Ok(match part.length {
         None => left,
@@ -149,33 +149,33 @@ struct Track<'a> {
 ///
 /// # Errors
 /// The movie has no such part, or it is broken.
-pub fn cut(ftyp: &[u8], moov: &[u8], mdat: (u64, u64), part: Part) -> Result<Cut, Fault> {
+pub fn cut(ftyp: &[u8], moov: &[u8], mdat: (u64, u64), part: TrackPart) -> Result<Cut, Mp4Fault> {
     let movie = atoms(moov)?;
     let mvhd = need(&movie, b"mvhd")?;
     let clock = Clock::read(mvhd)?;
     let timescale = clock.timescale.unwrap_or(0);
     if ticks(part.start, timescale)? > clock.duration {
-        return Err(Fault("start time exceeds file duration"));
+        return Err(Mp4Fault("start time exceeds file duration"));
     }
     let mut tracks = Vec::new();
     for trak in movie.iter().filter(|atom| atom.name == *b"trak") {
         if tracks.len() >= MAX_TRACKS {
-            return Err(Fault("too many tracks"));
+            return Err(Mp4Fault("too many tracks"));
         }
         tracks.extend(track(trak.body(), timescale, part)?);
     }
-    let start = tracks.iter().map(|track| track.data.0).min().ok_or(Fault("no tracks were found"))?;
+    let start = tracks.iter().map(|track| track.data.0).min().ok_or(Mp4Fault("no tracks were found"))?;
     let end = match part.length {
         Some(_) => tracks.iter().map(|track| track.data.1).max().unwrap_or(start),
         None => mdat.1,
     };
     if start < mdat.0 || end > mdat.1 || start > end {
-        return Err(Fault("start and end are not inside of the data"));
+        return Err(Mp4Fault("start and end are not inside of the data"));
     }
     let len = end - start;
     let mdat_head = if len + 8 > u64::from(u32::MAX) { 16 } else { 8 };
     let mvhd = clock.rewrite(mvhd, rest(clock.duration, part, timescale)?)?;
-    let build = |moved: i64| -> Result<Vec<u8>, Fault> {
+    let build = |moved: i64| -> Result<Vec<u8>, Mp4Fault> {
         let mut body = mvhd.clone();
         for track in &tracks {
             body.extend(track.write(moved)?);
@@ -185,7 +185,7 @@ pub fn cut(ftyp: &[u8], moov: &[u8], mdat: (u64, u64), part: Part) -> Result<Cut
     let place = ftyp.len() as u64 + build(0)?.len() as u64 + mdat_head;
     let moved = i64::try_from(place).ok().zip(i64::try_from(start).ok()).map(|(place, start)| place - start);
     let mut head = ftyp.to_vec();
-    head.extend(build(moved.ok_or(Fault("an offset is too large"))?)?);
+    head.extend(build(moved.ok_or(Mp4Fault("an offset is too large"))?)?);
     if mdat_head == 16 {
         head.extend_from_slice(&1_u32.to_be_bytes());
         head.extend_from_slice(b"mdat");
@@ -197,23 +197,23 @@ pub fn cut(ftyp: &[u8], moov: &[u8], mdat: (u64, u64), part: Part) -> Result<Cut
     Ok(Cut { head, start, len })
 }
 
-fn wrap(name: &Name, body: &[u8]) -> Result<Vec<u8>, Fault> {
-    let size = u32::try_from(body.len() + 8).map_err(|_| Fault("an atom is too large"))?;
+fn wrap(name: &Name, body: &[u8]) -> Result<Vec<u8>, Mp4Fault> {
+    let size = u32::try_from(body.len() + 8).map_err(|_| Mp4Fault("an atom is too large"))?;
     Ok([&size.to_be_bytes()[..], name, body].concat())
 }
 
 /// Makes a table with `count` rows.
-fn table(name: &Name, before: &[u8], count: usize, rows: &[u8]) -> Result<Vec<u8>, Fault> {
-    let count = u32::try_from(count).map_err(|_| Fault("a table is too large"))?;
+fn table(name: &Name, before: &[u8], count: usize, rows: &[u8]) -> Result<Vec<u8>, Mp4Fault> {
+    let count = u32::try_from(count).map_err(|_| Mp4Fault("a table is too large"))?;
     wrap(name, &[&[0; 4], before, &count.to_be_bytes(), rows].concat())
 }
 
-fn number(number: u64) -> Result<[u8; 4], Fault> {
-    u32::try_from(number).map(u32::to_be_bytes).map_err(|_| Fault("a number is too large"))
+fn number(number: u64) -> Result<[u8; 4], Mp4Fault> {
+    u32::try_from(number).map(u32::to_be_bytes).map_err(|_| Mp4Fault("a number is too large"))
 }
 
 /// Cuts a track. `None`: it ends before the part begins.
-fn track<'a>(trak: &'a [u8], movie_scale: u32, part: Part) -> Result<Option<Track<'a>>, Fault> {
+fn track<'a>(trak: &'a [u8], movie_scale: u32, part: TrackPart) -> Result<Option<Track<'a>>, Mp4Fault> {
     let trak = atoms(trak)?;
     let tkhd = need(&trak, b"tkhd")?;
     let track_clock = Clock::read(tkhd)?;
@@ -232,7 +232,7 @@ fn track<'a>(trak: &'a [u8], movie_scale: u32, part: Part) -> Result<Option<Trac
     let samples: u64 = times.iter().map(|run| run.count).sum();
     let asked = tables::samples_until(&times, 0, ticks(part.start, scale)?);
     if asked >= samples || samples > sizes.count() {
-        return Err(Fault("start time is out of the samples"));
+        return Err(Mp4Fault("start time is out of the samples"));
     }
     let to = match part.length {
         None => samples,
@@ -269,7 +269,7 @@ fn track<'a>(trak: &'a [u8], movie_scale: u32, part: Part) -> Result<Option<Trac
 }
 
 /// An edit list: samples before the wanted time are there for the decoder, and are not shown.
-fn edit_list(duration: u64, prefix: u64) -> Result<Vec<u8>, Fault> {
+fn edit_list(duration: u64, prefix: u64) -> Result<Vec<u8>, Mp4Fault> {
     let version_and_flags = [1, 0, 0, 0];
     let rate = [0, 1, 0, 0];
     let elst = [&version_and_flags[..], &number(1)?, &duration.to_be_bytes(), &prefix.to_be_bytes(), &rate].concat();
@@ -284,18 +284,18 @@ fn places_of(
     sizes: &Sizes<'_>,
     from: u64,
     to: u64,
-) -> Result<(Vec<u64>, (u64, u64)), Fault> {
-    let fault = Fault("time is out of the chunks");
+) -> Result<(Vec<u64>, (u64, u64)), Mp4Fault> {
+    let fault = Mp4Fault("time is out of the chunks");
     let first = usize::try_from(chunks.first).map_err(|_| fault)?;
     let count = usize::try_from(chunks.count).map_err(|_| fault)?;
     let read = |place: &[u8]| if wide { u64_at(place, 0) } else { u32_at(place, 0).map(u64::from) };
-    let mut offsets = places.skip(first).take(count).map(read).collect::<Result<Vec<u64>, Fault>>()?;
+    let mut offsets = places.skip(first).take(count).map(read).collect::<Result<Vec<u64>, Mp4Fault>>()?;
     if offsets.len() < count || count == 0 {
         return Err(fault);
     }
     let before = from.checked_sub(chunks.skipped).ok_or(fault)?;
     let skipped = sizes.sum(before, from)?;
-    let large = || Fault("an offset is too large");
+    let large = || Mp4Fault("an offset is too large");
     offsets[0] = offsets[0].checked_add(skipped).ok_or_else(large)?;
     let last = to.checked_sub(chunks.in_last).ok_or(fault)?;
     let end = offsets[count - 1].checked_add(sizes.sum(last, to)?).ok_or_else(large)?;
@@ -305,15 +305,15 @@ fn places_of(
 
 fn sample_table(
     stbl: &[Atom<'_>],
-    times: &[Run],
+    times: &[SampleRun],
     keys: Option<&[u64]>,
     chunks: &Chunks,
     sizes: &Sizes<'_>,
     from: u64,
     to: u64,
-) -> Result<Vec<u8>, Fault> {
+) -> Result<Vec<u8>, Mp4Fault> {
     let mut out = need(stbl, b"stsd")?.whole.to_vec();
-    let run_table = |name: &Name, runs: &[Run]| {
+    let run_table = |name: &Name, runs: &[SampleRun]| {
         let cropped = tables::crop(runs, from, to);
         let mut rows = Vec::with_capacity(cropped.len() * 8);
         for run in &cropped {
@@ -325,7 +325,7 @@ fn sample_table(
     out.extend(run_table(b"stts", times)?);
     if let Some(keys) = keys {
         let inside = keys.iter().filter(|key| **key > from && **key <= to);
-        let rows: Vec<u8> = inside.map(|key| number(key - from)).collect::<Result<Vec<[u8; 4]>, Fault>>()?.concat();
+        let rows: Vec<u8> = inside.map(|key| number(key - from)).collect::<Result<Vec<[u8; 4]>, Mp4Fault>>()?.concat();
         out.extend(table(b"stss", &[], rows.len() / 4, &rows)?);
     }
     if let Some(ctts) = find(stbl, b"ctts") {
@@ -338,17 +338,17 @@ fn sample_table(
         rows.extend_from_slice(&run.description.to_be_bytes());
     }
     out.extend(table(b"stsc", &[], chunks.runs.len(), &rows)?);
-    let count = usize::try_from(to - from).map_err(|_| Fault("too many samples"))?;
+    let count = usize::try_from(to - from).map_err(|_| Mp4Fault("too many samples"))?;
     out.extend(table(b"stsz", &sizes.uniform().to_be_bytes(), count, sizes.of(from, to)?)?);
     Ok(out)
 }
 
 impl Track<'_> {
     /// Writes the atom, with all data moved by this number of bytes in the file.
-    fn write(&self, moved: i64) -> Result<Vec<u8>, Fault> {
+    fn write(&self, moved: i64) -> Result<Vec<u8>, Mp4Fault> {
         let mut places = Vec::with_capacity(self.offsets.len() * if self.wide { 8 } else { 4 });
         for offset in &self.offsets {
-            let place = offset.checked_add_signed(moved).ok_or(Fault("an offset is too large"))?;
+            let place = offset.checked_add_signed(moved).ok_or(Mp4Fault("an offset is too large"))?;
             match self.wide {
                 true => places.extend_from_slice(&place.to_be_bytes()),
                 false => places.extend_from_slice(&number(place)?),

@@ -1,31 +1,31 @@
 //! The tables of a track: the samples with their times, sizes and offsets (ISO/IEC 14496-12 sections 8.6 and 8.7).
 //!
-//! The input is a file that may be hostile: counts are checked against the available bytes, sums do not overflow, and
-//! no step is taken for each sample unless the sample has bytes of its own in a table.
+//! The input is a file that may be hostile: counts are checked against the available bytes, and sums do not overflow.
+//! No step is taken for each sample unless the sample has bytes of its own in a table.
 
-use super::Fault;
+use super::Mp4Fault;
 
 /// Reads a 32-bit number, big-endian.
-pub fn u32_at(bytes: &[u8], at: usize) -> Result<u32, Fault> {
+pub fn u32_at(bytes: &[u8], at: usize) -> Result<u32, Mp4Fault> {
     let four = at.checked_add(4).and_then(|end| bytes.get(at..end)).and_then(|four| four.try_into().ok());
-    four.map(u32::from_be_bytes).ok_or(Fault("an atom is too small"))
+    four.map(u32::from_be_bytes).ok_or(Mp4Fault("an atom is too small"))
 }
 
 /// Reads a 64-bit number, big-endian.
-pub fn u64_at(bytes: &[u8], at: usize) -> Result<u64, Fault> {
+pub fn u64_at(bytes: &[u8], at: usize) -> Result<u64, Mp4Fault> {
     Ok(u64::from(u32_at(bytes, at)?) << 32 | u64::from(u32_at(bytes, at + 4)?))
 }
 
 /// The rows of a table: version and flags, `skip` further bytes, the number of rows, and the rows.
-pub fn rows(body: &[u8], skip: usize, width: usize) -> Result<std::slice::ChunksExact<'_, u8>, Fault> {
+pub fn rows(body: &[u8], skip: usize, width: usize) -> Result<std::slice::ChunksExact<'_, u8>, Mp4Fault> {
     let count = u32_at(body, 4 + skip)? as usize;
     let bytes = count.checked_mul(width).and_then(|len| body.get(8 + skip..)?.get(..len));
-    bytes.map(|bytes| bytes.chunks_exact(width)).ok_or(Fault("a table is larger than its atom"))
+    bytes.map(|bytes| bytes.chunks_exact(width)).ok_or(Mp4Fault("a table is larger than its atom"))
 }
 
 /// A run of samples that have the same value (`stts`, `ctts`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Run {
+pub struct SampleRun {
     /// The number of samples.
     pub count: u64,
     /// The value, as it is written.
@@ -33,12 +33,12 @@ pub struct Run {
 }
 
 /// Reads `stts` or `ctts`.
-pub fn runs(body: &[u8]) -> Result<Vec<Run>, Fault> {
-    rows(body, 0, 8)?.map(|row| Ok(Run { count: u32_at(row, 0)?.into(), value: u32_at(row, 4)? })).collect()
+pub fn runs(body: &[u8]) -> Result<Vec<SampleRun>, Mp4Fault> {
+    rows(body, 0, 8)?.map(|row| Ok(SampleRun { count: u32_at(row, 0)?.into(), value: u32_at(row, 4)? })).collect()
 }
 
 /// The number of samples that end by `time`, beginning at sample `from`; all of them if their total is shorter.
-pub fn samples_until(runs: &[Run], from: u64, time: u64) -> u64 {
+pub fn samples_until(runs: &[SampleRun], from: u64, time: u64) -> u64 {
     let (mut at, mut left) = (0_u64, time);
     let mut found = 0;
     for run in runs {
@@ -55,20 +55,20 @@ pub fn samples_until(runs: &[Run], from: u64, time: u64) -> u64 {
 }
 
 /// The duration of the samples from `from` to before `to`.
-pub fn time_of(runs: &[Run], from: u64, to: u64) -> u64 {
+pub fn time_of(runs: &[SampleRun], from: u64, to: u64) -> u64 {
     let times = crop(runs, from, to).into_iter().map(|run| run.count.saturating_mul(run.value.into()));
     times.fold(0, u64::saturating_add)
 }
 
 /// The runs of the samples from `from` to before `to`. If there are samples at all, there is a run.
-pub fn crop(runs: &[Run], from: u64, to: u64) -> Vec<Run> {
+pub fn crop(runs: &[SampleRun], from: u64, to: u64) -> Vec<SampleRun> {
     let mut at = 0_u64;
     let mut out = Vec::new();
     for run in runs {
         let end = at + run.count;
         let count = end.min(to).saturating_sub(at.max(from));
         if count > 0 || out.is_empty() && at <= from && from < end {
-            out.push(Run { count, ..*run });
+            out.push(SampleRun { count, ..*run });
         }
         at = end;
     }
@@ -87,18 +87,18 @@ pub struct ChunkRun {
 }
 
 /// Reads `stsc` of a track with this number of chunks.
-pub fn chunk_runs(body: &[u8], chunks: u64) -> Result<Vec<ChunkRun>, Fault> {
+pub fn chunk_runs(body: &[u8], chunks: u64) -> Result<Vec<ChunkRun>, Mp4Fault> {
     let mut out: Vec<ChunkRun> = Vec::new();
     for row in rows(body, 0, 12)? {
-        let first = u64::from(u32_at(row, 0)?).checked_sub(1).ok_or(Fault("zero chunk in stsc"))?;
+        let first = u64::from(u32_at(row, 0)?).checked_sub(1).ok_or(Mp4Fault("zero chunk in stsc"))?;
         let (samples, description) = (u32_at(row, 4)?, u32_at(row, 8)?);
         let expected = out.last().map_or(first == 0, |before| before.first < first);
         if !expected || samples == 0 || first > chunks {
-            return Err(Fault("a wrong entry in stsc"));
+            return Err(Mp4Fault("a wrong entry in stsc"));
         }
         out.push(ChunkRun { first, samples, description });
     }
-    if out.is_empty() { Err(Fault("no entries in stsc")) } else { Ok(out) }
+    if out.is_empty() { Err(Mp4Fault("no entries in stsc")) } else { Ok(out) }
 }
 
 /// The chunks that hold a range of samples.
@@ -117,7 +117,7 @@ pub struct Chunks {
 }
 
 /// The chunks of the samples from `from` to before `to`.
-pub fn crop_chunks(runs: &[ChunkRun], chunks: u64, from: u64, to: u64) -> Result<Chunks, Fault> {
+pub fn crop_chunks(runs: &[ChunkRun], chunks: u64, from: u64, to: u64) -> Result<Chunks, Mp4Fault> {
     let mut sample = 0_u64;
     let mut out: Option<Chunks> = None;
     for (index, run) in runs.iter().enumerate() {
@@ -159,8 +159,8 @@ pub fn crop_chunks(runs: &[ChunkRun], chunks: u64, from: u64, to: u64) -> Result
         }
         sample = after;
     }
-    let out = out.ok_or(Fault("start time is out of the chunks"))?;
-    if sample < to { Err(Fault("end time is out of the chunks")) } else { Ok(out) }
+    let out = out.ok_or(Mp4Fault("start time is out of the chunks"))?;
+    if sample < to { Err(Mp4Fault("end time is out of the chunks")) } else { Ok(out) }
 }
 
 /// The sizes of samples (`stsz`).
@@ -172,7 +172,7 @@ pub struct Sizes<'a> {
 
 impl<'a> Sizes<'a> {
     /// Reads `stsz`.
-    pub fn read(body: &'a [u8]) -> Result<Sizes<'a>, Fault> {
+    pub fn read(body: &'a [u8]) -> Result<Sizes<'a>, Mp4Fault> {
         let (uniform, count) = (u32_at(body, 4)?, u64::from(u32_at(body, 8)?));
         let rows = match uniform {
             0 => {
@@ -195,8 +195,8 @@ impl<'a> Sizes<'a> {
     }
 
     /// The sizes as they are written, of samples with separate sizes.
-    pub fn of(&self, from: u64, to: u64) -> Result<&'a [u8], Fault> {
-        let fault = Fault("time is out of the samples");
+    pub fn of(&self, from: u64, to: u64) -> Result<&'a [u8], Mp4Fault> {
+        let fault = Mp4Fault("time is out of the samples");
         if from > to || to > self.count {
             return Err(fault);
         }
@@ -208,10 +208,10 @@ impl<'a> Sizes<'a> {
     }
 
     /// The number of bytes of the samples from `from` to before `to`.
-    pub fn sum(&self, from: u64, to: u64) -> Result<u64, Fault> {
+    pub fn sum(&self, from: u64, to: u64) -> Result<u64, Mp4Fault> {
         let own = self.of(from, to)?;
         if self.uniform != 0 {
-            return (to - from).checked_mul(self.uniform.into()).ok_or(Fault("too many samples"));
+            return (to - from).checked_mul(self.uniform.into()).ok_or(Mp4Fault("too many samples"));
         }
         Ok(own.chunks_exact(4).filter_map(|size| u32_at(size, 0).ok()).map(u64::from).sum())
     }

@@ -1,6 +1,6 @@
-use super::movie::{Part, cut};
+use super::movie::{TrackPart, cut};
 use super::tables::u32_at;
-use super::{Fault, parse_time};
+use super::{Mp4Fault, parse_time};
 
 #[path = "../../../../testkit/src/movie.rs"]
 mod fixture;
@@ -18,14 +18,14 @@ fn atom(file: &[u8], name: &[u8; 4]) -> (usize, usize) {
     }
 }
 
-fn cut_file(file: &[u8], part: Part) -> Result<Vec<u8>, Fault> {
+fn cut_file(file: &[u8], part: TrackPart) -> Result<Vec<u8>, Mp4Fault> {
     let (ftyp, moov, mdat) = (atom(file, b"ftyp"), atom(file, b"moov"), atom(file, b"mdat"));
     let data = (mdat.0 as u64 + 8, mdat.1 as u64);
     let cut = cut(&file[ftyp.0..ftyp.1], &file[moov.0 + 8..moov.1], data, part)?;
     Ok([&cut.head[..], &file[cut.start as usize..(cut.start + cut.len) as usize]].concat())
 }
 
-const PART: Part = Part { start: 1500, length: Some(1250), key_frame: true };
+const PART: TrackPart = TrackPart { start: 1500, length: Some(1250), key_frame: true };
 
 #[test]
 fn times_have_three_decimals() {
@@ -57,18 +57,18 @@ fn a_part_of_a_part_is_a_movie_too() {
         let file = movie(kind);
         for key_frame in [false, true] {
             for start in [0, 1, 999, 1500, 4999] {
-                let part = Part { start, length: None, key_frame };
+                let part = TrackPart { start, length: None, key_frame };
                 let rest = cut_file(&file, part).unwrap();
                 // An edit list and a divided run of chunks may take more than the samples that were left out.
                 assert!(rest.len() <= file.len() + 100);
-                let again = cut_file(&rest, Part { start: 500, length: Some(300), key_frame }).unwrap();
+                let again = cut_file(&rest, TrackPart { start: 500, length: Some(300), key_frame }).unwrap();
                 assert!(again.len() < rest.len());
             }
         }
     }
     let file = movie(Movie::default());
-    let late = cut_file(&file, Part { start: 100_000, ..PART }).unwrap_err();
-    assert_eq!(late, Fault("start time exceeds file duration"));
+    let late = cut_file(&file, TrackPart { start: 100_000, ..PART }).unwrap_err();
+    assert_eq!(late, Mp4Fault("start time exceeds file duration"));
 }
 
 /// Each byte of the index in turn is changed: the result is an answer or an error, and takes no more memory than the

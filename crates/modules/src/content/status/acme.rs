@@ -14,7 +14,7 @@ const STATES: [&str; 5] = ["waiting", "ordering", "valid", "expired", "failed"];
 
 /// State of a certificate by ACME. Times are in seconds since 1970.
 #[derive(Debug, Serialize)]
-pub struct Certificate {
+pub struct AcmeCertificate {
     pub issuer: String,
     pub names: Vec<String>,
     pub key: &'static str,
@@ -29,11 +29,11 @@ fn seconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-impl From<CertificateStatus> for Certificate {
-    fn from(status: CertificateStatus) -> Certificate {
+impl From<CertificateStatus> for AcmeCertificate {
+    fn from(status: CertificateStatus) -> AcmeCertificate {
         let state = status.state_at(SystemTime::now());
         let of = status.certificate;
-        Certificate {
+        AcmeCertificate {
             issuer: of.issuer,
             names: of.identifiers.iter().map(Identifier::to_string).collect(),
             key: of.key.name(),
@@ -53,12 +53,12 @@ impl From<CertificateStatus> for Certificate {
 }
 
 /// Collects the certificates of a generation.
-pub fn collect(generation: &Generation) -> Vec<Certificate> {
-    Client::status(generation).into_iter().map(Certificate::from).collect()
+pub fn collect(generation: &Generation) -> Vec<AcmeCertificate> {
+    Client::status(generation).into_iter().map(AcmeCertificate::from).collect()
 }
 
 /// Writes them for Prometheus.
-pub(super) fn text(certificates: &[Certificate], out: &mut Text) {
+pub(super) fn text(certificates: &[AcmeCertificate], out: &mut Text) {
     let names: Vec<String> = certificates.iter().map(|one| one.names.join(" ")).collect();
     let all = || certificates.iter().zip(&names);
     let name = "freerun_acme_certificate_state";
@@ -70,7 +70,7 @@ pub(super) fn text(certificates: &[Certificate], out: &mut Text) {
             out.sample(name, &labels, u8::from(state == one.state));
         }
     }
-    let mut of = |name, help, value: fn(&Certificate) -> Option<u64>| {
+    let mut of = |name, help, value: fn(&AcmeCertificate) -> Option<u64>| {
         out.head(name, "gauge", help);
         for (one, names) in all() {
             if let Some(value) = value(one) {

@@ -36,7 +36,7 @@ described! {
         pub hit_ratio: f64,
         pub waiting: usize,
         pub fills: FillsNow,
-        pub removed: Removed,
+        pub removed: RemovalCounts,
         pub adopted: u64,
         pub orphans: u64,
         pub loaded: u64,
@@ -55,7 +55,8 @@ described! {
     }
 
     /// The objects that were removed.
-    pub struct Removed {
+    #[schema = "Removed"]
+    pub struct RemovalCounts {
         pub evicted: u64,
         pub inactive: u64,
         pub purged: u64,
@@ -138,7 +139,7 @@ impl CacheFigures {
                 broken: fills.broken,
                 followed: fills.followed,
             },
-            removed: Removed {
+            removed: RemovalCounts {
                 evicted: figures.evicted,
                 inactive: figures.inactive,
                 purged: figures.purged,
@@ -237,7 +238,7 @@ pub(super) fn text(caches: &[CacheFigures], out: &mut Text) {
     let name = "freerun_cache_removed_total";
     out.head(name, "counter", "Objects removed, by reason.");
     for cache in caches {
-        let Removed { evicted, inactive, purged, damaged, failed: _ } = &cache.removed;
+        let RemovalCounts { evicted, inactive, purged, damaged, failed: _ } = &cache.removed;
         for (why, count) in [("evicted", evicted), ("inactive", inactive), ("purged", purged), ("damaged", damaged)] {
             out.sample(name, &[("cache", &cache.name), ("reason", &why)], count);
         }

@@ -10,7 +10,7 @@ use freerun_serve::configuration::unsaved_states;
 use freerun_serve::loops::shared::{Loops, Shared};
 use serde::Serialize;
 
-use super::acme::Certificate;
+use super::acme::AcmeCertificate;
 use super::caches::CacheFigures;
 use super::histogram::Histogram;
 use super::http2::Http2;
@@ -33,7 +33,7 @@ pub struct Figures {
     pub reloads: u64,
     pub uptime_seconds: f64,
     pub pid: u32,
-    pub loops: Vec<Loop>,
+    pub loops: Vec<LoopFigures>,
     pub pools: Vec<Pool>,
     pub mounts: Vec<Mount>,
     pub logs: Vec<Log>,
@@ -50,12 +50,13 @@ pub struct Figures {
     pub tls: Tls,
     pub http2: Http2,
     pub stream: Sessions,
-    pub acme: Vec<Certificate>,
+    pub acme: Vec<AcmeCertificate>,
 }
 
 described! {
     /// The counters of a loop.
-    pub struct Loop {
+    #[schema = "Loop"]
+    pub struct LoopFigures {
         pub index: usize,
         pub state: &'static str,
         pub drain: bool,
@@ -141,7 +142,7 @@ impl Figures {
             reloads: shared.reloads.get().saturating_sub(1),
             uptime_seconds: shared.started.elapsed().as_millis() as f64 / 1000.0,
             pid: std::process::id(),
-            loops: Loop::all(shared),
+            loops: LoopFigures::all(shared),
             pools: Pool::all(&generation),
             mounts: Mount::all(&generation),
             logs: generation.logs.iter().map(Log::from).collect(),
@@ -176,18 +177,18 @@ fn state(loops: &Loops, index: usize) -> &'static str {
     }
 }
 
-impl Loop {
+impl LoopFigures {
     /// The counters of all loops, those that have ended included: their counts would be missing in sums.
-    pub fn all(shared: &Shared) -> Vec<Loop> {
+    pub fn all(shared: &Shared) -> Vec<LoopFigures> {
         let loops = shared.loops.load();
-        (0..loops.stats.len()).filter_map(|index| Loop::of(shared, index)).collect()
+        (0..loops.stats.len()).filter_map(|index| LoopFigures::of(shared, index)).collect()
     }
 
     /// The counters of the loop with this number.
-    pub fn of(shared: &Shared, index: usize) -> Option<Loop> {
+    pub fn of(shared: &Shared, index: usize) -> Option<LoopFigures> {
         let loops = shared.loops.load();
         let stats = loops.stats.get(index)?;
-        Some(Loop {
+        Some(LoopFigures {
             index,
             state: state(&loops, index),
             drain: shared.drained.has(index),

@@ -29,7 +29,8 @@ const MAX_VARIANTS: usize = 100;
 
 described! {
     /// The whole answer about a key.
-    pub struct Explained {
+    #[schema = "Explained"]
+    pub struct KeyExplanation {
         pub cache: String,
         pub key: Option<String>,
         pub hash: String,
@@ -152,7 +153,7 @@ impl AskedKey {
 
 /// Looks a key up for a request, whose `aio` says how files are read. `None`: it names a pool that is not there, which is
 /// logged.
-pub async fn explain_to(request: &Request, cache: &Arc<Cache>, asked: &AskedKey) -> Option<Explained> {
+pub async fn explain_to(request: &Request, cache: &Arc<Cache>, asked: &AskedKey) -> Option<KeyExplanation> {
     let aio = aio::resolve(request)?;
     let gone = ClientGone::of(&request.client);
     let via = Via { aio: &aio, client: request.client_key(), gone: Some(&gone) };
@@ -169,8 +170,8 @@ pub async fn explain_to(request: &Request, cache: &Arc<Cache>, asked: &AskedKey)
 }
 
 /// Looks a key up. `known`: the text of the key, if the request named it.
-async fn explain(cache: &Arc<Cache>, key: Key, known: Option<&[u8]>, via: Via<'_>, now: u64) -> Explained {
-    let mut out = Explained {
+async fn explain(cache: &Arc<Cache>, key: Key, known: Option<&[u8]>, via: Via<'_>, now: u64) -> KeyExplanation {
+    let mut out = KeyExplanation {
         cache: cache.config().name.to_string(),
         key: known.map(text),
         hash: hex(key),

@@ -34,7 +34,7 @@ use freerun_serve::loops::shared::Shared;
 use freerun_serve::tls::sessions::ServedTls;
 
 use super::answer_size::{FEW, zones_and_servers};
-use super::open::{self, Written};
+use super::open::{self, DirectivePlace};
 use super::utf8;
 use figures::Figures;
 use key::AskedKey;
@@ -44,22 +44,23 @@ settings! {
     #[module = "status"]
     pub struct StatusSettings {
         /// Answers with the state and the counters of the worker: connections, event loops, thread pools, mounts, logs,
-        /// zones of servers and locations, groups of upstream servers, resolvers, caches, TLS, certificates by ACME.
+        /// zones of servers and locations, upstream groups, resolvers, caches, TLS, certificates by ACME.
         ///
-        /// The answer is JSON, or with the argument `format=prometheus` text for Prometheus, or for a browser (a client
-        /// that prefers `text/html`, or `format=html`) a page that shows the figures and how they change. With
+        /// The answer is JSON, or with the argument `format=prometheus` text for Prometheus. For a browser (a client
+        /// that prefers `text/html`, or `format=html`) it is a page that shows the figures and how they change. With
         /// `cache=NAME` and `key=TEXT` it is about one key of a cache: where the response is, how fresh it is, and why.
-        /// The answer contains paths of the machine, so restrict the access to it. A web page may read it through the browser of
-        /// somebody who has access, if its owner lets the page's name stand for an address of yours (DNS rebinding): give the
-        /// server a `server_name`, and have a `default_server` answer all other names with 444.
+        /// The answer contains paths of the machine, so restrict the access to it. A web page may read it through the
+        /// browser of a person with access, if the page's owner lets its name stand for an address of yours (DNS
+        /// rebinding). Against that, give the server a `server_name`, and have a `default_server` answer all other
+        /// names with 444.
         ///
         /// In the text for Prometheus, an upstream server is named by the labels `upstream` and `server`, its address.
         /// If an address occurs more than once in a group, the further servers have the label `nth` too, `2` and so on
         /// in the order of the group. Groups that variables have computed have the label `computed`; of these, up to
         /// 256 servers are shown, in the order of the names, without histograms. Resolvers with the same `status_zone`
-        /// are added up. A certificate is named by `file`, `subject`, `names`, `key` (the kind) and `issuer`; further ones
-        /// that are equal in all of these have the label `nth`.
-        status: Option<Written>, in LOCATION, local, fidelity = Own;
+        /// are added up. A certificate is named by `file`, `subject`, `names`, `key` (the kind) and `issuer`; further
+        /// certificates with the same values have the label `nth`.
+        status: Option<DirectivePlace>, in LOCATION, local, fidelity = Own;
     }
 }
 
@@ -85,7 +86,7 @@ fn wanted(settings: &SettingsSet) -> bool {
 
 /// Warns of a status that everybody can ask for.
 fn settle(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
-    if let Some(Written(place)) = settings.get::<StatusSettings>().status {
+    if let Some(DirectivePlace(place)) = settings.get::<StatusSettings>().status {
         open::warn(settings, cx, place, "the status");
     }
     Ok(())
@@ -93,53 +94,53 @@ fn settle(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
 
 /// The format of the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Format {
+enum StatusFormat {
     Json,
     Prometheus,
     Html,
 }
 
-impl Format {
+impl StatusFormat {
     /// The format that the arguments ask for, or the client's `Accept`; `None`: an unknown format.
-    fn asked(args: Option<&[u8]>, accept: &[u8]) -> Option<Format> {
+    fn asked(args: Option<&[u8]>, accept: &[u8]) -> Option<StatusFormat> {
         match args.and_then(|args| uri::argument(args, b"format")) {
-            None if page::preferred(accept) => Some(Format::Html),
-            None | Some(b"json") => Some(Format::Json),
-            Some(b"prometheus") => Some(Format::Prometheus),
-            Some(b"html") => Some(Format::Html),
+            None if page::preferred(accept) => Some(StatusFormat::Html),
+            None | Some(b"json") => Some(StatusFormat::Json),
+            Some(b"prometheus") => Some(StatusFormat::Prometheus),
+            Some(b"html") => Some(StatusFormat::Html),
             Some(_) => None,
         }
     }
 
     /// The format that a request asks for; `None`: an unknown format.
-    fn of(request: &Request) -> Option<Format> {
+    fn of(request: &Request) -> Option<StatusFormat> {
         let accept = request.head.values_named(b"accept").next().unwrap_or_default();
-        Format::asked(request.asked.args.as_deref(), accept)
+        StatusFormat::asked(request.asked.args.as_deref(), accept)
     }
 
     /// The text of the answer, with all counters as they are now.
     fn text(self, shared: &Shared) -> serde_json::Result<Bytes> {
         let figures = || Figures::collect(shared);
         Ok(match self {
-            Format::Json => utf8::json(&figures())?.into(),
-            Format::Prometheus => utf8::shown(prometheus::text(&figures())).into(),
-            Format::Html => page::text(),
+            StatusFormat::Json => utf8::json(&figures())?.into(),
+            StatusFormat::Prometheus => utf8::shown(prometheus::text(&figures())).into(),
+            StatusFormat::Html => page::text(),
         })
     }
 
     /// The response with this text. No cache keeps it, and it depends on what the client accepts.
     fn response(self, text: Bytes) -> Box<Response> {
         let content_type = match self {
-            Format::Json => "application/json",
-            Format::Prometheus => prometheus::CONTENT_TYPE,
-            Format::Html => page::CONTENT_TYPE,
+            StatusFormat::Json => "application/json",
+            StatusFormat::Prometheus => prometheus::CONTENT_TYPE,
+            StatusFormat::Html => page::CONTENT_TYPE,
         };
         let mut response = Response::new(200, content_type, Body::Bytes(text));
         response.add(Bytes::from_static(b"Cache-Control"), Bytes::from_static(b"no-store"));
         response.add(Bytes::from_static(b"Vary"), Bytes::from_static(b"Accept"));
         // Names in the text may have come from clients: a browser takes it for nothing but what it is.
         response.add(Bytes::from_static(b"X-Content-Type-Options"), Bytes::from_static(b"nosniff"));
-        if self == Format::Html {
+        if self == StatusFormat::Html {
             page::protect(&mut response);
         }
         response
@@ -153,9 +154,9 @@ fn answer(request: &mut Request) -> Option<Outcome> {
     if argument(request, b"cache").is_some() {
         return Some(Outcome::Declined);
     }
-    let Some(format) = Format::of(request) else { return Some(Outcome::Status(400)) };
+    let Some(format) = StatusFormat::of(request) else { return Some(Outcome::Status(400)) };
     let shared = request.client.loop_state.shared.clone();
-    if format != Format::Html && size(&shared.generation.load()) > FEW {
+    if format != StatusFormat::Html && size(&shared.generation.load()) > FEW {
         return None;
     }
     if let Err(status) = body::begin_discarding(request) {
@@ -170,7 +171,7 @@ fn answer_later(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
         if let Err(status) = body::begin_discarding(request) {
             return Outcome::Status(status);
         }
-        let Some(format) = Format::of(request) else { return Outcome::Status(400) };
+        let Some(format) = StatusFormat::of(request) else { return Outcome::Status(400) };
         let shared = request.client.loop_state.shared.clone();
         let text = request.generation.pools.cpu().run(request.client_key(), move || format.text(&shared)).await;
         match text {
@@ -206,13 +207,13 @@ fn explain(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
         };
         let Some(cache) = caches::find(&request.generation, &name) else { return Outcome::Status(404) };
         match key::explain_to(request, &cache, &asked).await {
-            Some(explained) => outcome(request, Format::Json, utf8::json(&explained).map(Bytes::from)),
+            Some(explained) => outcome(request, StatusFormat::Json, utf8::json(&explained).map(Bytes::from)),
             None => Outcome::Status(500),
         }
     })
 }
 
-fn outcome(request: &Request, format: Format, text: serde_json::Result<Bytes>) -> Outcome {
+fn outcome(request: &Request, format: StatusFormat, text: serde_json::Result<Bytes>) -> Outcome {
     match text {
         Ok(text) => format.response(text).into(),
         Err(error) => {

@@ -47,7 +47,7 @@ impl Text {
 
     fn loops(&mut self, figures: &Figures) {
         let all = &figures.loops;
-        let mut of = |name, kind, help, value: fn(&super::figures::Loop) -> u64| {
+        let mut of = |name, kind, help, value: fn(&super::figures::LoopFigures) -> u64| {
             self.head(name, kind, help);
             for one in all {
                 self.sample(name, &[("loop", &one.index)], value(one));

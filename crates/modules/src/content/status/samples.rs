@@ -37,7 +37,7 @@ impl Text {
             self.0.push_str(label);
             self.0.push_str("=\"");
             // Writing to a string does not fail.
-            let _ = write!(Escaped(&mut self.0), "{text}");
+            let _ = write!(EscapedText(&mut self.0), "{text}");
             self.0.push('"');
         }
     }
@@ -101,9 +101,9 @@ impl Display for Seconds {
 }
 
 /// Writes the value of a label: backslash, quote and line feed are escaped.
-struct Escaped<'a>(&'a mut String);
+struct EscapedText<'a>(&'a mut String);
 
-impl Write for Escaped<'_> {
+impl Write for EscapedText<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let mut rest = text;
         while let Some(at) = rest.bytes().position(|byte| matches!(byte, b'\\' | b'"' | b'\n')) {

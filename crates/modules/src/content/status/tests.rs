@@ -1,9 +1,9 @@
 //! Both forms are well-formed for any values and names.
 
-use super::acme::Certificate as Ordered;
+use super::acme::AcmeCertificate as Ordered;
 use super::http2::Http2;
 use super::sessions::Sessions;
-use super::tls::{Certificate, Side, Store, Tickets, Tls};
+use super::tls::{LoadedCertificate, Side, Store, Tickets, Tls};
 use freerun_acme::{CertificateSettings, CertificateState, CertificateStatus, Identifier, KeyKind};
 use freerun_proto::h2::flood::Flood;
 use freerun_serve::loops::figures::http2::Http2Figures;
@@ -22,13 +22,13 @@ use freerun_upstream::resolve::ResolverSpec;
 use freerun_upstream::{Failure, Group, GroupSettings, PeerSettings, PeerSpec, Query, Tried, UpstreamAddress};
 
 use super::caches::CacheFigures;
-use super::figures::{Connections, Figures, Log, LogThreads, Loop, Mount, Pool};
+use super::figures::{Connections, Figures, Log, LogThreads, LoopFigures, Mount, Pool};
 use super::histogram::Histogram;
 use super::limits::LimitZone;
 use super::resolvers::Resolver;
 use super::upstreams::Upstream;
 use super::zones::Zone;
-use super::{Format, prometheus};
+use super::{StatusFormat, prometheus};
 
 fn histogram(durations_us: &[u64]) -> Histogram {
     let histogram = stats::Histogram::default();
@@ -38,8 +38,8 @@ fn histogram(durations_us: &[u64]) -> Histogram {
     histogram.snapshot().into()
 }
 
-fn one_loop(index: usize) -> Loop {
-    Loop {
+fn one_loop(index: usize) -> LoopFigures {
+    LoopFigures {
         index,
         state: "serving",
         drain: false,
@@ -108,8 +108,8 @@ fn figures() -> Figures {
             session_caches: vec![Store { name: nasty.to_owned(), sessions: 1, bytes: 2, max_bytes: 3, evicted: 4 }],
             certificates: vec![
                 certificate(nasty),
-                Certificate { key: "ecdsa", ..certificate(nasty) },
-                Certificate { expires: 2, ..certificate(nasty) },
+                LoadedCertificate { key: "ecdsa", ..certificate(nasty) },
+                LoadedCertificate { expires: 2, ..certificate(nasty) },
             ],
         },
         http2: http2(),
@@ -165,10 +165,10 @@ fn side() -> Side {
     Side::of(&figures)
 }
 
-fn certificate(nasty: &str) -> Certificate {
+fn certificate(nasty: &str) -> LoadedCertificate {
     let names = vec![nasty.to_owned(), "b.example".to_owned()];
     let (file, subject) = (nasty.to_owned(), nasty.to_owned());
-    Certificate { file, subject, names, key: "rsa", issuer: "CN=ca".to_owned(), expires: 1 }
+    LoadedCertificate { file, subject, names, key: "rsa", issuer: "CN=ca".to_owned(), expires: 1 }
 }
 
 /// A cache that has answered from its contents once.
@@ -439,12 +439,12 @@ fn buckets_are_cumulative_and_agree_with_sum_and_count() {
 
 #[test]
 fn the_form_is_chosen_by_argument() {
-    let asked = |args: &str| Format::asked(Some(args.as_bytes()), b"text/html;q=0");
-    assert_eq!(Format::asked(None, b""), Some(Format::Json));
-    assert_eq!(asked(""), Some(Format::Json));
-    assert_eq!(asked("a=b"), Some(Format::Json));
-    assert_eq!(asked("format=json"), Some(Format::Json));
-    assert_eq!(asked("a=b&format=prometheus"), Some(Format::Prometheus));
+    let asked = |args: &str| StatusFormat::asked(Some(args.as_bytes()), b"text/html;q=0");
+    assert_eq!(StatusFormat::asked(None, b""), Some(StatusFormat::Json));
+    assert_eq!(asked(""), Some(StatusFormat::Json));
+    assert_eq!(asked("a=b"), Some(StatusFormat::Json));
+    assert_eq!(asked("format=json"), Some(StatusFormat::Json));
+    assert_eq!(asked("a=b&format=prometheus"), Some(StatusFormat::Prometheus));
     assert_eq!(asked("format=xml"), None);
     assert_eq!(asked("format="), None);
 }

@@ -22,7 +22,7 @@ pub struct Tls {
     pub upstreams: Side,
     pub tickets: Tickets,
     pub session_caches: Vec<Store>,
-    pub certificates: Vec<Certificate>,
+    pub certificates: Vec<LoadedCertificate>,
 }
 
 /// The counters of one side.
@@ -69,7 +69,7 @@ pub struct Store {
 
 /// A certificate of the current configuration.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Certificate {
+pub struct LoadedCertificate {
     pub file: String,
     pub subject: String,
     pub names: Vec<String>,
@@ -129,7 +129,7 @@ pub fn collect(shared: &Shared, generation: &Generation) -> Tls {
         add_store(&mut stores, tls);
         // All servers have the same counters.
         tickets = tls.sessions().figures.counts().into();
-        certificates.extend(tls.facts().into_iter().map(|facts| Certificate {
+        certificates.extend(tls.facts().into_iter().map(|facts| LoadedCertificate {
             file: facts.file,
             subject: facts.subject,
             names: facts.names,

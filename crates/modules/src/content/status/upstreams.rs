@@ -36,12 +36,12 @@ pub struct Upstream {
     pub computed: bool,
     pub waiting: u32,
     pub unresolved: Vec<String>,
-    pub servers: Vec<Server>,
+    pub servers: Vec<UpstreamServer>,
 }
 
 /// The counters of a server of a group.
 #[derive(Debug, Serialize)]
-pub struct Server {
+pub struct UpstreamServer {
     pub server: String,
     pub address: String,
     pub state: &'static str,
@@ -55,7 +55,7 @@ pub struct Server {
     pub last_failure: Option<LastFailure>,
     pub unavailable: u64,
     pub ejected: u64,
-    pub checks: Checks,
+    pub checks: HealthChecks,
     pub connects: u64,
     pub reused: u64,
     pub reuse_ratio: f64,
@@ -75,7 +75,7 @@ pub struct LastFailure {
 
 /// The results of health checks.
 #[derive(Debug, Serialize)]
-pub struct Checks {
+pub struct HealthChecks {
     pub done: u64,
     pub failed: u64,
     pub unhealthy: u64,
@@ -105,7 +105,8 @@ fn computed(groups: &dyn AnyGroups, protocol: &'static str, now: Millis) -> Vec<
             return;
         }
         let peers = group.peers();
-        let servers: Vec<Server> = peers.peers().take(room).map(|peer| Server::new(peer, now)).collect();
+        let servers: Vec<UpstreamServer> =
+            peers.peers().take(room).map(|peer| UpstreamServer::new(peer, now)).collect();
         room -= servers.len();
         match all.last_mut().filter(|last| last.name == *group.name) {
             Some(last) => last.servers.extend(servers),
@@ -129,7 +130,7 @@ impl Upstream {
             computed: false,
             waiting: group.waiting(),
             unresolved: Vec::new(),
-            servers: group.peers().peers().map(|peer| Server::new(peer, now)).collect(),
+            servers: group.peers().peers().map(|peer| UpstreamServer::new(peer, now)).collect(),
         }
     }
 }
@@ -153,12 +154,12 @@ fn named(counters: impl Iterator<Item = (&'static str, u64)>) -> Map<String, Val
     counters.map(|(name, count)| (name.to_owned(), count.into())).collect()
 }
 
-impl Server {
-    fn new(peer: &Peer, now: Millis) -> Server {
+impl UpstreamServer {
+    fn new(peer: &Peer, now: Millis) -> UpstreamServer {
         let figures = &peer.figures;
         let (connects, reused) = (get(&figures.connects), figures.reused());
         let checks = &figures.checks;
-        Server {
+        UpstreamServer {
             server: peer.server.to_string(),
             address: peer.name.to_string(),
             state: peer.state(now).word(),
@@ -175,7 +176,11 @@ impl Server {
             }),
             unavailable: get(&figures.unavailable),
             ejected: get(&figures.ejected),
-            checks: Checks { done: get(&checks.done), failed: get(&checks.failed), unhealthy: get(&checks.unhealthy) },
+            checks: HealthChecks {
+                done: get(&checks.done),
+                failed: get(&checks.failed),
+                unhealthy: get(&checks.unhealthy),
+            },
             connects,
             reused,
             reuse_ratio: if reused == 0 { 0.0 } else { reused as f64 / (connects + reused) as f64 },
@@ -202,7 +207,7 @@ pub(super) fn text(groups: &[&Upstream], out: &mut Text) {
     for group in configured() {
         out.sample(name, &group.labels(), group.unresolved.len());
     }
-    let all: Vec<Shown<'_>> = groups.iter().copied().flat_map(shown).collect();
+    let all: Vec<NumberedServer<'_>> = groups.iter().copied().flat_map(shown).collect();
     let name = "freerun_upstream_server_state";
     out.head(name, "gauge", "1 for the state that the server is in, 0 for others.");
     for one in &all {
@@ -210,7 +215,7 @@ pub(super) fn text(groups: &[&Upstream], out: &mut Text) {
             out.sample(name, &one.labels(Some(("state", &state))), u8::from(state == one.server.state));
         }
     }
-    let mut of = |name: &str, kind, help, value: fn(&Server) -> u64| {
+    let mut of = |name: &str, kind, help, value: fn(&UpstreamServer) -> u64| {
         out.head(name, kind, help);
         for one in &all {
             out.sample(name, &one.labels(None), value(one.server));
@@ -227,7 +232,7 @@ pub(super) fn text(groups: &[&Upstream], out: &mut Text) {
     of("freerun_upstream_checks_failed_total", "counter", "Health checks that failed.", |s| s.checks.failed);
     of("freerun_upstream_sent_bytes_total", "counter", "Bytes sent to it.", |s| s.sent);
     of("freerun_upstream_received_bytes_total", "counter", "Bytes received from it.", |s| s.received);
-    let mut by = |name: &str, help, label, counted: fn(&Server) -> &Map<String, Value>| {
+    let mut by = |name: &str, help, label, counted: fn(&UpstreamServer) -> &Map<String, Value>| {
         out.head(name, "counter", help);
         for one in &all {
             for (kind, count) in counted(one.server) {
@@ -237,7 +242,7 @@ pub(super) fn text(groups: &[&Upstream], out: &mut Text) {
     };
     by("freerun_upstream_responses_total", "Responses, by class.", "class", |s| &s.responses);
     by("freerun_upstream_failures_total", "Failures, by kind.", "kind", |s| &s.failures);
-    type Of<'a> = fn(&'a Server) -> &'a Histogram;
+    type Of<'a> = fn(&'a UpstreamServer) -> &'a Histogram;
     let times: [(&str, &str, Of<'_>); 3] = [
         ("freerun_upstream_connect_seconds", "Making a connection.", |s| &s.connect),
         ("freerun_upstream_header_seconds", "From the beginning of an attempt to the response's head.", |s| &s.header),
@@ -253,14 +258,14 @@ pub(super) fn text(groups: &[&Upstream], out: &mut Text) {
 }
 
 /// A server with the names in its samples.
-struct Shown<'a> {
+struct NumberedServer<'a> {
     group: &'a Upstream,
-    server: &'a Server,
+    server: &'a UpstreamServer,
     /// The number of the server among the servers of its address in the group, from 1.
     nth: usize,
 }
 
-impl<'a> Shown<'a> {
+impl<'a> NumberedServer<'a> {
     /// The labels of the server. The first server of an address has no number. In nearly all groups each address has
     /// one server, whose samples then have the same names at any place in the group.
     fn labels(&'a self, further: Option<Label<'a>>) -> Vec<Label<'a>> {
@@ -278,12 +283,12 @@ impl<'a> Shown<'a> {
 }
 
 /// The servers of a group. Servers with the same address are numbered.
-fn shown(group: &Upstream) -> Vec<Shown<'_>> {
+fn shown(group: &Upstream) -> Vec<NumberedServer<'_>> {
     let mut seen: HashMap<&str, usize> = HashMap::new();
     let servers = group.servers.iter().map(|server| {
         let nth = seen.entry(&server.address).or_default();
         *nth += 1;
-        Shown { group, server, nth: *nth }
+        NumberedServer { group, server, nth: *nth }
     });
     servers.collect()
 }

@@ -9,7 +9,7 @@ use freerun_http::content::charsets::CharsetNames;
 use freerun_http::content::pull::Transformed;
 use freerun_http::request::response::Source;
 
-use super::recode::{FromUtf8, Mapped, ToUtf8};
+use super::recode::{FromUtf8, RecodedBody, ToUtf8};
 
 /// The replacement of a byte or character that a character set lacks.
 const UNKNOWN: u8 = b'?';
@@ -35,7 +35,7 @@ enum Tables {
 pub struct CharsetMaps(Arc<Vec<Arc<CharsetMap>>>);
 
 /// A conversion from one character set to another.
-pub enum Way {
+pub enum Direction {
     /// From single bytes to single bytes.
     Bytes(Arc<[u8; 256]>),
     /// From single bytes to UTF-8.
@@ -44,18 +44,18 @@ pub enum Way {
     FromUtf8(Arc<HashMap<char, u8>>),
 }
 
-impl Way {
+impl Direction {
     /// Whether a body may have another length afterwards.
     pub fn changes_length(&self) -> bool {
-        !matches!(self, Way::Bytes(_))
+        !matches!(self, Direction::Bytes(_))
     }
 
     /// Recodes `body`.
     pub fn recode(self, body: Box<dyn Source>) -> Box<dyn Source> {
         match self {
-            Way::Bytes(table) => Box::new(Mapped::new(body, table)),
-            Way::ToUtf8(table) => Box::new(Transformed::new(body, ToUtf8(table))),
-            Way::FromUtf8(table) => Box::new(Transformed::new(body, FromUtf8::new(table))),
+            Direction::Bytes(table) => Box::new(RecodedBody::new(body, table)),
+            Direction::ToUtf8(table) => Box::new(Transformed::new(body, ToUtf8(table))),
+            Direction::FromUtf8(table) => Box::new(Transformed::new(body, FromUtf8::new(table))),
         }
     }
 }
@@ -67,15 +67,15 @@ impl CharsetMaps {
     }
 
     /// Finds the conversion from one character set to another.
-    pub fn find(&self, source: &[u8], target: &[u8]) -> Option<Way> {
+    pub fn find(&self, source: &[u8], target: &[u8]) -> Option<Direction> {
         for map in self.0.iter() {
             let forth = map.one.eq_ignore_ascii_case(source) && map.other.eq_ignore_ascii_case(target);
             let back = map.other.eq_ignore_ascii_case(source) && map.one.eq_ignore_ascii_case(target);
             match &map.tables {
-                Tables::Bytes { there, .. } if forth => return Some(Way::Bytes(there.clone())),
-                Tables::Bytes { back: table, .. } if back => return Some(Way::Bytes(table.clone())),
-                Tables::Utf8 { there, .. } if forth => return Some(Way::ToUtf8(there.clone())),
-                Tables::Utf8 { back: table, .. } if back => return Some(Way::FromUtf8(table.clone())),
+                Tables::Bytes { there, .. } if forth => return Some(Direction::Bytes(there.clone())),
+                Tables::Bytes { back: table, .. } if back => return Some(Direction::Bytes(table.clone())),
+                Tables::Utf8 { there, .. } if forth => return Some(Direction::ToUtf8(there.clone())),
+                Tables::Utf8 { back: table, .. } if back => return Some(Direction::FromUtf8(table.clone())),
                 _ => {}
             }
         }

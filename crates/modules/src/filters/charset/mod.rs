@@ -134,7 +134,7 @@ fn missing(source: &[u8], target: &[u8]) -> String {
 
 /// The character set of the client's response, for the parts of that page.
 #[derive(Default)]
-struct Page(RefCell<Option<Bytes>>);
+struct PageCharset(RefCell<Option<Bytes>>);
 
 /// The character set that a response to the client's own request will have.
 pub fn of(request: &Request, response: &Response) -> Option<Bytes> {
@@ -149,7 +149,7 @@ fn run(request: &mut Request, response: &mut Response) {
     let location = request.place.location.clone();
     let settings = &location.settings;
     let settings = settings.get::<CharsetSettings>();
-    let page = request.shared().get::<Page>();
+    let page = request.shared().get::<PageCharset>();
     if request.is_subrequest() {
         let source = response.charset.take().or_else(|| settings.source(request));
         if let (Some(source), Some(target)) = (source, page.0.borrow().clone()) {
@@ -164,7 +164,8 @@ fn run(request: &mut Request, response: &mut Response) {
         && let Some(target) = &written.charset
     {
         let own = written.read_as.1.clone();
-        *page.0.borrow_mut() = if target.is_empty() { own } else { told(request, response, settings, own, target) };
+        *page.0.borrow_mut() =
+            if target.is_empty() { own } else { recode_for_server(request, response, settings, own, target) };
         return;
     }
     let own = response.charset.clone();
@@ -194,7 +195,7 @@ fn name(response: &mut Response, target: &Bytes) {
 
 /// Recodes a body to the character set that the other server wants for the client (`X-Accel-Charset`), whatever the
 /// configuration says. Returns the character set of the result.
-fn told(
+fn recode_for_server(
     request: &Request,
     response: &mut Response,
     settings: &CharsetSettings,

@@ -9,19 +9,19 @@ use freerun_http::content::pull::Transform;
 use freerun_http::request::response::{LocalBoxFuture, Source};
 
 /// Recodes single bytes to single bytes; the length is not changed.
-pub struct Mapped {
+pub struct RecodedBody {
     source: Box<dyn Source>,
     table: Arc<[u8; 256]>,
 }
 
-impl Mapped {
+impl RecodedBody {
     /// Recodes `source` byte by byte with `table`.
-    pub fn new(source: Box<dyn Source>, table: Arc<[u8; 256]>) -> Mapped {
-        Mapped { source, table }
+    pub fn new(source: Box<dyn Source>, table: Arc<[u8; 256]>) -> RecodedBody {
+        RecodedBody { source, table }
     }
 }
 
-impl Source for Mapped {
+impl Source for RecodedBody {
     fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
         Box::pin(async {
             let Some(piece) = self.source.next().await? else { return Ok(None) };

@@ -5,9 +5,8 @@ pub const FULL: u16 = 1000;
 
 /// The quality, in thousandths, that an `Accept-Encoding` field gives to a coding; 0 means that it is not accepted.
 ///
-/// nginx's rules are narrower than those of RFC 9110 section 12.5.3: the first mention of the name at the beginning or
-/// after a comma or a space decides; `*` is ignored; a malformed quality is 0, and so is one that is followed by
-/// further parameters.
+/// nginx's rules are narrower than RFC 9110 section 12.5.3. The first mention of the name at the beginning or after a
+/// comma or a space decides, and `*` is ignored. A malformed quality is 0, and so is a quality with further parameters.
 pub fn quality(field: &[u8], coding: &str) -> u16 {
     let name = coding.as_bytes();
     let mut at = 0;

@@ -26,7 +26,7 @@ settings! {
         /// Media types, besides `text/html`, of the responses that are compressed; `*` is all.
         brotli_types: MediaTypes, in HTTP | SERVER | LOCATION;
         /// The size of the window in which the encoder looks for repetitions.
-        brotli_window: Window = "512k", in HTTP | SERVER | LOCATION;
+        brotli_window: BrotliWindow = "512k", in HTTP | SERVER | LOCATION;
         /// Number and size of the buffers for compressed bytes.
         brotli_buffers: Buffers = "32 4k", in HTTP | SERVER | LOCATION,
             fidelity = NoEffect("buffers are as large as what they hold; ngx_brotli does not use them either");
@@ -35,14 +35,14 @@ settings! {
 
 /// The value of `brotli_window`: the binary logarithm of the window's size.
 #[derive(Debug, Clone, Copy)]
-pub struct Window(pub u8);
+pub struct BrotliWindow(pub u8);
 
-impl Value for Window {
+impl Value for BrotliWindow {
     const SHAPE: Shape = Shape::exactly(1, "size");
 
     fn parse(directive: &Node, cx: &mut Cx) -> Result<Self, Problem> {
         let choices = "1k, 2k, 4k, 8k, 16k, 32k, 64k, 128k, 256k, 512k, 1m, 2m, 4m, 8m or 16m";
-        power_of_two(directive, cx, choices).map(|size| Window(size.0.ilog2() as u8))
+        power_of_two(directive, cx, choices).map(|size| BrotliWindow(size.0.ilog2() as u8))
     }
 }
 
@@ -71,13 +71,16 @@ pub static CODING: Coding = Coding {
     },
     allows: |_, _| true,
     whole: |params, body| {
-        let mut stream = Stream(CompressorWriter::with_encoder(encoder(params, Some(body.len() as u64))?, Vec::new()));
+        let mut stream =
+            BrotliStream(CompressorWriter::with_encoder(encoder(params, Some(body.len() as u64))?, Vec::new()));
         let mut out = Vec::new();
         stream.feed(body, &mut out)?;
         stream.end(&mut out)?;
         Ok(out.into())
     },
-    begin: |params, length| Ok(Box::new(Stream(CompressorWriter::with_encoder(encoder(params, length)?, Vec::new())))),
+    begin: |params, length| {
+        Ok(Box::new(BrotliStream(CompressorWriter::with_encoder(encoder(params, length)?, Vec::new()))))
+    },
     // A meta-block (RFC 7932 section 9.2), which is written when it is complete.
     block: 1 << 24,
     cost: |level| [4, 5, 8, 10, 16, 24, 28, 45, 60, 80, 1000, 2000][usize::from(level.min(11))],
@@ -101,15 +104,15 @@ fn encoder(params: Params, length: Option<u64>) -> io::Result<BrotliEncoder> {
         .map_err(refused)
 }
 
-struct Stream(CompressorWriter<Vec<u8>>);
+struct BrotliStream(CompressorWriter<Vec<u8>>);
 
-impl Stream {
+impl BrotliStream {
     fn give(&mut self, out: &mut Vec<u8>) {
         out.append(self.0.get_mut());
     }
 }
 
-impl Encoder for Stream {
+impl Encoder for BrotliStream {
     fn feed(&mut self, piece: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
         self.0.write_all(piece)?;
         self.give(out);

@@ -69,8 +69,8 @@ pub trait Encoder: Send {
 }
 
 /// The longest work that is done on a loop at once. A round trip to the pool costs about 10 µs, in the worst of a
-/// hundred cases 50 µs, which is too much for work that takes a few times as long. A loop that is busy for longer
-/// delays other requests.
+/// hundred cases 50 µs. That is too much for work that takes a few times as long. A loop that is busy for longer delays
+/// other requests.
 pub const INLINE: Duration = Duration::from_micros(300);
 
 impl Coding {

@@ -1,7 +1,7 @@
 //! The coding `gzip`: `gzip` and its directives.
 //!
-//! A complete body is compressed by libdeflate, which is two to four times as fast as zlib at the same size, or, if it
-//! is small, by `deflate`; a body that comes piece by piece is compressed by zlib-rs.
+//! A complete body is compressed by libdeflate, which is two to four times as fast as zlib at the same size, or by
+//! `deflate` if the body is small. A body that comes piece by piece is compressed by zlib-rs.
 
 use std::cell::RefCell;
 use std::io;
@@ -28,7 +28,7 @@ use super::deflate::{self, Effort, Small};
 
 keyword_enum! {
     /// A condition of `gzip_proxied`.
-    pub enum Proxied {
+    pub enum ProxiedConditions {
         /// No response to a proxy is compressed.
         Off = "off",
         /// `Expires` forbids caching the response.
@@ -94,7 +94,7 @@ settings! {
         gzip_buffers: Buffers = "32 4k", in HTTP | SERVER | LOCATION,
             fidelity = NoEffect("buffers are as large as what they hold");
         /// The size of the window in which the encoder looks for repetitions.
-        gzip_window: Window = "32k", in HTTP | SERVER | LOCATION, fidelity = NoEffect("it always is 32k");
+        gzip_window: GzipWindow = "32k", in HTTP | SERVER | LOCATION, fidelity = NoEffect("it always is 32k");
         /// The size of the encoder's hash table.
         gzip_hash: Hash = "128k", in HTTP | SERVER | LOCATION, fidelity = NoEffect("encoders size their own tables");
         /// Whether the encoder passes every piece on at once.
@@ -136,13 +136,13 @@ pub(super) fn power_of_two(directive: &Node, cx: &mut Cx, choices: &str) -> Resu
 
 /// The value of `gzip_window`, which has no effect.
 #[derive(Debug, Clone, Copy)]
-pub struct Window;
+pub struct GzipWindow;
 
-impl Value for Window {
+impl Value for GzipWindow {
     const SHAPE: Shape = Shape::exactly(1, "size");
 
     fn parse(directive: &Node, cx: &mut Cx) -> Result<Self, Problem> {
-        power_of_two(directive, cx, "512, 1k, 2k, 4k, 8k, 16k, or 32k").map(|_| Window)
+        power_of_two(directive, cx, "512, 1k, 2k, 4k, 8k, 16k, or 32k").map(|_| GzipWindow)
     }
 }
 
@@ -160,10 +160,10 @@ impl Value for Hash {
 
 /// The words of all `gzip_proxied` directives of one level.
 #[derive(Debug, Clone, Default)]
-pub struct ProxiedSetting(Flags<Proxied>);
+pub struct ProxiedSetting(Flags<ProxiedConditions>);
 
 impl Setting for ProxiedSetting {
-    const SHAPE: Shape = <Flags<Proxied> as Setting>::SHAPE;
+    const SHAPE: Shape = <Flags<ProxiedConditions> as Setting>::SHAPE;
 
     fn set(previous: Option<Self>, directive: &Node, cx: &mut Cx) -> Result<Self, Problem> {
         Flags::set(previous.map(|ProxiedSetting(flags)| flags), directive, cx).map(ProxiedSetting)
@@ -171,22 +171,25 @@ impl Setting for ProxiedSetting {
 }
 
 impl ProxiedSetting {
-    fn has(&self, word: Proxied) -> bool {
+    fn has(&self, word: ProxiedConditions) -> bool {
         self.0.contains(word)
     }
 
     /// Whether a response to a proxy may be compressed. Each word restricts only the field that it names: a response
     /// with neither `Expires` nor `Cache-Control` is compressed unless another word forbids it.
     fn allows(&self, request: &Request, response: &Response) -> bool {
-        if self.has(Proxied::Off) {
+        if self.has(ProxiedConditions::Off) {
             return false;
         }
-        if self.has(Proxied::Any) || self.has(Proxied::Auth) && request.head.value(HeaderId::Authorization).is_some() {
+        if self.has(ProxiedConditions::Any)
+            || self.has(ProxiedConditions::Auth) && request.head.value(HeaderId::Authorization).is_some()
+        {
             return true;
         }
         if let Some(expires) = response.field(b"Expires") {
             let now = clock::now().secs;
-            return self.has(Proxied::Expired) && date::parse_http_date(expires).is_none_or(|time| time < now);
+            return self.has(ProxiedConditions::Expired)
+                && date::parse_http_date(expires).is_none_or(|time| time < now);
         }
         if response.field(b"Cache-Control").is_some() {
             let says = |word: &[u8]| {
@@ -195,13 +198,13 @@ impl ProxiedSetting {
                     .flat_map(|(_, value)| value.split(|byte| *byte == b','))
                     .any(|part| part.trim_ascii().eq_ignore_ascii_case(word))
             };
-            return self.has(Proxied::NoCache) && says(b"no-cache")
-                || self.has(Proxied::NoStore) && says(b"no-store")
-                || self.has(Proxied::Private) && says(b"private");
+            return self.has(ProxiedConditions::NoCache) && says(b"no-cache")
+                || self.has(ProxiedConditions::NoStore) && says(b"no-store")
+                || self.has(ProxiedConditions::Private) && says(b"private");
         }
         // The date of a file does not count here, because nginx adds it later.
-        !(self.has(Proxied::NoLastModified) && response.field(b"Last-Modified").is_some()
-            || self.has(Proxied::NoEtag) && response.etag.is_some())
+        !(self.has(ProxiedConditions::NoLastModified) && response.field(b"Last-Modified").is_some()
+            || self.has(ProxiedConditions::NoEtag) && response.etag.is_some())
     }
 }
 
@@ -287,7 +290,7 @@ pub static CODING: Coding = Coding {
     },
     allows,
     whole,
-    begin: |params, _| Ok(Box::new(Stream(Compress::new_gzip(Compression::new(STREAM[index(params)]), 15)))),
+    begin: |params, _| Ok(Box::new(GzipStream(Compress::new_gzip(Compression::new(STREAM[index(params)]), 15)))),
     block: 0,
     cost: |level| [4, 4, 4, 12, 12, 12, 15, 15, 20][usize::from(level.clamp(1, 9)) - 1],
 };
@@ -351,21 +354,21 @@ fn index(params: Params) -> usize {
 /// The state that a thread keeps for compressing complete bodies: the encoder of each level in use, and room for the
 /// result.
 #[derive(Default)]
-struct Kept {
+struct IdleCompressors {
     compressors: [Option<Compressor>; 8],
     small: Small,
     room: Vec<u8>,
 }
 
 thread_local! {
-    static KEPT: RefCell<Kept> = RefCell::default();
+    static KEPT: RefCell<IdleCompressors> = RefCell::default();
 }
 
 fn whole(params: Params, body: &[u8]) -> io::Result<Bytes> {
     let level = WHOLE[index(params)];
     let (most, effort) = SMALL[index(params)];
     KEPT.with_borrow_mut(|kept| {
-        let Kept { compressors, small, room } = kept;
+        let IdleCompressors { compressors, small, room } = kept;
         if body.len() <= most
             && let Some(packed) = small.gzip(body, effort)
         {
@@ -388,9 +391,9 @@ fn whole(params: Params, body: &[u8]) -> io::Result<Bytes> {
     })
 }
 
-struct Stream(Compress);
+struct GzipStream(Compress);
 
-impl Stream {
+impl GzipStream {
     fn run(&mut self, mut input: &[u8], flush: FlushCompress, out: &mut Vec<u8>) -> io::Result<()> {
         loop {
             out.reserve(input.len() / 4 + 256);
@@ -405,7 +408,7 @@ impl Stream {
     }
 }
 
-impl Encoder for Stream {
+impl Encoder for GzipStream {
     fn feed(&mut self, piece: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
         self.run(piece, FlushCompress::None, out)
     }

@@ -1,8 +1,8 @@
 //! The compressed bodies of one loop, used again for at most one second.
 //!
-//! A compressed body is found by the very bytes, or the very open file, that it was made of, and never by a name: a
-//! response is sent only if its uncompressed form could be sent at the same moment. `open_file_cache off` keeps no
-//! files, and so no bodies made of them.
+//! The key to a compressed body is the uncompressed bytes themselves, or the open file, and never a name. So a response
+//! is sent only if its uncompressed form could be sent at the same moment. `open_file_cache off` keeps no files, and so
+//! no bodies made of them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -34,7 +34,7 @@ enum Identity {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Key {
+struct BodyKey {
     address: usize,
     len: u64,
     coding: &'static str,
@@ -45,7 +45,7 @@ struct Key {
 #[derive(Clone)]
 pub struct Original {
     identity: Identity,
-    key: Key,
+    key: BodyKey,
 }
 
 impl Original {
@@ -62,7 +62,7 @@ impl Original {
             }
             _ => return None,
         };
-        Some(Original { identity, key: Key { address, len, coding: coding.name, params } })
+        Some(Original { identity, key: BodyKey { address, len, coding: coding.name, params } })
     }
 
     /// The length of the body.
@@ -71,14 +71,14 @@ impl Original {
     }
 }
 
-struct Entry {
+struct BodyEntry {
     since: Instant,
     /// The identity keeps the address from being used again.
     identity: Identity,
     packed: Bytes,
 }
 
-impl Entry {
+impl BodyEntry {
     fn bytes(&self) -> usize {
         let original = match &self.identity {
             Identity::Bytes(bytes) => bytes.len(),
@@ -90,24 +90,24 @@ impl Entry {
 
 /// The compressed bodies of a loop.
 #[derive(Default)]
-pub struct Kept {
-    entries: RefCell<HashMap<Key, Entry>>,
+pub struct CompressedBodies {
+    entries: RefCell<HashMap<BodyKey, BodyEntry>>,
     bytes: Cell<usize>,
     /// The bodies that are being compressed, at most as many as there are requests.
-    making: RefCell<HashMap<Key, Rc<Making>>>,
+    making: RefCell<HashMap<BodyKey, Rc<CompressionMark>>>,
 }
 
 /// A body that a request is compressing, for all requests that want it meanwhile.
 #[derive(Default)]
-struct Making {
+struct CompressionMark {
     packed: RefCell<Option<Bytes>>,
     over: Notify,
 }
 
 /// The request that compresses the body. Dropping it notifies the others that it is done, or given up.
 struct Maker<'k> {
-    kept: &'k Kept,
-    key: Key,
+    kept: &'k CompressedBodies,
+    key: BodyKey,
 }
 
 impl Drop for Maker<'_> {
@@ -118,7 +118,7 @@ impl Drop for Maker<'_> {
     }
 }
 
-impl Kept {
+impl CompressedBodies {
     /// The compressed body, if it was made at most [`VALID`] ago.
     pub fn get(&self, original: &Original, now: Instant) -> Option<Bytes> {
         let entries = self.entries.borrow();
@@ -146,7 +146,7 @@ impl Kept {
                 return Ok(packed);
             }
         }
-        let making = Rc::new(Making::default());
+        let making = Rc::new(CompressionMark::default());
         self.making.borrow_mut().insert(original.key, making.clone());
         let maker = Maker { kept: self, key: original.key };
         let packed = make().await?;
@@ -172,7 +172,7 @@ impl Kept {
     }
 
     fn insert(&self, original: Original, packed: Bytes, now: Instant) {
-        let entry = Entry { since: now, identity: original.identity, packed };
+        let entry = BodyEntry { since: now, identity: original.identity, packed };
         let bytes = entry.bytes();
         let has_room =
             || self.entries.borrow().len() < MAX_BODIES && self.bytes.get().saturating_add(bytes) <= MAX_BYTES;
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn the_same_bytes_are_known_again_and_equal_ones_are_not() {
-        let kept = Kept::default();
+        let kept = CompressedBodies::default();
         let now = Instant::now();
         let one = Bytes::from(vec![b'x'; 100]);
         let other = Bytes::from(vec![b'x'; 100]);
@@ -239,7 +239,7 @@ mod tests {
         let original = original(&body).unwrap();
         let made = Cell::new(0);
         let many = async |results: &[bool]| {
-            let kept = Rc::new(Kept { bytes: Cell::new(MAX_BYTES), ..Kept::default() });
+            let kept = Rc::new(CompressedBodies { bytes: Cell::new(MAX_BYTES), ..CompressedBodies::default() });
             let (begin, begun) = (Notify::new(), Cell::new(0));
             let one = || {
                 kept.shared(original.clone(), async || {
@@ -264,7 +264,7 @@ mod tests {
         assert_eq!(made.replace(0), 2, "the next one tried");
         // A request that goes away while it compresses leaves the work to the others.
         runtime.block_on(async {
-            let kept = Rc::new(Kept::default());
+            let kept = Rc::new(CompressedBodies::default());
             let mut first = Box::pin(kept.shared(original.clone(), async || std::future::pending().await));
             let mut second = Box::pin(kept.shared(original.clone(), async || Err(io::Error::other("tried"))));
             tokio::select! { biased;
@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn there_is_a_bound() {
-        let kept = Kept::default();
+        let kept = CompressedBodies::default();
         let now = Instant::now();
         let originals: Vec<Bytes> = (0..2000).map(|_| Bytes::from(vec![b'x'; 10])).collect();
         for bytes in &originals {

@@ -1,8 +1,8 @@
 //! Compresses responses for clients that can decompress them: `gzip`, `brotli`, `zstd`. One filter serves all codings;
 //! each coding has a file of its own.
 //!
-//! If several codings are on and the client accepts more than one of them, the one with the highest quality in
-//! `Accept-Encoding` is used; among equals zstd, then brotli, then gzip.
+//! If several codings are on and the client accepts more than one of them, the highest quality in `Accept-Encoding`
+//! decides; among equals zstd, then brotli, then gzip.
 
 pub mod accept;
 pub mod brotli;
@@ -29,8 +29,8 @@ use freerun_runtime::loops;
 
 use coding::{Coding, INLINE, Params};
 use gzip::GzipSettings;
-use kept::{Kept, Original};
-use source::{Compressed, Packed, Ratio};
+use kept::{CompressedBodies, Original};
+use source::{CompressedBytes, CompressedSource, Ratio};
 
 /// The codings, preferred ones first.
 pub static CODINGS: [&Coding; 3] = [&zstd::CODING, &brotli::CODING, &gzip::CODING];
@@ -96,19 +96,19 @@ fn packed(
     params: Params,
 ) -> std::io::Result<Body> {
     if request.is_head() {
-        return Ok(Body::Source(Box::new(Packed::new(Bytes::new()))));
+        return Ok(Body::Source(Box::new(CompressedBytes::new(Bytes::new()))));
     }
     let ratio = request.own.get::<Ratio>();
     ratio.coding.set(coding.name);
     let loop_state = &request.client.loop_state;
-    let again =
-        Original::of(&response.body, coding, params).map(|original| (loop_state.modules.get::<Kept>(), original));
+    let again = Original::of(&response.body, coding, params)
+        .map(|original| (loop_state.modules.get::<CompressedBodies>(), original));
     if let Some((kept, original)) = &again
         && let Some(packed) = kept.get(original, loops::now())
     {
         ratio.input.set(original.len());
         ratio.output.set(packed.len() as u64);
-        return Ok(Body::Source(Box::new(Packed::new(packed))));
+        return Ok(Body::Source(Box::new(CompressedBytes::new(packed))));
     }
     let at_hand = match &response.body {
         Body::Empty => Some(Bytes::new()),
@@ -122,10 +122,10 @@ fn packed(
         if let Some((kept, original)) = again {
             kept.put(original, packed.clone());
         }
-        return Ok(Body::Source(Box::new(Packed::new(packed))));
+        return Ok(Body::Source(Box::new(CompressedBytes::new(packed))));
     }
     let source = std::mem::replace(&mut response.body, Body::Empty).into_source(request);
-    Ok(Body::Source(Box::new(Compressed::new(request, source, coding, params, ratio, again))))
+    Ok(Body::Source(Box::new(CompressedSource::new(request, source, coding, params, ratio, again))))
 }
 
 /// The value of `$gzip_ratio` and the corresponding variables: how many times smaller the response became; no value if

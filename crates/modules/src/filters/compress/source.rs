@@ -11,7 +11,7 @@ use freerun_http::request::response::{LocalBoxFuture, Source};
 use freerun_runtime::pool::CpuPool;
 
 use super::coding::{Coding, Encoder, INLINE, Params};
-use super::kept::{Kept, Original};
+use super::kept::{CompressedBodies, Original};
 
 /// The longest body that is read completely and compressed in one go, which is several times faster than piece by
 /// piece.
@@ -37,16 +37,16 @@ pub struct Ratio {
 }
 
 /// A response that was compressed at once.
-pub struct Packed(Option<Bytes>);
+pub struct CompressedBytes(Option<Bytes>);
 
-impl Packed {
+impl CompressedBytes {
     /// A body of these bytes. Its length is not announced: nginx does not know it, and answers HEAD and GET alike.
-    pub fn new(bytes: Bytes) -> Packed {
-        Packed(Some(bytes))
+    pub fn new(bytes: Bytes) -> CompressedBytes {
+        CompressedBytes(Some(bytes))
     }
 }
 
-impl Source for Packed {
+impl Source for CompressedBytes {
     fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
         Box::pin(std::future::ready(Ok(self.0.take().filter(|bytes| !bytes.is_empty()))))
     }
@@ -58,16 +58,16 @@ impl Source for Packed {
 
 /// The number of bytes that a loop holds for bodies that are compressed completely.
 #[derive(Default)]
-struct Held(Cell<u64>);
+struct EncoderMemory(Cell<u64>);
 
 /// A share of these bytes.
 struct Room {
-    held: Rc<Held>,
+    held: Rc<EncoderMemory>,
     bytes: u64,
 }
 
 impl Room {
-    fn take(held: &Rc<Held>, bytes: u64) -> Option<Room> {
+    fn take(held: &Rc<EncoderMemory>, bytes: u64) -> Option<Room> {
         let now = held.0.get().checked_add(bytes).filter(|now| *now <= WHOLE_PER_LOOP)?;
         held.0.set(now);
         Some(Room { held: held.clone(), bytes })
@@ -100,21 +100,21 @@ struct Pieces {
 }
 
 /// A body that passes through an encoder.
-pub struct Compressed {
+pub struct CompressedSource {
     coding: &'static Coding,
     params: Params,
     cpu: CpuPool,
     client: u64,
-    held: Rc<Held>,
+    held: Rc<EncoderMemory>,
     ratio: Rc<Ratio>,
     /// The place to keep the result, if it may be needed again.
-    again: Option<(Rc<Kept>, Original)>,
+    again: Option<(Rc<CompressedBodies>, Original)>,
     stage: Stage,
     /// The time spent on the loop since the last yield.
     in_this_turn: Duration,
 }
 
-impl Compressed {
+impl CompressedSource {
     /// Compresses `source`. A body that was compressed completely is kept at `again`.
     pub fn new(
         request: &Request,
@@ -122,14 +122,14 @@ impl Compressed {
         coding: &'static Coding,
         params: Params,
         ratio: Rc<Ratio>,
-        again: Option<(Rc<Kept>, Original)>,
-    ) -> Compressed {
-        Compressed {
+        again: Option<(Rc<CompressedBodies>, Original)>,
+    ) -> CompressedSource {
+        CompressedSource {
             coding,
             params,
             cpu: request.generation.pools.cpu().clone(),
             client: request.client_key(),
-            held: request.client.loop_state.modules.get::<Held>(),
+            held: request.client.loop_state.modules.get::<EncoderMemory>(),
             ratio,
             again,
             stage: Stage::Fresh(source),
@@ -243,7 +243,7 @@ fn add(sum: &Cell<u64>, bytes: usize) {
     sum.set(sum.get() + bytes as u64);
 }
 
-impl Source for Compressed {
+impl Source for CompressedSource {
     fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
         Box::pin(async {
             let result = self.step().await;
@@ -275,13 +275,13 @@ enum Come {
     End,
 }
 
-type Pulled = (Box<dyn Source>, io::Result<Option<Bytes>>);
+type PullResult = (Box<dyn Source>, io::Result<Option<Bytes>>);
 
 /// A source that can be asked without waiting for its answer.
 struct Input {
     source: Option<Box<dyn Source>>,
     /// The pending question: an operation that a source has begun must not be dropped half-way.
-    asked: Option<LocalBoxFuture<'static, Pulled>>,
+    asked: Option<LocalBoxFuture<'static, PullResult>>,
     /// The rest of a piece that is longer than an encoder gets at once.
     rest: Bytes,
 }

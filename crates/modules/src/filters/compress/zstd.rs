@@ -77,7 +77,7 @@ pub static CODING: Coding = Coding {
         let mut encoder = RawEncoder::new(i32::from(params.level))?;
         encoder.set_parameter(CParameter::WindowLog(window(params, length)))?;
         encoder.set_pledged_src_size(length)?;
-        Ok(Box::new(Stream(encoder)))
+        Ok(Box::new(ZstdStream(encoder)))
     },
     block: 1 << 17,
     cost: |level| match level {
@@ -102,10 +102,10 @@ fn window(params: Params, length: Option<u64>) -> u32 {
 }
 
 /// The state that a thread keeps for compressing complete bodies: the encoder of the level used last.
-type Kept = Option<(u8, Compressor<'static>)>;
+type IdleCompressor = Option<(u8, Compressor<'static>)>;
 
 thread_local! {
-    static KEPT: RefCell<Kept> = const { RefCell::new(None) };
+    static KEPT: RefCell<IdleCompressor> = const { RefCell::new(None) };
 }
 
 fn whole(params: Params, body: &[u8]) -> io::Result<Bytes> {
@@ -118,9 +118,9 @@ fn whole(params: Params, body: &[u8]) -> io::Result<Bytes> {
     })
 }
 
-struct Stream(RawEncoder<'static>);
+struct ZstdStream(RawEncoder<'static>);
 
-impl Stream {
+impl ZstdStream {
     /// Makes the encoder write until `done` reports that no output is left.
     fn drain(
         &mut self,
@@ -139,7 +139,7 @@ impl Stream {
     }
 }
 
-impl Encoder for Stream {
+impl Encoder for ZstdStream {
     fn feed(&mut self, piece: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
         let mut input = InBuffer::around(piece);
         self.drain(out, |encoder, room| {

@@ -13,7 +13,7 @@ const DAY: i64 = 86_400;
 
 /// The kind of a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Time {
+enum ExpiresTime {
     Off,
     Epoch,
     Max,
@@ -27,11 +27,11 @@ enum Time {
 
 /// The value of `expires`.
 #[derive(Debug, Clone)]
-pub struct Expires(Kind);
+pub struct Expires(ExpiresKind);
 
 #[derive(Debug, Clone)]
-enum Kind {
-    Fixed(Time),
+enum ExpiresKind {
+    Fixed(ExpiresTime),
     Variable { template: Template, modified: bool },
 }
 
@@ -46,12 +46,12 @@ enum Wrong {
     Daily,
 }
 
-impl Time {
-    fn parse(text: &[u8], modified: bool) -> Result<Time, Wrong> {
+impl ExpiresTime {
+    fn parse(text: &[u8], modified: bool) -> Result<ExpiresTime, Wrong> {
         match text {
-            b"epoch" if !modified => return Ok(Time::Epoch),
-            b"max" if !modified => return Ok(Time::Max),
-            b"off" if !modified => return Ok(Time::Off),
+            b"epoch" if !modified => return Ok(ExpiresTime::Epoch),
+            b"max" if !modified => return Ok(ExpiresTime::Max),
+            b"off" if !modified => return Ok(ExpiresTime::Off),
             _ => {}
         }
         let text = std::str::from_utf8(text).map_err(|_| Wrong::Value)?;
@@ -60,13 +60,13 @@ impl Time {
             Some(b'@') if modified => return Err(Wrong::Daily),
             Some(b'@') => {
                 let time = seconds(&text[1..])?;
-                return if time > DAY { Err(Wrong::TooLate) } else { Ok(Time::Daily(time)) };
+                return if time > DAY { Err(Wrong::TooLate) } else { Ok(ExpiresTime::Daily(time)) };
             }
             Some(b'+') => seconds(&text[1..])?,
             Some(b'-') => -seconds(&text[1..])?,
             _ => seconds(text)?,
         };
-        Ok(if modified { Time::FromModified(time) } else { Time::FromNow(time) })
+        Ok(if modified { ExpiresTime::FromModified(time) } else { ExpiresTime::FromNow(time) })
     }
 }
 
@@ -82,9 +82,9 @@ impl Value for Expires {
         };
         let template = Template::parse(word, cx)?;
         Ok(Expires(match template.constant() {
-            None => Kind::Variable { template, modified },
-            Some(text) => Kind::Fixed(
-                Time::parse(text, modified)
+            None => ExpiresKind::Variable { template, modified },
+            Some(text) => ExpiresKind::Fixed(
+                ExpiresTime::parse(text, modified)
                     .map_err(|why| Problem::directive(directive, &why.to_string()).at(word.place))?,
             ),
         }))
@@ -94,26 +94,30 @@ impl Value for Expires {
 impl Expires {
     /// Whether the fields are never set.
     pub fn is_off(&self) -> bool {
-        matches!(self.0, Kind::Fixed(Time::Off))
+        matches!(self.0, ExpiresKind::Fixed(ExpiresTime::Off))
     }
 }
 
 /// Sets `Expires` and `Cache-Control`.
 pub fn set(expires: &Expires, request: &Request, response: &mut Response) {
     let time = match &expires.0 {
-        Kind::Fixed(time) => *time,
+        ExpiresKind::Fixed(time) => *time,
         // A text that is not a valid time counts as `off`.
-        Kind::Variable { template, modified } => Time::parse(&template.render(request), *modified).unwrap_or(Time::Off),
+        ExpiresKind::Variable { template, modified } => {
+            ExpiresTime::parse(&template.render(request), *modified).unwrap_or(ExpiresTime::Off)
+        }
     };
     let now = clock::now().secs;
     let until = match (time, response.last_modified) {
-        (Time::Off, _) => return,
-        (Time::Epoch, _) => return put(response, "Thu, 01 Jan 1970 00:00:01 GMT".into(), "no-cache".into()),
-        (Time::Max, _) => return put(response, "Thu, 31 Dec 2037 23:55:55 GMT".into(), "max-age=315360000".into()),
+        (ExpiresTime::Off, _) => return,
+        (ExpiresTime::Epoch, _) => return put(response, "Thu, 01 Jan 1970 00:00:01 GMT".into(), "no-cache".into()),
+        (ExpiresTime::Max, _) => {
+            return put(response, "Thu, 31 Dec 2037 23:55:55 GMT".into(), "max-age=315360000".into());
+        }
         // A time of 0 is counted from now, as in nginx.
-        (Time::FromModified(time), Some(modified)) if time != 0 => modified.saturating_add(time),
-        (Time::FromNow(time) | Time::FromModified(time), _) => now.saturating_add(time),
-        (Time::Daily(time), _) => next(now, time, i64::from(clock::utc_offset())),
+        (ExpiresTime::FromModified(time), Some(modified)) if time != 0 => modified.saturating_add(time),
+        (ExpiresTime::FromNow(time) | ExpiresTime::FromModified(time), _) => now.saturating_add(time),
+        (ExpiresTime::Daily(time), _) => next(now, time, i64::from(clock::utc_offset())),
     };
     let age = until.saturating_sub(now);
     let control = if age < 0 { "no-cache".into() } else { format!("max-age={age}").into() };
@@ -153,25 +157,25 @@ mod tests {
     #[test]
     fn times_are_read_as_nginx_does() {
         for (text, modified, want) in [
-            ("off", false, Ok(Time::Off)),
-            ("max", false, Ok(Time::Max)),
-            ("epoch", false, Ok(Time::Epoch)),
+            ("off", false, Ok(ExpiresTime::Off)),
+            ("max", false, Ok(ExpiresTime::Max)),
+            ("epoch", false, Ok(ExpiresTime::Epoch)),
             ("max", true, Err(Wrong::Value)),
             ("Max", false, Err(Wrong::Value)),
             ("", false, Err(Wrong::Value)),
             ("-", false, Err(Wrong::Value)),
-            ("1h 30m", false, Ok(Time::FromNow(5400))),
-            ("+24h", true, Ok(Time::FromModified(DAY))),
-            ("-1", false, Ok(Time::FromNow(-1))),
-            ("@15h30m", false, Ok(Time::Daily(55_800))),
-            ("@24h", false, Ok(Time::Daily(DAY))),
+            ("1h 30m", false, Ok(ExpiresTime::FromNow(5400))),
+            ("+24h", true, Ok(ExpiresTime::FromModified(DAY))),
+            ("-1", false, Ok(ExpiresTime::FromNow(-1))),
+            ("@15h30m", false, Ok(ExpiresTime::Daily(55_800))),
+            ("@24h", false, Ok(ExpiresTime::Daily(DAY))),
             ("@25h", false, Err(Wrong::TooLate)),
             ("@1h", true, Err(Wrong::Daily)),
             ("@-1h", false, Err(Wrong::Value)),
             ("-@1h", false, Err(Wrong::Value)),
             ("1ms", false, Err(Wrong::Value)),
         ] {
-            assert_eq!(Time::parse(text.as_bytes(), modified), want, "{text}");
+            assert_eq!(ExpiresTime::parse(text.as_bytes(), modified), want, "{text}");
         }
     }
 

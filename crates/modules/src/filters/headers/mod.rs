@@ -29,16 +29,16 @@ settings! {
         /// The response is sent in chunks for it; a client of HTTP/1.0 does not get the field. The value is evaluated
         /// after the body was sent.
         add_trailer: Additions, in HTTP | SERVER | LOCATION | LOCATION_IF;
-        /// Sets `Expires` and `Cache-Control`: to now plus the time, with `modified` to the file's modification time
-        /// plus the time, with `@` to a time of the day; `epoch` and `max` are the extremes.
+        /// Sets `Expires` and `Cache-Control` to now plus the time. `modified` takes the file's modification time
+        /// instead of now, and `@` a time of the day; `epoch` and `max` are the extremes.
         expires: Expires = "off", in HTTP | SERVER | LOCATION | LOCATION_IF;
     }
     also {
-        /// How `add_header` is inherited: by levels that have none of their own (`on`, the default), by no level
-        /// (`off`), or by every level, after its own (`merge`).
+        /// Inheritance of `add_header`: by levels that have none of their own (`on`, the default), by no level (`off`),
+        /// or by every level, after its own (`merge`).
         "add_header_inherit" => add_header: Shape::exactly(1, "on | off | merge"),
             in HTTP | SERVER | LOCATION | LOCATION_IF, since = "1.29.3";
-        /// How `add_trailer` is inherited: `on`, `off` or `merge`, as with `add_header_inherit`.
+        /// Inheritance of `add_trailer`: `on`, `off` or `merge`, as with `add_header_inherit`.
         "add_trailer_inherit" => add_trailer: Shape::exactly(1, "on | off | merge"),
             in HTTP | SERVER | LOCATION | LOCATION_IF, since = "1.29.3";
     }

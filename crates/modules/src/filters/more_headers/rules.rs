@@ -11,14 +11,14 @@ const MAX_NAME: usize = 1024;
 
 /// The change of one field.
 #[derive(Debug, Clone)]
-pub(super) struct Change {
+pub(super) struct FieldChange {
     /// The name as written, `*` included.
     pub(super) name: Bytes,
     /// The value; if it comes out empty, the field is removed.
     pub(super) value: Template,
 }
 
-impl Change {
+impl FieldChange {
     /// The beginning of the names that it concerns, if its own ends with `*`.
     pub(super) fn prefix(&self) -> Option<&[u8]> {
         self.name.strip_suffix(b"*")
@@ -35,7 +35,7 @@ impl Change {
 
 /// A directive.
 #[derive(Debug, Clone)]
-pub(super) struct Rule {
+pub(super) struct HeaderRule {
     /// The statuses that it applies to; all if there are none.
     statuses: Box<[u16]>,
     /// The media types that it applies to; all if there are none.
@@ -44,10 +44,10 @@ pub(super) struct Rule {
     pub(super) only_existing: bool,
     /// Whether its fields stand beside fields of the same name (`-a`).
     pub(super) appends: bool,
-    pub(super) changes: Box<[Change]>,
+    pub(super) changes: Box<[FieldChange]>,
 }
 
-impl Rule {
+impl HeaderRule {
     pub(super) fn takes_status(&self, status: u16) -> bool {
         self.statuses.is_empty() || self.statuses.contains(&status)
     }
@@ -56,7 +56,7 @@ impl Rule {
         self.types.is_empty() || media_type.is_some_and(|this| self.types.iter().any(|listed| &**listed == this))
     }
 
-    fn parse(directive: &Node, cx: &mut Cx) -> Result<Rule, Problem> {
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<HeaderRule, Problem> {
         let named = directive.name.as_str();
         let is_input = named.contains("input");
         let sets = named.starts_with("more_set");
@@ -81,7 +81,7 @@ impl Rule {
             }
         }
         let (statuses, types, changes) = (statuses.into(), types.into(), changes.into());
-        Ok(Rule { statuses, types, only_existing, appends, changes })
+        Ok(HeaderRule { statuses, types, only_existing, appends, changes })
     }
 }
 
@@ -105,7 +105,7 @@ fn media_type(text: &str) -> Option<Box<[u8]>> {
     (!bare.is_empty()).then(|| bytes_of(bare).into())
 }
 
-fn parse_change(directive: &str, word: &Word, sets: bool, cx: &mut Cx) -> Result<Option<Change>, Problem> {
+fn parse_change(directive: &str, word: &Word, sets: bool, cx: &mut Cx) -> Result<Option<FieldChange>, Problem> {
     let (name, value) = word.text.split_once(':').unwrap_or((&word.text, ""));
     let name = name.trim();
     if name.is_empty() {
@@ -119,36 +119,36 @@ fn parse_change(directive: &str, word: &Word, sets: bool, cx: &mut Cx) -> Result
     }
     let value = if sets { value.trim_start().to_owned() } else { String::new() };
     let value = Template::parse(&Word { text: value, ..word.clone() }, cx)?;
-    Ok(Some(Change { name: Bytes::from(bytes_of(name).into_owned()), value }))
+    Ok(Some(FieldChange { name: Bytes::from(bytes_of(name).into_owned()), value }))
 }
 
 /// The directives of a level, behind the directives of the levels around it.
 #[derive(Debug, Clone, Default)]
-pub struct Rules(Arc<Vec<Rule>>);
+pub struct HeaderRules(Arc<Vec<HeaderRule>>);
 
-impl Rules {
+impl HeaderRules {
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Rule> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &HeaderRule> {
         self.0.iter()
     }
 }
 
-impl Setting for Rules {
+impl Setting for HeaderRules {
     const SHAPE: Shape = Shape::at_least(1, "[options] name:value …");
 
-    fn set(previous: Option<Rules>, directive: &Node, cx: &mut Cx) -> Result<Rules, Problem> {
+    fn set(previous: Option<HeaderRules>, directive: &Node, cx: &mut Cx) -> Result<HeaderRules, Problem> {
         let mut level = previous.unwrap_or_default();
-        Arc::make_mut(&mut level.0).push(Rule::parse(directive, cx)?);
+        Arc::make_mut(&mut level.0).push(HeaderRule::parse(directive, cx)?);
         Ok(level)
     }
 
-    fn merge(level: Option<Rules>, outer: &Rules) -> Rules {
+    fn merge(level: Option<HeaderRules>, outer: &HeaderRules) -> HeaderRules {
         match level {
             Some(own) if outer.is_empty() => own,
-            Some(own) => Rules(Arc::new(outer.iter().chain(own.iter()).cloned().collect())),
+            Some(own) => HeaderRules(Arc::new(outer.iter().chain(own.iter()).cloned().collect())),
             None => outer.clone(),
         }
     }

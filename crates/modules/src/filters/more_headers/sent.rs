@@ -9,8 +9,8 @@ use freerun_http::write::text;
 use freerun_proto::HeaderId;
 
 use super::MoreHeadersSettings;
-use super::rules::{Change, Rule};
-use crate::filters::unmeasured::Unmeasured;
+use super::rules::{FieldChange, HeaderRule};
+use crate::filters::unmeasured::UnknownLengthSource;
 
 /// The filter.
 pub(super) fn run(request: &mut Request, response: &mut Response) {
@@ -30,7 +30,7 @@ pub(super) fn run(request: &mut Request, response: &mut Response) {
     }
 }
 
-fn apply(change: &Change, rule: &Rule, request: &Request, response: &mut Response) {
+fn apply(change: &FieldChange, rule: &HeaderRule, request: &Request, response: &mut Response) {
     let value = Bytes::copy_from_slice(&change.value.render(request));
     if change.prefix().is_some() {
         return set_all(change, value, response);
@@ -77,7 +77,7 @@ fn apply(change: &Change, rule: &Rule, request: &Request, response: &mut Respons
 }
 
 /// Gives the first field of this name the value and removes the others, or adds the field. An empty value removes all.
-fn set_field(change: &Change, value: Bytes, response: &mut Response) {
+fn set_field(change: &FieldChange, value: Bytes, response: &mut Response) {
     let mut is_placed = value.is_empty();
     let leaves_none = is_placed;
     if response.fields.iter().any(|(name, _)| change.is_for(name)) {
@@ -98,7 +98,7 @@ fn set_field(change: &Change, value: Bytes, response: &mut Response) {
 }
 
 /// Sets or removes all fields whose names begin in the same way.
-fn set_all(change: &Change, value: Bytes, response: &mut Response) {
+fn set_all(change: &FieldChange, value: Bytes, response: &mut Response) {
     let kept = Some(value.clone()).filter(|value| !value.is_empty());
     let mut is_member = false;
     if response.etag.is_some() && change.is_for(b"ETag") {
@@ -158,6 +158,6 @@ fn forget_length(request: &Request, response: &mut Response) {
     response.remove(b"Content-Length");
     response.ranges = false;
     if !response.body.is_empty() {
-        Unmeasured::make(request, response);
+        UnknownLengthSource::make(request, response);
     }
 }

@@ -9,9 +9,9 @@ use freerun_http::request::Request;
 use freerun_proto::uri;
 
 use super::expr::{self, Captures, Lookup, Patterns};
-use super::page::{Branch, Include, Page, Purpose};
-use super::parser::Command;
-use super::state::{Shared, TimeFormat};
+use super::page::{Branch, Include, Purpose, SsiPage};
+use super::parser::SsiCommand;
+use super::state::{SharedPage, TimeFormat};
 
 /// The name and the parameters of a command; the flag marks parameters that are required.
 struct Spec {
@@ -38,12 +38,12 @@ const COMMANDS: &[Spec] = &[
 ];
 
 /// The variables of a page: its own, then the server's.
-struct Names<'p> {
+struct PageVariables<'p> {
     request: &'p Request,
-    shared: &'p Shared,
+    shared: &'p SharedPage,
 }
 
-impl Names<'_> {
+impl PageVariables<'_> {
     fn find(&self, name: &[u8]) -> Option<Bytes> {
         if let Some(value) = self.shared.variable(name) {
             return Some(value);
@@ -54,7 +54,7 @@ impl Names<'_> {
     }
 }
 
-impl Lookup for Names<'_> {
+impl Lookup for PageVariables<'_> {
     fn value(&self, name: &[u8], out: &mut Vec<u8>) {
         if let Some(value) = self.find(name) {
             out.extend_from_slice(&value);
@@ -68,15 +68,15 @@ impl Lookup for Names<'_> {
     }
 }
 
-impl Page {
+impl SsiPage {
     /// Carries out a command, unless the page is being skipped.
-    pub(super) fn run(&mut self, command: &Command) {
+    pub(super) fn run(&mut self, command: &SsiCommand) {
         if let Err(why) = self.dispatch(command) {
             self.fail(&why);
         }
     }
 
-    fn dispatch(&mut self, command: &Command) -> Result<(), String> {
+    fn dispatch(&mut self, command: &SsiCommand) -> Result<(), String> {
         let name = text_of(&command.name);
         let Some(spec) = COMMANDS.iter().find(|spec| spec.name.as_bytes() == command.name) else {
             if !self.shown || self.block.is_some() {
@@ -147,8 +147,8 @@ impl Page {
         Ok(())
     }
 
-    fn names(&self) -> Names<'_> {
-        Names { request: &self.request, shared: &self.shared }
+    fn names(&self) -> PageVariables<'_> {
+        PageVariables { request: &self.request, shared: &self.shared }
     }
 
     fn evaluate(&self, text: &[u8]) -> Result<Vec<u8>, String> {
@@ -164,7 +164,7 @@ impl Page {
         self.shared.set(&name.to_ascii_lowercase(), value).map_err(|full| full.to_string())
     }
 
-    fn echo(&mut self, command: &Command) -> Result<(), String> {
+    fn echo(&mut self, command: &SsiCommand) -> Result<(), String> {
         let var = command.param("var").unwrap_or_default().to_ascii_lowercase();
         let value = match self.names().find(&var) {
             // A format with an empty result is an error of the page.
@@ -187,7 +187,7 @@ impl Page {
         Ok(())
     }
 
-    fn include(&mut self, command: &Command) -> Result<(), String> {
+    fn include(&mut self, command: &SsiCommand) -> Result<(), String> {
         let shown = |value: &[u8]| text_of(value).into_owned();
         let (path, file) = (command.param("virtual"), command.param("file"));
         let uri = match (path, file) {
@@ -245,7 +245,7 @@ impl Page {
     }
 }
 
-fn check(spec: &Spec, command: &Command) -> Result<(), String> {
+fn check(spec: &Spec, command: &SsiCommand) -> Result<(), String> {
     for (at, (name, _)) in command.params.iter().enumerate() {
         let shown = text_of(name);
         if !spec.params.iter().any(|(known, _)| known.as_bytes() == name) {

@@ -99,5 +99,5 @@ fn run(request: &mut Request, response: &mut Response) {
         return;
     }
     let source = std::mem::replace(&mut response.body, Body::Empty).into_source(request);
-    response.body = Body::Source(Box::new(page::Page::new(request, response, source)));
+    response.body = Body::Source(Box::new(page::SsiPage::new(request, response, source)));
 }

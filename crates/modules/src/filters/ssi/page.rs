@@ -14,8 +14,8 @@ use freerun_http::settings::transfer::TransferSettings;
 use freerun_runtime::loops;
 
 use super::SsiSettings;
-use super::parser::{Found, Parser};
-use super::state::Shared;
+use super::parser::{ParsedPiece, Parser};
+use super::state::SharedPage;
 
 /// The most includes of one page that run at the same time. With more, the page is not parsed any further for now.
 const MAX_RUNNING: usize = 16;
@@ -61,10 +61,10 @@ pub(super) enum Purpose {
 }
 
 /// The body of a page with commands.
-pub(super) struct Page {
+pub(super) struct SsiPage {
     /// The request, for variables, subrequests and messages.
     pub(super) request: Box<Request>,
-    pub(super) shared: Rc<Shared>,
+    pub(super) shared: Rc<SharedPage>,
     input: Box<dyn Source>,
     /// The part of the input that was not parsed yet.
     piece: Bytes,
@@ -85,15 +85,15 @@ pub(super) struct Page {
     silent: bool,
 }
 
-impl Page {
-    pub(super) fn new(request: &Request, response: &Response, input: Box<dyn Source>) -> Page {
+impl SsiPage {
+    pub(super) fn new(request: &Request, response: &Response, input: Box<dyn Source>) -> SsiPage {
         let settings = request.settings().get::<SsiSettings>();
         let mut fork = request.fork();
         fork.sent.status = response.status;
         fork.answered.head = head_so_far(response);
         let max_value = usize::try_from(settings.ssi_value_length.0).unwrap_or(usize::MAX);
-        Page {
-            shared: request.shared().get::<Shared>(),
+        SsiPage {
+            shared: request.shared().get::<SharedPage>(),
             silent: settings.ssi_silent_errors,
             request: fork,
             input,
@@ -145,12 +145,12 @@ impl Page {
         while !self.waiting && self.running < MAX_RUNNING && self.ahead < MAX_AHEAD {
             match self.parser.next(&mut self.piece) {
                 None => return,
-                Some(Found::Text(text)) => self.text(text),
-                Some(Found::Command(command)) => {
+                Some(ParsedPiece::Text(text)) => self.text(text),
+                Some(ParsedPiece::Command(command)) => {
                     self.run(&command);
                     take_turns().await;
                 }
-                Some(Found::Fault(why)) => self.fail(&why),
+                Some(ParsedPiece::Fault(why)) => self.fail(&why),
             }
         }
     }
@@ -219,7 +219,7 @@ async fn take_turns() {
 }
 
 /// The next bytes of an include that are shown.
-fn step<'i>(include: &'i mut Include, shared: &'i Shared) -> LocalBoxFuture<'i, io::Result<Option<Bytes>>> {
+fn step<'i>(include: &'i mut Include, shared: &'i SharedPage) -> LocalBoxFuture<'i, io::Result<Option<Bytes>>> {
     Box::pin(async move {
         if let Purpose::Set(name) = &include.purpose {
             return keep(&mut include.body, name, shared).await.map(|()| None);
@@ -250,7 +250,7 @@ fn step<'i>(include: &'i mut Include, shared: &'i Shared) -> LocalBoxFuture<'i, 
 }
 
 /// Stores the answer to a subrequest in a variable, if it was successful.
-async fn keep(body: &mut Included, name: &[u8], shared: &Shared) -> io::Result<()> {
+async fn keep(body: &mut Included, name: &[u8], shared: &SharedPage) -> io::Result<()> {
     let Some(answer) = body.answer().await else { return body.next().await.map(drop) };
     let good = (200..300).contains(&answer.status()) && !answer.response.as_ref().is_some_and(|r| r.special);
     let limit = answer.request.settings().get::<TransferSettings>().subrequest_output_buffer_size.0;
@@ -278,7 +278,7 @@ async fn keep(body: &mut Included, name: &[u8], shared: &Shared) -> io::Result<(
     Ok(())
 }
 
-impl Source for Page {
+impl Source for SsiPage {
     fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
         Box::pin(async {
             loop {

@@ -13,14 +13,14 @@ const MAX_PARAMS: usize = 16;
 
 /// A command of a page.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Command {
+pub struct SsiCommand {
     /// The name of the command.
     pub name: Vec<u8>,
     /// The names and values of the parameters; in values, a backslash before the quote is still there.
     pub params: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-impl Command {
+impl SsiCommand {
     /// The value of a parameter.
     pub fn param(&self, name: &str) -> Option<&[u8]> {
         self.params.iter().find(|(known, _)| known == name.as_bytes()).map(|(_, value)| value.as_slice())
@@ -45,17 +45,17 @@ impl Command {
 
 /// The next item found in the page.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum ParsedPiece {
     /// Text to pass on.
     Text(Bytes),
     /// A command.
-    Command(Command),
+    Command(SsiCommand),
     /// A text that begins like a command but is not one, with the message for the log.
     Fault(String),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum SsiParserState {
     Text,
     /// The number of bytes of [`OPENING`] that were seen.
     Opening(usize),
@@ -81,8 +81,8 @@ enum State {
 /// A parser for commands. Its memory is bounded by the longest command.
 #[derive(Debug)]
 pub struct Parser {
-    state: State,
-    command: Command,
+    state: SsiParserState,
+    command: SsiCommand,
     fault: Option<String>,
     max_value: usize,
 }
@@ -90,26 +90,30 @@ pub struct Parser {
 impl Parser {
     /// A parser that accepts values of up to this many bytes.
     pub fn new(max_value: usize) -> Parser {
-        Parser { state: State::Text, command: Command::default(), fault: None, max_value }
+        Parser { state: SsiParserState::Text, command: SsiCommand::default(), fault: None, max_value }
     }
 
     /// The next item in `piece`, from whose beginning it is removed. `None`: the piece is used up.
-    pub fn next(&mut self, piece: &mut Bytes) -> Option<Found> {
+    pub fn next(&mut self, piece: &mut Bytes) -> Option<ParsedPiece> {
         loop {
             match self.state {
                 _ if piece.is_empty() => return None,
-                State::Text => {
+                SsiParserState::Text => {
                     if let Some(text) = self.text(piece) {
-                        return Some(Found::Text(text));
+                        return Some(ParsedPiece::Text(text));
                     }
                 }
-                State::Opening(seen) if piece[0] == OPENING[seen] => {
+                SsiParserState::Opening(seen) if piece[0] == OPENING[seen] => {
                     let _ = piece.split_to(1);
-                    self.state = if seen + 1 == OPENING.len() { State::BeforeName } else { State::Opening(seen + 1) };
+                    self.state = if seen + 1 == OPENING.len() {
+                        SsiParserState::BeforeName
+                    } else {
+                        SsiParserState::Opening(seen + 1)
+                    };
                 }
-                State::Opening(seen) => {
-                    self.state = State::Text;
-                    return Some(Found::Text(Bytes::from_static(&OPENING[..seen])));
+                SsiParserState::Opening(seen) => {
+                    self.state = SsiParserState::Text;
+                    return Some(ParsedPiece::Text(Bytes::from_static(&OPENING[..seen])));
                 }
                 _ => {
                     let mut used = 0;
@@ -133,8 +137,8 @@ impl Parser {
     /// Ends the page: returns the text that was held back because a command might have begun there. An unclosed command
     /// is lost.
     pub fn end(&mut self) -> Option<Bytes> {
-        match std::mem::replace(&mut self.state, State::Text) {
-            State::Opening(seen) => Some(Bytes::from_static(&OPENING[..seen])),
+        match std::mem::replace(&mut self.state, SsiParserState::Text) {
+            SsiParserState::Opening(seen) => Some(Bytes::from_static(&OPENING[..seen])),
             _ => None,
         }
     }
@@ -145,13 +149,13 @@ impl Parser {
             Some(at) => {
                 let text = piece.split_to(at);
                 let _ = piece.split_to(OPENING.len());
-                self.state = State::BeforeName;
+                self.state = SsiParserState::BeforeName;
                 text
             }
             None => {
                 let held = (1..OPENING.len()).rev().find(|held| piece.ends_with(&OPENING[..*held]));
                 if let Some(held) = held {
-                    self.state = State::Opening(held);
+                    self.state = SsiParserState::Opening(held);
                     let text = piece.split_to(piece.len() - held);
                     piece.clear();
                     text
@@ -163,56 +167,67 @@ impl Parser {
         (!text.is_empty()).then_some(text)
     }
 
-    fn byte(&mut self, byte: u8) -> Option<Found> {
+    fn byte(&mut self, byte: u8) -> Option<ParsedPiece> {
         let space = matches!(byte, b' ' | b'\t' | b'\r' | b'\n');
         self.state = match self.state {
-            State::BeforeName | State::BeforeParam | State::BeforeEqual | State::BeforeValue if space => self.state,
-            State::BeforeName => {
-                self.command.name.push(byte);
-                State::Name
+            SsiParserState::BeforeName
+            | SsiParserState::BeforeParam
+            | SsiParserState::BeforeEqual
+            | SsiParserState::BeforeValue
+                if space =>
+            {
+                self.state
             }
-            State::Name | State::AfterValue if space => State::BeforeParam,
-            State::Name | State::BeforeParam | State::AfterValue if byte == b'-' => State::End1,
-            State::Name if self.command.name.len() == MAX_NAME => {
+            SsiParserState::BeforeName => {
+                self.command.name.push(byte);
+                SsiParserState::Name
+            }
+            SsiParserState::Name | SsiParserState::AfterValue if space => SsiParserState::BeforeParam,
+            SsiParserState::Name | SsiParserState::BeforeParam | SsiParserState::AfterValue if byte == b'-' => {
+                SsiParserState::End1
+            }
+            SsiParserState::Name if self.command.name.len() == MAX_NAME => {
                 let name = as_text(&self.command.name);
                 self.fail(format!("the \"{name}{}...\" SSI command is too long", char::from(byte)))
             }
-            State::Name => {
+            SsiParserState::Name => {
                 self.command.name.push(byte);
-                State::Name
+                SsiParserState::Name
             }
-            State::BeforeParam if self.command.params.len() == MAX_PARAMS => {
+            SsiParserState::BeforeParam if self.command.params.len() == MAX_PARAMS => {
                 let name = as_text(&self.command.name);
                 self.fail(format!("too many SSI command parameters: \"{name}\""))
             }
-            State::BeforeParam => {
+            SsiParserState::BeforeParam => {
                 self.command.params.push((vec![byte], Vec::new()));
-                State::Param
+                SsiParserState::Param
             }
-            State::Param | State::BeforeEqual if byte == b'=' => State::BeforeValue,
-            State::Param if space => State::BeforeEqual,
-            State::Param if byte != b'-' => self.param(byte),
-            State::Param | State::BeforeEqual => {
+            SsiParserState::Param | SsiParserState::BeforeEqual if byte == b'=' => SsiParserState::BeforeValue,
+            SsiParserState::Param if space => SsiParserState::BeforeEqual,
+            SsiParserState::Param if byte != b'-' => self.param(byte),
+            SsiParserState::Param | SsiParserState::BeforeEqual => {
                 let (command, param) = self.names();
                 let shown = char::from(byte);
                 self.fail(format!(
                     "unexpected \"{shown}\" symbol after \"{param}\" parameter in \"{command}\" SSI command"
                 ));
-                State::Skip(u8::from(byte == b'-'))
+                SsiParserState::Skip(u8::from(byte == b'-'))
             }
-            State::BeforeValue if matches!(byte, b'"' | b'\'') => State::Value(byte),
-            State::BeforeValue => {
+            SsiParserState::BeforeValue if matches!(byte, b'"' | b'\'') => SsiParserState::Value(byte),
+            SsiParserState::BeforeValue => {
                 let (command, param) = self.names();
                 let shown = char::from(byte);
                 self.fail(format!(
                     "unexpected \"{shown}\" symbol before value of \"{param}\" parameter in \"{command}\" SSI command"
                 ));
-                State::Skip(u8::from(byte == b'-'))
+                SsiParserState::Skip(u8::from(byte == b'-'))
             }
-            State::Value(quote) if byte == quote => State::AfterValue,
-            State::Value(quote) if byte == b'\\' => self.value(byte, State::Escaped(quote)),
-            State::Value(quote) | State::Escaped(quote) => self.value(byte, State::Value(quote)),
-            State::AfterValue => {
+            SsiParserState::Value(quote) if byte == quote => SsiParserState::AfterValue,
+            SsiParserState::Value(quote) if byte == b'\\' => self.value(byte, SsiParserState::Escaped(quote)),
+            SsiParserState::Value(quote) | SsiParserState::Escaped(quote) => {
+                self.value(byte, SsiParserState::Value(quote))
+            }
+            SsiParserState::AfterValue => {
                 let (command, param) = self.names();
                 let value = self.command.params.last().map(|(_, value)| as_text(value)).unwrap_or_default();
                 let byte = char::from(byte);
@@ -221,41 +236,41 @@ impl Parser {
                      command"
                 ))
             }
-            State::End1 if byte == b'-' => State::End2,
-            State::End2 if byte == b'>' => {
-                self.state = State::Text;
-                return Some(Found::Command(std::mem::take(&mut self.command)));
+            SsiParserState::End1 if byte == b'-' => SsiParserState::End2,
+            SsiParserState::End2 if byte == b'>' => {
+                self.state = SsiParserState::Text;
+                return Some(ParsedPiece::Command(std::mem::take(&mut self.command)));
             }
-            State::End1 | State::End2 => {
+            SsiParserState::End1 | SsiParserState::End2 => {
                 let name = as_text(&self.command.name);
                 self.fail(format!("unexpected \"{}\" symbol in \"{name}\" SSI command", char::from(byte)))
             }
-            State::Skip(2) if byte == b'>' => {
-                self.state = State::Text;
-                return Some(Found::Fault(self.fault.take().unwrap_or_default()));
+            SsiParserState::Skip(2) if byte == b'>' => {
+                self.state = SsiParserState::Text;
+                return Some(ParsedPiece::Fault(self.fault.take().unwrap_or_default()));
             }
-            State::Skip(seen) if byte == b'-' => State::Skip((seen + 1).min(2)),
-            State::Skip(_) => State::Skip(0),
-            State::Text | State::Opening(_) => self.state,
+            SsiParserState::Skip(seen) if byte == b'-' => SsiParserState::Skip((seen + 1).min(2)),
+            SsiParserState::Skip(_) => SsiParserState::Skip(0),
+            SsiParserState::Text | SsiParserState::Opening(_) => self.state,
         };
         None
     }
 
-    fn param(&mut self, byte: u8) -> State {
+    fn param(&mut self, byte: u8) -> SsiParserState {
         let command = as_text(&self.command.name);
-        let Some((name, _)) = self.command.params.last_mut() else { return State::BeforeParam };
+        let Some((name, _)) = self.command.params.last_mut() else { return SsiParserState::BeforeParam };
         if name.len() < MAX_NAME {
             name.push(byte);
-            return State::Param;
+            return SsiParserState::Param;
         }
         let name = as_text(name);
         self.fail(format!("too long \"{name}{}...\" parameter in \"{command}\" SSI command", char::from(byte)))
     }
 
-    fn value(&mut self, byte: u8, next: State) -> State {
+    fn value(&mut self, byte: u8, next: SsiParserState) -> SsiParserState {
         let max = self.max_value;
         let command = as_text(&self.command.name);
-        let Some((name, value)) = self.command.params.last_mut() else { return State::BeforeParam };
+        let Some((name, value)) = self.command.params.last_mut() else { return SsiParserState::BeforeParam };
         if value.len() < max {
             value.push(byte);
             return next;
@@ -272,10 +287,10 @@ impl Parser {
         (as_text(&self.command.name), self.command.params.last().map(|(name, _)| as_text(name)).unwrap_or_default())
     }
 
-    fn fail(&mut self, message: String) -> State {
+    fn fail(&mut self, message: String) -> SsiParserState {
         self.fault = Some(message);
-        self.command = Command::default();
-        State::Skip(0)
+        self.command = SsiCommand::default();
+        SsiParserState::Skip(0)
     }
 }
 

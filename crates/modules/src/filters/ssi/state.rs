@@ -16,7 +16,7 @@ const ENTRY: usize = 64;
 
 /// The variables and blocks that the client's request and all its subrequests share.
 #[derive(Default)]
-pub struct Shared {
+pub struct SharedPage {
     variables: RefCell<Vec<(Vec<u8>, Bytes)>>,
     blocks: RefCell<Vec<(Vec<u8>, Bytes)>>,
     /// The groups of the last expression that matched.
@@ -29,7 +29,7 @@ pub struct Shared {
 #[error("variables and blocks of more than {MAX_HELD} bytes")]
 pub struct Full;
 
-impl Shared {
+impl SharedPage {
     /// The value of a variable of the page, or of a group of its last expression.
     pub fn variable(&self, name: &[u8]) -> Option<Bytes> {
         if let Some((_, value)) = self.variables.borrow().iter().find(|(known, _)| known == name) {

@@ -1,19 +1,19 @@
 use bytes::Bytes;
 
 use super::expr::{Captures, Lookup, Patterns, evaluate, holds};
-use super::parser::{Command, Found, Parser};
+use super::parser::{ParsedPiece, Parser, SsiCommand};
 
-fn command(name: &str, params: &[(&str, &str)]) -> Found {
+fn command(name: &str, params: &[(&str, &str)]) -> ParsedPiece {
     let params = params.iter().map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec())).collect();
-    Found::Command(Command { name: name.as_bytes().to_vec(), params })
+    ParsedPiece::Command(SsiCommand { name: name.as_bytes().to_vec(), params })
 }
 
 /// The items of a page that comes in pieces of `size`, with adjacent texts put together.
-fn parse(page: &str, size: usize) -> Vec<Found> {
+fn parse(page: &str, size: usize) -> Vec<ParsedPiece> {
     let mut parser = Parser::new(8);
-    let mut out: Vec<Found> = Vec::new();
-    let push = |found: Found, out: &mut Vec<Found>| match (out.last_mut(), found) {
-        (Some(Found::Text(last)), Found::Text(more)) => *last = [&last[..], &more].concat().into(),
+    let mut out: Vec<ParsedPiece> = Vec::new();
+    let push = |found: ParsedPiece, out: &mut Vec<ParsedPiece>| match (out.last_mut(), found) {
+        (Some(ParsedPiece::Text(last)), ParsedPiece::Text(more)) => *last = [&last[..], &more].concat().into(),
         (_, found) => out.push(found),
     };
     for piece in page.as_bytes().chunks(size) {
@@ -24,15 +24,15 @@ fn parse(page: &str, size: usize) -> Vec<Found> {
         assert!(piece.is_empty());
     }
     if let Some(rest) = parser.end() {
-        push(Found::Text(rest), &mut out);
+        push(ParsedPiece::Text(rest), &mut out);
     }
     out
 }
 
 #[test]
 fn pages_are_the_same_however_they_are_cut() {
-    let text = |text: &'static str| Found::Text(Bytes::from_static(text.as_bytes()));
-    let fault = |why: &str| Found::Fault(why.to_owned());
+    let text = |text: &'static str| ParsedPiece::Text(Bytes::from_static(text.as_bytes()));
+    let fault = |why: &str| ParsedPiece::Fault(why.to_owned());
     for (page, wanted) in [
         ("plain", vec![text("plain")]),
         ("a<!--# echo var=\"x\" -->b", vec![text("a"), command("echo", &[("var", "x")]), text("b")]),
@@ -80,13 +80,13 @@ fn pages_are_the_same_however_they_are_cut() {
 fn commands_are_bounded() {
     let long = "c".repeat(33);
     let page = format!("<!--# {long} -->");
-    assert_eq!(parse(&page, 5), vec![Found::Fault(format!("the \"{long}...\" SSI command is too long"))]);
+    assert_eq!(parse(&page, 5), vec![ParsedPiece::Fault(format!("the \"{long}...\" SSI command is too long"))]);
     let page = format!("<!--# x {long}=\"\" -->");
     let why = format!("too long \"{long}...\" parameter in \"x\" SSI command");
-    assert_eq!(parse(&page, 5), vec![Found::Fault(why)]);
+    assert_eq!(parse(&page, 5), vec![ParsedPiece::Fault(why)]);
     let params: String = (0..17).map(|_| " a=\"\"").collect();
     let why = "too many SSI command parameters: \"x\"".to_owned();
-    assert_eq!(parse(&format!("<!--# x{params} -->"), 5), vec![Found::Fault(why)]);
+    assert_eq!(parse(&format!("<!--# x{params} -->"), 5), vec![ParsedPiece::Fault(why)]);
     assert_eq!(parse(&format!("<!--# {} x -->", " ".repeat(100_000)), 999), vec![command("x", &[])]);
 }
 
@@ -94,7 +94,7 @@ fn commands_are_bounded() {
 fn a_command_reads_as_it_is_written() {
     for page in ["<!--#x -->", "<!--#x a=\"b\" c=\"\" -->", "<!--#x a='b\"c' -->", "<!--#x a=\"b\\\"c\" -->"] {
         let mut piece = Bytes::from_static(page.as_bytes());
-        let Some(Found::Command(command)) = Parser::new(8).next(&mut piece) else { panic!("{page}") };
+        let Some(ParsedPiece::Command(command)) = Parser::new(8).next(&mut piece) else { panic!("{page}") };
         let mut out = Vec::new();
         command.source(&mut out);
         assert_eq!(out, page.as_bytes());

@@ -1,8 +1,8 @@
 //! Which of the strings that are searched for may have begun at the end of a text that goes on.
 //!
-//! A string has begun where the text ends with a beginning of it. The places where one string may have begun follow from
-//! its borders (the beginnings of it that are also ends of it), as in the search by Knuth, Morris and Pratt, so that each
-//! byte of the strings is looked at once for a piece of text, whatever the text is.
+//! A string has begun where the text ends with a beginning of it. The places where one string may have begun follow
+//! from its borders, as in the search by Knuth, Morris and Pratt. Borders are the beginnings of the string that are
+//! also ends of it. So each byte of the strings is looked at once for a piece of text, whatever the text is.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

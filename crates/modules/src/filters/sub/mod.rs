@@ -29,8 +29,8 @@ settings! {
     pub struct SubSettings {
         /// Replaces a string, ignoring case, by another. Both may contain variables.
         ///
-        /// Of several strings the one that begins first is replaced; of those that begin at the same place, the one
-        /// that is written first.
+        /// The string that begins first is replaced; if several begin at the same place, the first in the
+        /// configuration.
         sub_filter: Many<Substitution>, in HTTP | SERVER | LOCATION,
             fidelity = Differs("the strings searched for in one response have at most 64 KB together");
         /// Whether each string is replaced only once, or at every place.
@@ -129,7 +129,7 @@ struct Pair {
 
 /// A string, and its replacements: the same each time, or the next one each time, until there is none.
 #[derive(Debug)]
-struct Sought {
+struct SearchString {
     pattern: Arc<[u8]>,
     borders: Borders,
     replacements: Vec<Bytes>,
@@ -137,7 +137,7 @@ struct Sought {
     next: usize,
 }
 
-impl Sought {
+impl SearchString {
     fn is_over(&self) -> bool {
         self.next >= self.replacements.len()
     }
@@ -145,7 +145,7 @@ impl Sought {
 
 /// The search in a body.
 struct Substitute {
-    sought: Vec<Sought>,
+    sought: Vec<SearchString>,
     /// The automaton for all strings, including those that are used up.
     finder: AhoCorasick,
     /// The length of the longest string that is still searched for; 0 if there is none.
@@ -158,7 +158,7 @@ struct Substitute {
 }
 
 /// The position of a string.
-struct Found {
+struct StringMatch {
     index: usize,
     start: usize,
     end: usize,
@@ -169,14 +169,14 @@ const SMALL: usize = 2048;
 
 impl Substitute {
     fn new(pairs: Vec<Pair>, once: bool) -> Option<Substitute> {
-        let mut sought: Vec<Sought> = Vec::new();
+        let mut sought: Vec<SearchString> = Vec::new();
         let mut known = HashMap::new();
         for Pair { pattern, replacement } in pairs {
             match known.entry(pattern.to_ascii_lowercase()) {
                 Entry::Vacant(place) => {
                     place.insert(sought.len());
                     let borders = Borders::of(&pattern);
-                    sought.push(Sought { pattern, borders, replacements: vec![replacement], next: 0 });
+                    sought.push(SearchString { pattern, borders, replacements: vec![replacement], next: 0 });
                 }
                 // If the same string is given twice, the first replacement is used first.
                 Entry::Occupied(place) => sought[*place.get()].replacements.push(replacement),
@@ -200,12 +200,13 @@ impl Substitute {
 
     /// The first position of a string that is still searched for. If several begin there, the first in the
     /// configuration counts.
-    fn find(&self, text: &[u8]) -> Option<Found> {
-        let found = |found: Match| Found { index: found.pattern().as_usize(), start: found.start(), end: found.end() };
+    fn find(&self, text: &[u8]) -> Option<StringMatch> {
+        let found =
+            |found: Match| StringMatch { index: found.pattern().as_usize(), start: found.start(), end: found.end() };
         if self.finder.match_kind() != MatchKind::Standard {
             return self.finder.find(text).map(found);
         }
-        let mut best: Option<Found> = None;
+        let mut best: Option<StringMatch> = None;
         let mut state = OverlappingState::start();
         loop {
             self.finder.find_overlapping(text, &mut state);
@@ -214,7 +215,7 @@ impl Substitute {
             if best.as_ref().is_some_and(|best| next.end > best.start + self.longest) {
                 return best;
             }
-            let is_better = |best: &Found| (next.start, next.index) < (best.start, best.index);
+            let is_better = |best: &StringMatch| (next.start, next.index) < (best.start, best.index);
             if !self.sought[next.index].is_over() && best.as_ref().is_none_or(is_better) {
                 best = Some(next);
             }
@@ -263,7 +264,7 @@ impl Substitute {
     }
 }
 
-fn longest(sought: &[Sought]) -> usize {
+fn longest(sought: &[SearchString]) -> usize {
     sought.iter().filter(|sought| !sought.is_over()).map(|sought| sought.pattern.len()).max().unwrap_or(0)
 }
 

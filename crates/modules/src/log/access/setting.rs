@@ -23,17 +23,17 @@ settings! {
     pub struct AccessLogSettings {
         /// The files that requests are logged to, and the format.
         ///
-        /// The format is `combined`, or one that `log_format` has defined before. `buffer` gathers lines up to that
-        /// size, at most 256k, on each event loop; they are written when the next line does not fit, when they are
-        /// older than `flush`, when logs are reopened, when a new configuration takes over and when the process ends.
-        /// Without `buffer` a line reaches the file within about 20 milliseconds. With `if`, requests for which the
-        /// condition is empty or `0` are not logged. A level may have several logs; `off` turns all logs of its level
-        /// off.
+        /// The format is `combined`, or a format that `log_format` has defined before. `buffer` gathers lines up to
+        /// that size, at most 256k, on each event loop. They are written when the next line does not fit, or when they
+        /// are older than `flush`. They are also written when logs are reopened, when a new configuration takes over
+        /// and when the process ends. Without `buffer` a line reaches the file within about 20 milliseconds. With `if`,
+        /// requests for which the condition is empty or `0` are not logged. A level may have several logs; `off` turns
+        /// all logs of its level off.
         ///
         /// `gzip` compresses the gathered lines (64k without `buffer`), at a level from 1 to 9, before they are
         /// written; the file can be read with `zcat`. `syslog:` sends each line as a separate message. A path with
         /// variables is opened for the lines it gets, about 20 milliseconds at a time, or kept open by
-        /// `open_log_file_cache`; the file is made only if the document root of the request exists.
+        /// `open_log_file_cache`. Its file is made only if the document root of the request exists.
         ///
         /// Lines are written by a separate thread. A file that accepts them too slowly, or not at all, loses lines,
         /// which are counted; requests never wait for it.
@@ -41,9 +41,9 @@ settings! {
             fidelity = Differs("lines are written off the event loop, about 20 ms late, so the error log tells of a path with variables that cannot be opened once a second, and not of each request; the default path is the one compiled in");
         /// Defines a format for `access_log`: text with variables.
         ///
-        /// `escape=default` writes `"`, `\` and everything that is not printable ASCII as `\xHH` and a variable without
-        /// a value as `-`; `escape=json` escapes for strings of JSON; `escape=none` does not escape. The format
-        /// `combined` is predefined.
+        /// `escape=default` writes `"`, `\` and everything that is not printable ASCII as `\xHH`, and a variable
+        /// without a value as `-`. `escape=json` escapes for strings of JSON, and `escape=none` does not escape. The
+        /// format `combined` is predefined.
         log_format: LogFormats<Request, RequestPiece>, in HTTP;
         /// The log files with variables in their paths that stay open.
         ///

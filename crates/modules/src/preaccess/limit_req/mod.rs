@@ -30,7 +30,7 @@ pub static MODULE: Module = Module {
     variables: &[Variable::named(
         "limit_req_status",
         "What `limit_req` decided: `PASSED`, `DELAYED`, `REJECTED`, `DELAYED_DRY_RUN`, or `REJECTED_DRY_RUN`.",
-        |request, _| Some(Cow::Borrowed(request.find_shared::<Judged>()?.0.get()?)),
+        |request, _| Some(Cow::Borrowed(request.find_shared::<ReqLimitStatus>()?.0.get()?)),
     )],
     ..Module::EMPTY
 };
@@ -38,14 +38,14 @@ pub static MODULE: Module = Module {
 /// The result for a request: the value of `$limit_req_status`. A request is counted once, whatever internal redirects
 /// and subrequests it leads to.
 #[derive(Default)]
-struct Judged(Cell<Option<&'static [u8]>>);
+struct ReqLimitStatus(Cell<Option<&'static [u8]>>);
 
 fn wanted(settings: &SettingsSet) -> bool {
     !settings.get::<LimitReqSettings>().limit_req.0.is_empty()
 }
 
 /// The combined verdict of the zones of a level.
-enum Verdict<'s> {
+enum RateVerdict<'s> {
     /// No zone has a key for the request.
     Unknown,
     Pass,
@@ -54,7 +54,7 @@ enum Verdict<'s> {
 }
 
 fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
-    let judged = request.shared().get::<Judged>();
+    let judged = request.shared().get::<ReqLimitStatus>();
     if judged.0.get().is_some() {
         return Box::pin(std::future::ready(Outcome::Declined));
     }
@@ -66,9 +66,9 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
     let verdict = judge(&settings.limit_req.0, request);
     count(&settings.limit_req.0, &verdict, request, dry);
     let (status, outcome) = match verdict {
-        Verdict::Unknown => (None, Outcome::Declined),
-        Verdict::Pass => (Some(&b"PASSED"[..]), Outcome::Declined),
-        Verdict::Refuse(excess, limit) => {
+        RateVerdict::Unknown => (None, Outcome::Declined),
+        RateVerdict::Pass => (Some(&b"PASSED"[..]), Outcome::Declined),
+        RateVerdict::Refuse(excess, limit) => {
             let (excess, zone) = (Thousandths(excess), limit.zone.name());
             request.log(level.level(), format_args!("limiting requests{dryly}, excess: {excess} by zone \"{zone}\""));
             match dry {
@@ -76,7 +76,7 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
                 false => (Some(&b"REJECTED"[..]), Outcome::Status(settings.limit_req_status.0)),
             }
         }
-        Verdict::Delay(delay, excess, limit) => {
+        RateVerdict::Delay(delay, excess, limit) => {
             let (excess, zone) = (Thousandths(excess), limit.zone.name());
             request.log(level.milder(), format_args!("delaying request{dryly}, excess: {excess}, by zone \"{zone}\""));
             if !dry {
@@ -102,30 +102,30 @@ async fn wait(request: &mut Request, delay: Duration) -> Outcome {
     }
 }
 
-fn judge<'s>(limits: &'s [Limit], request: &Request) -> Verdict<'s> {
+fn judge<'s>(limits: &'s [Limit], request: &Request) -> RateVerdict<'s> {
     if let [limit] = limits {
         return match judge_one(limit, request, true) {
-            None => Verdict::Unknown,
-            Some(Judgement::Beyond(excess)) => Verdict::Refuse(excess, limit),
+            None => RateVerdict::Unknown,
+            Some(Judgement::Beyond(excess)) => RateVerdict::Refuse(excess, limit),
             Some(Judgement::Within(excess)) => {
-                delay_of(limit, excess).map_or(Verdict::Pass, |delay| Verdict::Delay(delay, excess, limit))
+                delay_of(limit, excess).map_or(RateVerdict::Pass, |delay| RateVerdict::Delay(delay, excess, limit))
             }
         };
     }
     // A request that one zone refuses is counted by none.
-    let mut verdict = Verdict::Unknown;
+    let mut verdict = RateVerdict::Unknown;
     for limit in limits {
         match judge_one(limit, request, false) {
             None => {}
-            Some(Judgement::Beyond(excess)) => return Verdict::Refuse(excess, limit),
+            Some(Judgement::Beyond(excess)) => return RateVerdict::Refuse(excess, limit),
             Some(Judgement::Within(excess)) => {
                 let so_far = match &verdict {
-                    Verdict::Delay(delay, ..) => *delay,
+                    RateVerdict::Delay(delay, ..) => *delay,
                     _ => Duration::ZERO,
                 };
                 match delay_of(limit, excess) {
-                    Some(delay) if delay > so_far => verdict = Verdict::Delay(delay, excess, limit),
-                    _ if matches!(verdict, Verdict::Unknown) => verdict = Verdict::Pass,
+                    Some(delay) if delay > so_far => verdict = RateVerdict::Delay(delay, excess, limit),
+                    _ if matches!(verdict, RateVerdict::Unknown) => verdict = RateVerdict::Pass,
                     _ => {}
                 }
             }
@@ -140,16 +140,16 @@ fn judge<'s>(limits: &'s [Limit], request: &Request) -> Verdict<'s> {
 
 /// Counts a request in the zones. The deciding zone counts its verdict; the others, if it has not refused, count a
 /// request that passes.
-fn count(limits: &[Limit], verdict: &Verdict<'_>, request: &Request, dry: bool) {
+fn count(limits: &[Limit], verdict: &RateVerdict<'_>, request: &Request, dry: bool) {
     let (decided, decisive) = match (verdict, dry) {
-        (Verdict::Unknown, _) => return,
-        (Verdict::Pass, _) => (None, Counted::Passed),
-        (Verdict::Delay(.., limit), false) => (Some(limit), Counted::Delayed),
-        (Verdict::Delay(.., limit), true) => (Some(limit), Counted::DelayedDryRun),
-        (Verdict::Refuse(_, limit), false) => (Some(limit), Counted::Rejected),
-        (Verdict::Refuse(_, limit), true) => (Some(limit), Counted::RejectedDryRun),
+        (RateVerdict::Unknown, _) => return,
+        (RateVerdict::Pass, _) => (None, Counted::Passed),
+        (RateVerdict::Delay(.., limit), false) => (Some(limit), Counted::Delayed),
+        (RateVerdict::Delay(.., limit), true) => (Some(limit), Counted::DelayedDryRun),
+        (RateVerdict::Refuse(_, limit), false) => (Some(limit), Counted::Rejected),
+        (RateVerdict::Refuse(_, limit), true) => (Some(limit), Counted::RejectedDryRun),
     };
-    let is_refused = matches!(verdict, Verdict::Refuse(..));
+    let is_refused = matches!(verdict, RateVerdict::Refuse(..));
     for limit in limits {
         let Some(zone) = limit.zone.get() else { continue };
         if decided.is_some_and(|decided| decided.zone == limit.zone) {

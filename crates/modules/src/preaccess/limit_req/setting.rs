@@ -24,14 +24,14 @@ settings! {
         /// A key takes 24 bytes: one megabyte has room for 43680. When the zone is full, the least recently used key
         /// (of the 16 keys that share a set of the table) makes room. Requests with an empty key are not counted. A
         /// zone keeps its state over a reload if its name, size and key stay; the rate may change.
-        limit_req_zone: Zones, in HTTP,
+        limit_req_zone: ReqZones, in HTTP,
             fidelity = Differs("a state takes 24 bytes instead of 64 or 128; of a full zone, the oldest among 16 states is dropped; a zone whose key or size changes on reload starts anew");
         /// Limits the requests of each key to the rate of the zone.
         ///
         /// As many as `burst` may come early: they wait until the rate allows them, except the first `delay` of them
         /// (`nodelay`: none waits). Requests beyond the burst are refused. A level may have several limits; the
         /// strictest decides, and a request that one limit refuses is counted by none.
-        limit_req: Limits, in HTTP | SERVER | LOCATION;
+        limit_req: ReqLimits, in HTTP | SERVER | LOCATION;
         /// Only counts, logs and sets `$limit_req_status`; nothing is delayed or refused.
         limit_req_dry_run: bool = "off", in HTTP | SERVER | LOCATION;
         /// The level that refusals are logged at; delays are logged one level lower.
@@ -43,11 +43,11 @@ settings! {
 
 /// The `limit_req_zone` directives; the zones are in the configuration's [`ZoneTable`].
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Zones;
+pub struct ReqZones;
 
 /// A zone as the configuration defines it.
 #[derive(Debug)]
-pub struct Defined {
+pub struct ReqZone {
     /// The key that distinguishes requests.
     pub key: Key<Request>,
     /// The rate in thousandths of a request a second.
@@ -58,7 +58,7 @@ pub struct Defined {
     pub figures: Arc<LimitFigures>,
 }
 
-impl Setting for Zones {
+impl Setting for ReqZones {
     const SHAPE: Shape = Shape::exactly(3, "key zone=name:size rate=rate");
 
     fn set(_: Option<Self>, directive: &Node, cx: &mut Cx) -> Result<Self, Problem> {
@@ -85,14 +85,14 @@ impl Setting for Zones {
         let mut kept = None;
         let define = |states: Arc<States>| {
             kept = Some(states.clone());
-            Defined { key, rate, states, figures: figures.clone() }
+            ReqZone { key, rate, states, figures: figures.clone() }
         };
         table.declare(directive, KIND, &zone, &text, make, define)?;
         if let Some(states) = kept {
             table.carry(&name, &states, |states| Some(states.save()));
         }
         cx.extensions.get_or_default::<LimitZones>().requests.insert(zone.name.as_str().into(), figures);
-        Ok(Zones)
+        Ok(ReqZones)
     }
 }
 
@@ -116,7 +116,7 @@ fn positive(text: &str) -> Option<u64> {
 #[derive(Debug, Clone)]
 pub struct Limit {
     /// The zone in which requests are counted.
-    pub zone: Zone<Defined>,
+    pub zone: Zone<ReqZone>,
     /// The largest excess, in thousandths of a request.
     pub burst: u64,
     /// The excess, in thousandths, from which on requests wait; `None`: they never do.
@@ -125,9 +125,9 @@ pub struct Limit {
 
 /// The values of all `limit_req` of a level.
 #[derive(Debug, Clone, Default)]
-pub struct Limits(pub Arc<Vec<Limit>>);
+pub struct ReqLimits(pub Arc<Vec<Limit>>);
 
-impl Setting for Limits {
+impl Setting for ReqLimits {
     const SHAPE: Shape = Shape::between(1, 3, "zone=name [burst=number] [nodelay | delay=number]");
 
     fn set(previous: Option<Self>, directive: &Node, cx: &mut Cx) -> Result<Self, Problem> {
@@ -137,7 +137,7 @@ impl Setting for Limits {
             match word.text.split_once('=') {
                 Some(("zone", name)) => {
                     let table = cx.extensions.get_or_default::<ZoneTable>();
-                    zone = Some(table.refer::<Defined>(name, KIND, word.place)?);
+                    zone = Some(table.refer::<ReqZone>(name, KIND, word.place)?);
                 }
                 Some(("burst", number)) => burst = positive(number).ok_or_else(|| invalid("burst"))?,
                 Some(("delay", number)) => delay = Some(positive(number).ok_or_else(|| invalid("delay"))?),

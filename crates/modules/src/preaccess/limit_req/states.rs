@@ -5,9 +5,9 @@
 //! keys, fingerprints of 64 bits are kept; it is practically impossible that two keys of one set have the same one (and
 //! so share a state).
 //!
-//! A state is one word that is replaced atomically: the time of the last count (milliseconds, 32 bits that may wrap
-//! around), and the excess in thousandths of a request (32 bits). Beside it is the time of the last use, also by a
-//! request that was refused, because the key of a client that is refused all the time must not seem unused.
+//! A state is one word that is replaced atomically. Its halves are the time of the last count (milliseconds, 32 bits
+//! that may wrap around) and the excess in thousandths of a request (32 bits). Beside it is the time of the last use. A
+//! refused request counts as a use, because the key of a client that is refused all the time must not seem unused.
 
 use std::hint;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,14 +36,14 @@ const PATIENCE: usize = 64;
 
 /// The state of one key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct State {
+struct KeyState {
     last: u32,
     excess: u32,
 }
 
-impl State {
-    fn of(word: u64) -> State {
-        State { last: (word >> 32) as u32, excess: word as u32 }
+impl KeyState {
+    fn of(word: u64) -> KeyState {
+        KeyState { last: (word >> 32) as u32, excess: word as u32 }
     }
 
     fn word(self) -> u64 {
@@ -188,7 +188,7 @@ impl States {
         let set = self.set(key);
         let Some(way) = set.find(key.tag.max(BUSY + 1)) else { return Judgement::Within(0) };
         set.asked[way].store(now.into(), Ordering::Relaxed);
-        bucket.judge(State::of(set.states[way].load(Ordering::Relaxed)).with_one_more(now, bucket.rate))
+        bucket.judge(KeyState::of(set.states[way].load(Ordering::Relaxed)).with_one_more(now, bucket.rate))
     }
 
     /// The number of states that fit.
@@ -231,7 +231,7 @@ impl Set<'_> {
         if old == BUSY || self.tags[way].compare_exchange(old, BUSY, Ordering::Acquire, Ordering::Relaxed).is_err() {
             return false;
         }
-        self.states[way].store(State { last: now, excess: 0 }.word(), Ordering::Relaxed);
+        self.states[way].store(KeyState { last: now, excess: 0 }.word(), Ordering::Relaxed);
         self.asked[way].store(now.into(), Ordering::Relaxed);
         self.tags[way].store(tag, Ordering::Release);
         true
@@ -241,7 +241,7 @@ impl Set<'_> {
 fn update(word: &AtomicU64, now: u32, bucket: Bucket) -> Judgement {
     let mut seen = word.load(Ordering::Relaxed);
     loop {
-        let state = State::of(seen);
+        let state = KeyState::of(seen);
         let excess = state.with_one_more(now, bucket.rate);
         let judgement = bucket.judge(excess);
         if matches!(judgement, Judgement::Beyond(_)) {
@@ -249,7 +249,7 @@ fn update(word: &AtomicU64, now: u32, bucket: Bucket) -> Judgement {
         }
         // The clock of another loop may be ahead: time never goes back.
         let last = if age(state.last, now) == 0 { state.last } else { now };
-        let next = State { last, excess: excess.min(MAX_EXCESS) as u32 };
+        let next = KeyState { last, excess: excess.min(MAX_EXCESS) as u32 };
         // A thread that interferes has made progress, so that this loop ends.
         match word.compare_exchange_weak(seen, next.word(), Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => return judgement,
@@ -407,7 +407,7 @@ mod tests {
         states.count(b"full", 0, never);
         let key = states.hasher.of(b"full");
         let set = states.set(key);
-        let full = State { last: 0, excess: MAX_EXCESS as u32 };
+        let full = KeyState { last: 0, excess: MAX_EXCESS as u32 };
         set.states[set.find(key.tag).unwrap()].store(full.word(), Ordering::Relaxed);
         assert_eq!(states.count(b"full", 0, never), Beyond(MAX_EXCESS + 1000));
     }

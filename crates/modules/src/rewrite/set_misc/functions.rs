@@ -21,7 +21,7 @@ use crate::dates;
 /// The most random characters.
 const MAX_RANDOM: usize = 64;
 
-type Found = Result<Option<Vec<u8>>, String>;
+type FunctionResult = Result<Option<Vec<u8>>, String>;
 
 /// The function of a directive.
 pub(super) fn of(directive: &str, last: &LastNumber) -> Option<Box<Calculate<Request>>> {
@@ -70,7 +70,7 @@ pub(super) fn of(directive: &str, last: &LastNumber) -> Option<Box<Calculate<Req
 }
 
 /// A function whose result nobody can guess.
-fn with_randomness(function: fn(&[Vec<u8>]) -> Found) -> Box<Calculate<Request>> {
+fn with_randomness(function: fn(&[Vec<u8>]) -> FunctionResult) -> Box<Calculate<Request>> {
     random::prepare();
     Box::new(move |_, values| function(values))
 }
@@ -88,14 +88,14 @@ fn fallible(name: &'static str, function: fn(&[u8]) -> Option<Vec<u8>>) -> Box<C
     })
 }
 
-fn if_empty(values: &[Vec<u8>]) -> Found {
+fn if_empty(values: &[Vec<u8>]) -> FunctionResult {
     Ok(match values {
         [own, value] if own.is_empty() => Some(value.clone()),
         _ => None,
     })
 }
 
-fn mac(algorithm: hmac::Algorithm, values: &[Vec<u8>]) -> Found {
+fn mac(algorithm: hmac::Algorithm, values: &[Vec<u8>]) -> FunctionResult {
     Ok(match values {
         [key, value] => Some(hmac::sign(&hmac::Key::new(algorithm, key), value).as_ref().to_vec()),
         _ => None,
@@ -124,7 +124,7 @@ fn range(name: &str, from: &[u8], to: &[u8]) -> Result<(u64, u64), String> {
     Ok((from.min(to), from.max(to)))
 }
 
-fn random_number(values: &[Vec<u8>]) -> Found {
+fn random_number(values: &[Vec<u8>]) -> FunctionResult {
     let [from, to] = values else { return Ok(None) };
     let (from, to) = range("set_random", from, to)?;
     let mut bytes = [0; 8];
@@ -133,7 +133,7 @@ fn random_number(values: &[Vec<u8>]) -> Found {
     Ok(Some(found.to_string().into_bytes()))
 }
 
-fn random_text(values: &[Vec<u8>], alphabet: &[u8]) -> Found {
+fn random_text(values: &[Vec<u8>], alphabet: &[u8]) -> FunctionResult {
     let [length] = values else { return Ok(None) };
     let wanted = number(length).and_then(|length| usize::try_from(length).ok());
     let Some(length) = wanted.filter(|length| (1..=MAX_RANDOM).contains(length)) else {
@@ -152,7 +152,7 @@ fn random_text(values: &[Vec<u8>], alphabet: &[u8]) -> Found {
     Ok(Some(out))
 }
 
-fn rotate(values: &[Vec<u8>], last: &LastNumber) -> Found {
+fn rotate(values: &[Vec<u8>], last: &LastNumber) -> FunctionResult {
     let [own, from, to] = values else { return Ok(None) };
     let (from, to) = range("set_rotate", from, to)?;
     let current = Some(own).filter(|own| !own.is_empty()).and_then(|own| number(own));
@@ -165,7 +165,7 @@ fn rotate(values: &[Vec<u8>], last: &LastNumber) -> Found {
     Ok(Some(out.into_bytes()))
 }
 
-fn hashed_upstream(request: &Request, values: &[Vec<u8>]) -> Found {
+fn hashed_upstream(request: &Request, values: &[Vec<u8>]) -> FunctionResult {
     let [list, key] = values else { return Ok(None) };
     let list = request.settings().get::<SetMiscSettings>().upstream_list.get(&text_of(list))?;
     Ok(list.get(hash(key) as usize % list.len().max(1)).map(|name| bytes_of(name).into_owned()))

@@ -25,7 +25,7 @@ settings! {
         set_md5: Assignments, in SERVER | LOCATION | SERVER_IF | LOCATION_IF, own;
         /// Whether `set_encode_base32` fills its result up with `=`.
         set_base32_padding: bool = "on", in HTTP | SERVER | LOCATION | SERVER_IF | LOCATION_IF;
-        /// The 32 characters of base32, those of base32hex in lower case by default.
+        /// The 32 characters of base32. By default these are the characters of base32hex in lower case.
         set_base32_alphabet: Alphabet = "0123456789abcdefghijklmnopqrstuv",
             in HTTP | SERVER | LOCATION | SERVER_IF | LOCATION_IF;
         /// Names a list of upstream groups, for `set_hashed_upstream`.
@@ -72,10 +72,10 @@ settings! {
         /// A random number between two numbers, which may be the result, too.
         "set_random" => set_md5: Shape::exactly(3, "$variable from to"),
             in SERVER | LOCATION | SERVER_IF | LOCATION_IF, own;
-        /// So many random letters and digits, 64 at most, which cannot be guessed.
+        /// Random letters and digits, `length` of them and 64 at most, which cannot be guessed.
         "set_secure_random_alphanum" => set_md5: Shape::exactly(2, "$variable length"),
             in SERVER | LOCATION | SERVER_IF | LOCATION_IF, own;
-        /// So many random letters in lower case, 64 at most, which cannot be guessed.
+        /// Random letters in lower case, `length` of them and 64 at most, which cannot be guessed.
         "set_secure_random_lcalpha" => set_md5: Shape::exactly(2, "$variable length"),
             in SERVER | LOCATION | SERVER_IF | LOCATION_IF, own;
         /// Adds one to a variable and begins with the first number again after the last one. A variable that is no number goes
@@ -91,7 +91,7 @@ settings! {
         /// The local time, in a format of strftime(3).
         "set_formatted_local_time" => set_md5: Shape::exactly(2, "$variable format"),
             in SERVER | LOCATION | SERVER_IF | LOCATION_IF, own;
-        /// One of the upstream groups of a list, chosen by the hash of a value.
+        /// An upstream group of a list, chosen by the hash of a value.
         "set_hashed_upstream" => set_md5: Shape::exactly(3, "$variable list value"),
             in SERVER | LOCATION | SERVER_IF | LOCATION_IF, own;
         /// The earlier name of `set_base32_padding`.

@@ -8,12 +8,12 @@ use super::DatagramSession;
 
 /// Datagrams of a batch that are to be passed on, all of one session. To be [flushed](Forwarding::flush) behind the last.
 #[derive(Default)]
-pub struct Forwarding<'a> {
+pub struct Forwarder<'a> {
     session: Option<Rc<DatagramSession>>,
     runs: Runs<'a>,
 }
 
-impl<'a> Forwarding<'a> {
+impl<'a> Forwarder<'a> {
     /// Appends a datagram, or several of `segment` bytes each. Datagrams of another session are sent first.
     pub(super) fn push(&mut self, session: &Rc<DatagramSession>, bytes: &'a [u8], segment: Option<usize>) {
         if !self.session.as_ref().is_some_and(|other| Rc::ptr_eq(other, session)) {

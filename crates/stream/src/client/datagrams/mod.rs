@@ -4,9 +4,9 @@
 //! first of them begins it. It ends when nothing has come for `proxy_timeout`, when as many answers have come as are
 //! expected (`proxy_responses`), or when it has to give way to another one ([`table`]).
 //!
-//! What comes before the content handler has begun waits in the session ([`DatagramSession::take_first`]). A handler that
-//! passes datagrams on names a socket for them ([`DatagramSession::pass_to`]): from then on they go there without waking
-//! the session's task, all those of a batch with one call ([`Forwarding`]).
+//! Datagrams that come before the content handler has begun wait in the session ([`DatagramSession::take_first`]). A
+//! handler that passes datagrams on names a socket for them ([`DatagramSession::pass_to`]). From then on they go there
+//! without waking the session's task, all datagrams of a batch with one call ([`Forwarder`]).
 
 mod forward;
 mod sessions;
@@ -25,7 +25,7 @@ use freerun_runtime::net::udp::{Datagrams, Received, Runs, Target, Unsent};
 use freerun_serve::accept::datagrams::DatagramListener;
 use freerun_serve::upstream::relay::pace::Pace;
 
-pub use self::forward::Forwarding;
+pub use self::forward::Forwarder;
 pub use self::sessions::Sessions;
 use self::table::{Ends, Id};
 
@@ -35,7 +35,7 @@ const WAITING: usize = 64;
 
 /// The reason that a session ends before its content handler has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
+pub enum EndReason {
     /// Nothing has come for too long.
     TimedOut,
     /// The session gives way to another one, because the number of sessions is at its limit.
@@ -46,7 +46,7 @@ pub enum Ending {
 
 /// The number of datagrams of a session.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Limits {
+pub struct DatagramLimits {
     /// The number of the client's datagrams that belong to the session; the next one begins another session. 0 is no
     /// limit (`proxy_requests`).
     pub requests: u64,
@@ -86,11 +86,11 @@ pub struct DatagramSession {
     sessions: Rc<Sessions>,
     ends: Ends,
     id: Cell<Option<Id>>,
-    limits: Cell<Limits>,
+    limits: Cell<DatagramLimits>,
     /// The limit of what is passed on a second.
-    rate: RefCell<Option<Box<Rate>>>,
+    rate: RefCell<Option<Box<ForwardRate>>>,
     counts: Cell<Counts>,
-    ending: Cell<Option<Ending>>,
+    ending: Cell<Option<EndReason>>,
     /// Whether it ends when each of the client's datagrams has an answer.
     drains: Cell<bool>,
     destination: RefCell<Destination>,
@@ -99,13 +99,13 @@ pub struct DatagramSession {
 }
 
 /// The limit of what is passed on a second.
-struct Rate {
+struct ForwardRate {
     pace: Pace,
     /// The number of bytes that were passed on.
     passed: u64,
 }
 
-impl Rate {
+impl ForwardRate {
     /// The number of these bytes, which are datagrams of `segment` bytes each, that may be passed on now; `None`: not
     /// one datagram. As long as any are allowed, a datagram is passed on whole.
     fn admits(&mut self, len: usize, segment: Option<usize>, now: u64) -> Option<usize> {
@@ -215,7 +215,7 @@ impl DatagramSession {
     /// Limits how many bytes a second are passed on from now on. Datagrams beyond that are lost: they come from a socket that all
     /// clients share, so they cannot wait there.
     pub fn limit_rate(&self, pace: Option<Pace>) {
-        self.rate.replace(pace.map(|pace| Box::new(Rate { pace, passed: 0 })));
+        self.rate.replace(pace.map(|pace| Box::new(ForwardRate { pace, passed: 0 })));
     }
 
     /// The part of these datagrams that may be passed on at this moment, if any may. The others are lost.
@@ -233,7 +233,7 @@ impl DatagramSession {
 
     /// Passes on what the client has sent and will send, behind this header, until the session ends or `requests` datagrams
     /// have come.
-    pub fn pass_to(&self, socket: Rc<Datagrams>, header: Header, limits: Limits) {
+    pub fn pass_to(&self, socket: Rc<Datagrams>, header: Header, limits: DatagramLimits) {
         self.limits.set(limits);
         let before = self.destination.replace(Destination::To(socket, header));
         if limits.requests > 0 && self.counts.get().requests >= limits.requests {
@@ -249,7 +249,7 @@ impl DatagramSession {
 
     /// Whether the session has all that it consists of.
     pub fn is_done(&self) -> bool {
-        let (Limits { requests, responses }, counts) = (self.limits.get(), self.counts.get());
+        let (DatagramLimits { requests, responses }, counts) = (self.limits.get(), self.counts.get());
         if self.drains.get() && self.is_answered() {
             return true;
         }
@@ -276,7 +276,7 @@ impl DatagramSession {
 
     /// Ready when the session has to end. The task that polls is also woken when [`DatagramSession::take_failure`] has an
     /// error, and when the session may have become [done](DatagramSession::is_done).
-    pub fn poll_ending(&self, context: &Context<'_>) -> Poll<Ending> {
+    pub fn poll_ending(&self, context: &Context<'_>) -> Poll<EndReason> {
         if let Some(ending) = self.ending.get() {
             return Poll::Ready(ending);
         }
@@ -296,7 +296,7 @@ impl DatagramSession {
     }
 
     /// Has the session end, if it has not ended.
-    pub(crate) fn end(&self, ending: Ending) {
+    pub(crate) fn end(&self, ending: EndReason) {
         if self.ending.get().is_none() {
             self.ending.set(Some(ending));
         }
@@ -326,7 +326,7 @@ impl DatagramSession {
     pub fn take_one<'a>(
         self: &Rc<Self>,
         received: Received<'a>,
-        forwarding: &mut Forwarding<'a>,
+        forwarding: &mut Forwarder<'a>,
     ) -> Option<Received<'a>> {
         let (first, rest) = split(received, 1);
         let more = self.take(first, forwarding);
@@ -335,9 +335,9 @@ impl DatagramSession {
     }
 
     /// Takes what has come from the client. Returns the part of it that belongs to another session, which begins with it.
-    pub fn take<'a>(self: &Rc<Self>, received: Received<'a>, forwarding: &mut Forwarding<'a>) -> Option<Received<'a>> {
+    pub fn take<'a>(self: &Rc<Self>, received: Received<'a>, forwarding: &mut Forwarder<'a>) -> Option<Received<'a>> {
         self.touch();
-        let Limits { requests, responses } = self.limits.get();
+        let DatagramLimits { requests, responses } = self.limits.get();
         let (own, rest) = match requests {
             0 => (received, None),
             most => split(received, most.saturating_sub(self.counts.get().requests)),

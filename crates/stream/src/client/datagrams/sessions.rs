@@ -13,7 +13,7 @@ use freerun_runtime::net::udp::Received;
 use freerun_serve::accept::datagrams::{DatagramListener, SharedPart};
 
 use super::table::{Ends, Id, SessionTable};
-use super::{DatagramSession, Ending};
+use super::{DatagramSession, EndReason};
 
 /// The time that a session is kept if its content handler does not say it.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -126,7 +126,7 @@ impl Sessions {
         let oldest = self.table.borrow_mut().take_oldest();
         let Some(oldest) = oldest else { return false };
         oldest.id.set(None);
-        oldest.end(Ending::GivesWay);
+        oldest.end(EndReason::GivesWay);
         true
     }
 
@@ -136,7 +136,7 @@ impl Sessions {
         let answered = self.table.borrow_mut().take_where(|session| session.is_answered());
         for session in answered {
             session.id.set(None);
-            session.end(Ending::Closed);
+            session.end(EndReason::Closed);
         }
     }
 
@@ -145,7 +145,7 @@ impl Sessions {
         let all = self.table.borrow_mut().take_all();
         for session in all {
             session.id.set(None);
-            session.end(Ending::Closed);
+            session.end(EndReason::Closed);
         }
     }
 
@@ -200,7 +200,7 @@ impl Sessions {
                 let late = self.table.borrow_mut().take_late(now);
                 let Some(late) = late else { break };
                 late.id.set(None);
-                late.end(Ending::TimedOut);
+                late.end(EndReason::TimedOut);
             }
             let next = self.table.borrow().next_deadline();
             let Some(next) = next else {

@@ -1,9 +1,9 @@
 //! The sessions of datagrams at one address, on one loop: found by the addresses of both ends, in the order in which they
 //! were last used.
 //!
-//! The table has a bound. When it is full, the session that has been idle longest gives way to the new one: a flood from
-//! invented addresses pushes out what it has brought itself before it reaches clients that go on, and memory stays what it
-//! is. All operations take the same time however many sessions there are, and one timer serves all of them.
+//! The table has a bound. When it is full, the session that has been idle longest gives way to the new one. So a flood
+//! from invented addresses pushes out its own sessions before it reaches clients that go on, and memory does not grow.
+//! All operations take the same time however many sessions there are, and one timer serves all of them.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -34,7 +34,7 @@ const NONE: u32 = u32::MAX;
 /// where a session may stay until those before it have ended.
 const MOST_ORDERS: usize = 8;
 
-struct Place<S> {
+struct TableSlot<S> {
     session: Option<S>,
     generation: u32,
     ends: Ends,
@@ -62,7 +62,7 @@ type Tell = Box<dyn Fn(&Ends, bool)>;
 
 /// The sessions at one address. Times are in milliseconds, as the loop counts them.
 pub(crate) struct SessionTable<S> {
-    places: Vec<Place<S>>,
+    places: Vec<TableSlot<S>>,
     free: Vec<u32>,
     by_ends: HashMap<Ends, u32>,
     orders: Vec<Order>,
@@ -114,11 +114,11 @@ impl<S> SessionTable<S> {
         let generation = 0;
         let session = Some(session);
         let (before, after, is_bound, used) = (NONE, NONE, true, now);
-        let place = Place { session, generation, ends, is_bound, order, before, after, used, timeout };
+        let place = TableSlot { session, generation, ends, is_bound, order, before, after, used, timeout };
         let index = match self.free.pop() {
             Some(index) => {
                 let generation = self.places[index as usize].generation;
-                self.places[index as usize] = Place { generation, ..place };
+                self.places[index as usize] = TableSlot { generation, ..place };
                 index
             }
             None => {
@@ -136,7 +136,7 @@ impl<S> SessionTable<S> {
     pub(crate) fn touch(&mut self, id: Id, now: u64) {
         let Some(index) = self.index(id) else { return };
         self.places[index as usize].used = now;
-        let Place { order, after, .. } = self.places[index as usize];
+        let TableSlot { order, after, .. } = self.places[index as usize];
         if after == NONE {
             debug_assert_eq!(self.orders[order as usize].last, index);
             return;
@@ -262,7 +262,7 @@ impl<S> SessionTable<S> {
 
     /// Takes a session out of its order.
     fn unlink(&mut self, index: u32) {
-        let Place { order, before, after, .. } = self.places[index as usize];
+        let TableSlot { order, before, after, .. } = self.places[index as usize];
         let order = &mut self.orders[order as usize];
         if before == NONE {
             order.first = after;

@@ -59,7 +59,7 @@ impl Bed {
         let socket = self.listener.socket();
         let mut begun = Vec::new();
         let _ = socket.try_receive(BATCH, |receiver| {
-            let mut forwarding = Forwarding::default();
+            let mut forwarding = Forwarder::default();
             for received in receiver.iter() {
                 let mut left = Some(received);
                 while let Some(received) = left {
@@ -83,7 +83,7 @@ impl Bed {
 }
 
 fn pass(requests: u64, responses: Option<u64>) -> impl Fn(&Bed, &Rc<DatagramSession>) {
-    move |bed, session| session.pass_to(bed.way(), Header::default(), Limits { requests, responses })
+    move |bed, session| session.pass_to(bed.way(), Header::default(), DatagramLimits { requests, responses })
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn what_comes_before_the_handler_waits_up_to_a_bound() {
         }
         let session = bed.begun[0].clone();
         assert_eq!(session.take_first().as_deref(), Some(&[0][..]));
-        session.pass_to(bed.way(), Header::default(), Limits::default());
+        session.pass_to(bed.way(), Header::default(), DatagramLimits::default());
         assert_eq!(got(&bed.server), (1..WAITING).map(|number| vec![number as u8]).collect::<Vec<_>>());
         assert_eq!(session.take_first(), None);
     })
@@ -195,7 +195,7 @@ fn a_header_goes_before_the_first_datagram_or_before_all() {
             let mut bed = Bed::new(10);
             let client = bed.client();
             let begin = |bed: &Bed, session: &Rc<DatagramSession>| {
-                session.pass_to(bed.way(), Header { bytes: b"H:".to_vec(), in_each }, Limits::default());
+                session.pass_to(bed.way(), Header { bytes: b"H:".to_vec(), in_each }, DatagramLimits::default());
             };
             for text in [b"a", b"b", b"c"] {
                 client.send(text).unwrap();
@@ -216,7 +216,7 @@ fn nothing_is_passed_on_after_a_header_that_was_lost() {
         let client = bed.client();
         let header = |in_each| Header { bytes: vec![b'H'; 100], in_each };
         client.send(&[b'x'; 65_500]).unwrap();
-        bed.receive(|bed, session| session.pass_to(bed.way(), header(false), Limits::default()));
+        bed.receive(|bed, session| session.pass_to(bed.way(), header(false), DatagramLimits::default()));
         client.send(b"HHH forged").unwrap();
         bed.receive(|_, _| panic!("the session is there"));
         assert!(bed.begun[0].take_failure().is_some());
@@ -227,7 +227,7 @@ fn nothing_is_passed_on_after_a_header_that_was_lost() {
 
 #[test]
 fn what_is_beyond_the_rate_is_lost_and_counted() {
-    let mut rate = Rate { pace: Pace::new(100, 0, 0).unwrap(), passed: 0 };
+    let mut rate = ForwardRate { pace: Pace::new(100, 0, 0).unwrap(), passed: 0 };
     // A datagram is whole or lost; of those in one piece, as many as begin within the rate.
     assert_eq!(rate.admits(60, None, 0), Some(60));
     assert_eq!(rate.admits(30, Some(10), 10), Some(30));
@@ -243,7 +243,7 @@ fn what_is_beyond_the_rate_is_lost_and_counted() {
         }
         bed.receive(|bed, session| {
             session.limit_rate(Pace::new(45, loops::millis(), 0));
-            session.pass_to(bed.way(), Header::default(), Limits::default());
+            session.pass_to(bed.way(), Header::default(), DatagramLimits::default());
         });
         assert_eq!(got(&bed.server), (0..5).map(|number| vec![number; 10]).collect::<Vec<_>>());
         let counts = bed.begun[0].counts();
@@ -289,16 +289,16 @@ fn the_oldest_gives_way_and_idle_ones_end() {
             let session = session.clone();
             async move { poll_fn(|context| session.poll_ending(context)).await }
         };
-        assert_eq!(ending(&bed.begun[0]).await, Ending::GivesWay);
+        assert_eq!(ending(&bed.begun[0]).await, EndReason::GivesWay);
         assert_eq!(bed.sessions.count(), 2);
         bed.begun[2].keep_for(Duration::from_millis(20));
-        assert_eq!(ending(&bed.begun[2]).await, Ending::TimedOut);
+        assert_eq!(ending(&bed.begun[2]).await, EndReason::TimedOut);
         // Its client begins another one.
         clients[2].send(b"again").unwrap();
         bed.receive(pass(0, None));
         assert_eq!((bed.begun.len(), bed.sessions.count()), (4, 2));
         bed.sessions.end_all();
-        assert_eq!((ending(&bed.begun[1]).await, ending(&bed.begun[3]).await), (Ending::Closed, Ending::Closed));
+        assert_eq!((ending(&bed.begun[1]).await, ending(&bed.begun[3]).await), (EndReason::Closed, EndReason::Closed));
         assert_eq!(bed.sessions.count(), 0);
     })
     .unwrap();
@@ -313,7 +313,7 @@ fn a_server_that_is_not_there_is_noticed() {
         let way = bed.way();
         bed.server = socket();
         client.send(b"x").unwrap();
-        bed.receive(|_, session| session.pass_to(way.clone(), Header::default(), Limits::default()));
+        bed.receive(|_, session| session.pass_to(way.clone(), Header::default(), DatagramLimits::default()));
         let error = poll_fn(|context| way.poll_receive(context, 1, |_| ())).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
         client.send(b"y").unwrap();

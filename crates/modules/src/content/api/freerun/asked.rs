@@ -9,64 +9,64 @@ use serde_json::Value;
 
 use super::refusal::{Code, Refusal};
 use crate::content::api::body::{BodyRefused, json as read_json};
-use crate::content::api::read::Source;
+use crate::content::api::read::ApiState;
 use crate::content::utf8;
 
 /// The longest body in bytes.
 const MAX_BODY: usize = 64 << 10;
 
 /// The arguments of a handler: the request and the parts of its path.
-pub(super) struct Asked<'r> {
+pub(super) struct EndpointCall<'r> {
     pub(super) request: &'r mut Request,
-    pub(super) source: Source,
+    pub(super) source: ApiState,
     /// The parts of the path that stand for names: `{zone}`.
     pub(super) names: Vec<String>,
 }
 
 /// The answer of a handler: a status, and the text of the JSON with it.
-pub(super) struct Answer {
+pub(super) struct EndpointAnswer {
     pub(super) status: u16,
     pub(super) text: Option<Vec<u8>>,
 }
 
 /// The future that a handler returns.
-pub(super) type Answered<'r> = LocalBoxFuture<'r, Result<Answer, Failed>>;
+pub(super) type EndpointFuture<'r> = LocalBoxFuture<'r, Result<EndpointAnswer, EndpointFailure>>;
 
 /// The reason why there is no answer.
-pub(super) enum Failed {
+pub(super) enum EndpointFailure {
     /// The API says so.
     Refused(Refusal),
     /// The server answers with this status.
     Status(u16),
 }
 
-impl From<Refusal> for Failed {
-    fn from(refusal: Refusal) -> Failed {
-        Failed::Refused(refusal)
+impl From<Refusal> for EndpointFailure {
+    fn from(refusal: Refusal) -> EndpointFailure {
+        EndpointFailure::Refused(refusal)
     }
 }
 
-impl From<Code> for Failed {
-    fn from(code: Code) -> Failed {
-        Failed::Refused(code.into())
+impl From<Code> for EndpointFailure {
+    fn from(code: Code) -> EndpointFailure {
+        EndpointFailure::Refused(code.into())
     }
 }
 
-impl Answer {
+impl EndpointAnswer {
     /// A value.
-    pub(super) fn value(value: &impl Serialize) -> Result<Answer, Failed> {
+    pub(super) fn value(value: &impl Serialize) -> Result<EndpointAnswer, EndpointFailure> {
         // It has no keys but strings, so that this never fails.
-        let text = utf8::json(value).map_err(|_| Failed::Status(500))?;
-        Ok(Answer { status: 200, text: Some(text) })
+        let text = utf8::json(value).map_err(|_| EndpointFailure::Status(500))?;
+        Ok(EndpointAnswer { status: 200, text: Some(text) })
     }
 
     /// No content: it is done.
-    pub(super) fn done() -> Result<Answer, Failed> {
-        Ok(Answer { status: 204, text: None })
+    pub(super) fn done() -> Result<EndpointAnswer, EndpointFailure> {
+        Ok(EndpointAnswer { status: 204, text: None })
     }
 }
 
-impl Asked<'_> {
+impl EndpointCall<'_> {
     /// The first name in the path.
     pub(super) fn name(&self) -> &str {
         self.names.first().map_or("", String::as_str)
@@ -79,24 +79,24 @@ impl Asked<'_> {
     }
 
     /// The body, which has to be JSON.
-    pub(super) async fn body(&mut self) -> Result<Value, Failed> {
+    pub(super) async fn body(&mut self) -> Result<Value, EndpointFailure> {
         read_json(self.request, MAX_BODY).await.map_err(|refused| match refused {
             BodyRefused::TooLong => Code::TooLong.into(),
             BodyRefused::Unread => Refusal::new(Code::BadBody, "reading the body failed").into(),
             BodyRefused::NoJson(why) => Refusal::new(Code::BadBody, format!("the body is no JSON: {why}")).into(),
-            BodyRefused::Status(status) => Failed::Status(status),
+            BodyRefused::Status(status) => EndpointFailure::Status(status),
         })
     }
 
     /// The answer with a value that may be long: the pool for such work makes it.
     pub(super) async fn made<T: Serialize>(
         self,
-        make: impl FnOnce(&Source) -> T + Send + 'static,
-    ) -> Result<Answer, Failed> {
-        let Asked { request, source, .. } = self;
+        make: impl FnOnce(&ApiState) -> T + Send + 'static,
+    ) -> Result<EndpointAnswer, EndpointFailure> {
+        let EndpointCall { request, source, .. } = self;
         let made = request.generation.pools.cpu().run(request.client_key(), move || {
             let value = make(&source);
-            Answer::value(&value)
+            EndpointAnswer::value(&value)
         });
         made.await.unwrap_or_else(|error| {
             log_error!(request, Error, "api: {error}");
@@ -105,7 +105,7 @@ impl Asked<'_> {
     }
 
     /// Declares that the request has no body to read.
-    pub(super) fn without_body(&mut self) -> Result<(), Failed> {
-        body::begin_discarding(self.request).map_err(Failed::Status)
+    pub(super) fn without_body(&mut self) -> Result<(), EndpointFailure> {
+        body::begin_discarding(self.request).map_err(EndpointFailure::Status)
     }
 }

@@ -12,43 +12,43 @@ use freerun_proxy::cached::find::Wanted;
 use freerun_proxy::cached::purge::{MAX_TAGS, purge_tags, write_down};
 use serde_json::{Value, json};
 
-use super::asked::{Answer, Answered, Asked, Failed};
+use super::asked::{EndpointAnswer, EndpointCall, EndpointFailure, EndpointFuture};
 use super::refusal::{Code, Refusal};
 use crate::content::described::Schemas;
 use crate::content::status::caches::{self, CacheFigures};
 use crate::content::status::key::{self, AskedKey};
 
 /// All caches.
-pub(super) fn all(asked: Asked<'_>) -> Answered<'_> {
+pub(super) fn all(asked: EndpointCall<'_>) -> EndpointFuture<'_> {
     Box::pin(asked.made(|source| caches::collect(&source.generation)))
 }
 
 /// A cache.
-pub(super) fn one(asked: Asked<'_>) -> Answered<'_> {
+pub(super) fn one(asked: EndpointCall<'_>) -> EndpointFuture<'_> {
     Box::pin(async move {
         let cache = found(&asked)?;
-        Answer::value(&CacheFigures::of(&cache, unix_now()))
+        EndpointAnswer::value(&CacheFigures::of(&cache, unix_now()))
     })
 }
 
 /// The cache that the path names.
-fn found(asked: &Asked<'_>) -> Result<Arc<Cache>, Refusal> {
+fn found(asked: &EndpointCall<'_>) -> Result<Arc<Cache>, Refusal> {
     caches::find(&asked.source.generation, asked.name().as_bytes()).ok_or_else(|| Code::CacheNotFound.into())
 }
 
 /// Explains a key.
-pub(super) fn explain(asked: Asked<'_>) -> Answered<'_> {
+pub(super) fn explain(asked: EndpointCall<'_>) -> EndpointFuture<'_> {
     Box::pin(async move {
         let cache = found(&asked)?;
         let key = AskedKey::new(asked.argument("key"), asked.argument("hash"));
         let key = key.ok_or_else(|| Refusal::new(Code::BadArgument, "\"key\" or \"hash\" is needed"))?;
         let explained = key::explain_to(asked.request, &cache, &key).await;
-        Answer::value(&explained.ok_or(Failed::Status(500))?)
+        EndpointAnswer::value(&explained.ok_or(EndpointFailure::Status(500))?)
     })
 }
 
 /// Removes what is stored for a key.
-pub(super) fn remove(mut asked: Asked<'_>) -> Answered<'_> {
+pub(super) fn remove(mut asked: EndpointCall<'_>) -> EndpointFuture<'_> {
     Box::pin(async move {
         let cache = found(&asked)?;
         let text = asked.argument("key").filter(|text| !text.is_empty());
@@ -59,7 +59,7 @@ pub(super) fn remove(mut asked: Asked<'_>) -> Answered<'_> {
             return Err(Code::KeyNotFound.into());
         }
         purged(&asked, &wanted.cache, &wanted.text).await;
-        Answer::done()
+        EndpointAnswer::done()
     })
 }
 
@@ -93,7 +93,7 @@ pub fn purge_schema(_: &mut Schemas) -> Value {
 }
 
 /// Purges.
-pub(super) fn purge(mut asked: Asked<'_>) -> Answered<'_> {
+pub(super) fn purge(mut asked: EndpointCall<'_>) -> EndpointFuture<'_> {
     Box::pin(async move {
         let cache = found(&asked)?;
         let too_long = |PurgeRefused::TooLong| Refusal::from(Code::TooLong);
@@ -111,12 +111,12 @@ pub(super) fn purge(mut asked: Asked<'_>) -> Answered<'_> {
                 purged(&asked, &cache, &names).await;
             }
         }
-        Answer::done()
+        EndpointAnswer::done()
     })
 }
 
 /// Logs a purge, and waits until it is on the disk.
-async fn purged(asked: &Asked<'_>, cache: &Cache, what: &[u8]) {
+async fn purged(asked: &EndpointCall<'_>, cache: &Cache, what: &[u8]) {
     let name = &cache.config().name;
     log_error!(asked.request, Notice, "api: \"{}\" is purged from cache \"{name}\"", text_of(what));
     write_down(asked.request, cache, what).await;

@@ -7,7 +7,7 @@ use freerun_http::log_error;
 use freerun_runtime::log::{Level, recent};
 use serde_json::{Value, json};
 
-use super::asked::{Answer, Answered, Asked};
+use super::asked::{EndpointAnswer, EndpointCall, EndpointFuture};
 use super::refusal::{Code, Refusal};
 use crate::content::described::{Schemas, described};
 use crate::content::status::figures::{Log, LogThreads};
@@ -25,7 +25,7 @@ described! {
     }
 }
 
-fn state(asked: &Asked<'_>) -> LogState {
+fn state(asked: &EndpointCall<'_>) -> LogState {
     let (shared, generation) = (&asked.source.shared, &asked.source.generation);
     let levels = shared.client_levels.all();
     LogState {
@@ -37,8 +37,8 @@ fn state(asked: &Asked<'_>) -> LogState {
 }
 
 /// Shows the logs.
-pub(super) fn show(asked: Asked<'_>) -> Answered<'_> {
-    Box::pin(async move { Answer::value(&state(&asked)) })
+pub(super) fn show(asked: EndpointCall<'_>) -> EndpointFuture<'_> {
+    Box::pin(async move { EndpointAnswer::value(&state(&asked)) })
 }
 
 /// The schema of a change.
@@ -60,7 +60,7 @@ pub fn change_schema(_: &mut Schemas) -> Value {
 }
 
 /// Changes levels.
-pub(super) fn change(mut asked: Asked<'_>) -> Answered<'_> {
+pub(super) fn change(mut asked: EndpointCall<'_>) -> EndpointFuture<'_> {
     Box::pin(async move {
         let changes = changes_of(&asked.body().await?)?;
         let changed = asked.source.shared.client_levels.change(&changes);
@@ -71,17 +71,17 @@ pub(super) fn change(mut asked: Asked<'_>) -> Answered<'_> {
                 None => log_error!(asked.request, Notice, "api: lines about {address} as error_log says"),
             }
         }
-        Answer::value(&state(&asked))
+        EndpointAnswer::value(&state(&asked))
     })
 }
 
 /// Takes all levels away.
-pub(super) fn reset(mut asked: Asked<'_>) -> Answered<'_> {
+pub(super) fn reset(mut asked: EndpointCall<'_>) -> EndpointFuture<'_> {
     Box::pin(async move {
         asked.without_body()?;
         asked.source.shared.client_levels.clear();
         log_error!(asked.request, Notice, "api: lines about all addresses as error_log says");
-        Answer::value(&state(&asked))
+        EndpointAnswer::value(&state(&asked))
     })
 }
 

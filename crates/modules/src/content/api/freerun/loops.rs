@@ -7,28 +7,28 @@ use freerun_runtime::timer;
 use freerun_serve::accept::drain;
 use serde_json::{Value, json};
 
-use super::asked::{Answer, Answered, Asked};
+use super::asked::{EndpointAnswer, EndpointCall, EndpointFuture};
 use super::refusal::{Code, Refusal};
 use crate::content::described::Schemas;
-use crate::content::status::figures::{Loop, SERVING};
+use crate::content::status::figures::{LoopFigures, SERVING};
 
 /// The longest time to wait until every loop has learned of a change. A late loop learns of it before it accepts again.
 const HEARD: Duration = Duration::from_secs(1);
 
 /// All loops.
-pub(super) fn all(asked: Asked<'_>) -> Answered<'_> {
-    Box::pin(async move { Answer::value(&Loop::all(&asked.source.shared)) })
+pub(super) fn all(asked: EndpointCall<'_>) -> EndpointFuture<'_> {
+    Box::pin(async move { EndpointAnswer::value(&LoopFigures::all(&asked.source.shared)) })
 }
 
 /// A loop.
-pub(super) fn one(asked: Asked<'_>) -> Answered<'_> {
-    Box::pin(async move { Answer::value(&found(&asked)?) })
+pub(super) fn one(asked: EndpointCall<'_>) -> EndpointFuture<'_> {
+    Box::pin(async move { EndpointAnswer::value(&found(&asked)?) })
 }
 
 /// The loop that the path names.
-fn found(asked: &Asked<'_>) -> Result<Loop, Refusal> {
+fn found(asked: &EndpointCall<'_>) -> Result<LoopFigures, Refusal> {
     let index = asked.name().parse().ok();
-    index.and_then(|index| Loop::of(&asked.source.shared, index)).ok_or_else(|| Code::LoopNotFound.into())
+    index.and_then(|index| LoopFigures::of(&asked.source.shared, index)).ok_or_else(|| Code::LoopNotFound.into())
 }
 
 /// The schema of a change.
@@ -42,9 +42,9 @@ pub fn change_schema(_: &mut Schemas) -> Value {
 }
 
 /// Changes a loop.
-pub(super) fn change(mut asked: Asked<'_>) -> Answered<'_> {
+pub(super) fn change(mut asked: EndpointCall<'_>) -> EndpointFuture<'_> {
     Box::pin(async move {
-        let Loop { index, state, .. } = found(&asked)?;
+        let LoopFigures { index, state, .. } = found(&asked)?;
         // Only these can be chosen; others take no connections anyway.
         if state != SERVING {
             return Err(Code::LoopNotFound.into());
@@ -54,7 +54,7 @@ pub(super) fn change(mut asked: Asked<'_>) -> Answered<'_> {
         let what = if drain { "no new connections" } else { "new connections" };
         log_error!(asked.request, Notice, "api: event loop {index} takes {what} from now on");
         let _ = timer::timeout(HEARD, hears).await;
-        Answer::value(&found(&asked)?)
+        EndpointAnswer::value(&found(&asked)?)
     })
 }
 

@@ -19,11 +19,11 @@ use freerun_http::request::Request;
 use freerun_proto::Method;
 use serde_json::json;
 
-use self::asked::{Answer, Asked, Failed};
+use self::asked::{EndpointAnswer, EndpointCall, EndpointFailure};
 use self::refusal::{Code, Refusal};
 use self::table::{Endpoint, NAME, VERSION};
 use super::origin::is_of_other_origin;
-use super::read::Source;
+use super::read::ApiState;
 
 /// The answer to a request.
 pub struct Reply {
@@ -45,16 +45,16 @@ pub fn inside(path: &str) -> Option<Vec<&str>> {
 ///
 /// # Errors
 /// The status that the server answers with.
-pub async fn answer(request: &mut Request, source: Source, parts: &[&str], may_write: bool) -> Result<Reply, u16> {
+pub async fn answer(request: &mut Request, source: ApiState, parts: &[&str], may_write: bool) -> Result<Reply, u16> {
     let answered = match find(request, parts, may_write) {
-        Ok(Some((endpoint, names))) => (endpoint.run)(Asked { request: &mut *request, source, names }).await,
-        Ok(None) => Answer::value(&[1]),
+        Ok(Some((endpoint, names))) => (endpoint.run)(EndpointCall { request: &mut *request, source, names }).await,
+        Ok(None) => EndpointAnswer::value(&[1]),
         Err(refusal) => Err(refusal.into()),
     };
     match answered {
-        Ok(Answer { status, text }) => Ok(Reply { status, text: text.unwrap_or_default(), allow: None }),
-        Err(Failed::Refused(refusal)) => Ok(refused(request, &refusal)),
-        Err(Failed::Status(status)) => Err(status),
+        Ok(EndpointAnswer { status, text }) => Ok(Reply { status, text: text.unwrap_or_default(), allow: None }),
+        Err(EndpointFailure::Refused(refusal)) => Ok(refused(request, &refusal)),
+        Err(EndpointFailure::Status(status)) => Err(status),
     }
 }
 
@@ -86,7 +86,7 @@ fn find(
 fn refused(request: &Request, refusal: &Refusal) -> Reply {
     let location = request.place.location.name.trim_end_matches('/');
     let href = format!("{location}/{NAME}/{VERSION}/openapi.json");
-    let told = json!(refusal.told(request_id(request), href));
+    let told = json!(refusal.report(request_id(request), href));
     Reply { status: refusal.code.status(), text: told.to_string().into_bytes(), allow: refusal.allow.clone() }
 }
 

@@ -119,7 +119,7 @@ impl Refusal {
     }
 
     /// The error as the answer has it, for the request with this `$request_id`.
-    pub fn told(&self, request_id: String, href: String) -> Error {
+    pub fn report(&self, request_id: String, href: String) -> Error {
         let (status, code, text) = (self.code.status(), self.code.name(), self.text.to_string());
         Error { error: ErrorFacts { status, code, text }, request_id, href }
     }
@@ -141,7 +141,7 @@ described! {
         pub href: String,
     }
 
-    /// Why nothing was done.
+    /// The reason that nothing was done.
     pub struct ErrorFacts {
         /// The status of the response.
         pub status: u16,

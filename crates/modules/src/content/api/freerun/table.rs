@@ -3,13 +3,13 @@
 use freerun_proto::Method;
 use serde_json::{Value, json};
 
-use super::asked::{Answered, Asked};
+use super::asked::{EndpointCall, EndpointFuture};
 use super::refusal::{Code, Refusal};
 use super::{caches, log, loops, shown};
-use crate::content::described::{Described, Schemas};
+use crate::content::described::{HasSchema, Schemas};
 use crate::content::status::caches::CacheFigures;
-use crate::content::status::figures::{Loop, Mount, Pool};
-use crate::content::status::key::Explained;
+use crate::content::status::figures::{LoopFigures, Mount, Pool};
+use crate::content::status::key::KeyExplanation;
 
 /// The part of a path that leads to this API.
 pub const NAME: &str = "freerun";
@@ -40,7 +40,7 @@ pub struct Endpoint {
     /// Codes of refusals of this endpoint, beside the common ones.
     pub refusals: &'static [Code],
     /// The handler.
-    pub(super) run: Run,
+    pub(super) run: EndpointHandler,
 }
 
 /// A request as it may be sent, and its answer, for the page of the reference.
@@ -61,7 +61,7 @@ const fn example(path: &'static str, answer: &'static str) -> Example {
 pub type Schema = fn(&mut Schemas) -> Value;
 
 /// Answers a request.
-pub(super) type Run = for<'r> fn(Asked<'r>) -> Answered<'r>;
+pub(super) type EndpointHandler = for<'r> fn(EndpointCall<'r>) -> EndpointFuture<'r>;
 
 const GET: Endpoint = Endpoint {
     method: Method::Get,
@@ -125,7 +125,7 @@ pub static ENDPOINTS: &[Endpoint] = &[
             ("key", "The text of the key, as `proxy_cache_key` makes it."),
             ("hash", "The 32 digits by which the file of the key is named."),
         ],
-        answer: Some(Explained::schema),
+        answer: Some(KeyExplanation::schema),
         refusals: &[Code::BadArgument, Code::CacheNotFound],
         run: caches::explain,
         ..GET
@@ -196,7 +196,7 @@ pub static ENDPOINTS: &[Endpoint] = &[
         id: "listLoops",
         summary: "All event loops: their connections, their turns, their stalls.",
         example: example("/loops", r#"[{"index":0,"drain":false},{"index":1,"drain":false}]"#),
-        answer: Some(Vec::<Loop>::schema),
+        answer: Some(Vec::<LoopFigures>::schema),
         run: loops::all,
         ..GET
     },
@@ -205,7 +205,7 @@ pub static ENDPOINTS: &[Endpoint] = &[
         id: "getLoop",
         summary: "An event loop.",
         example: example("/loops/1", r#"{"index":1,"drain":false}"#),
-        answer: Some(Loop::schema),
+        answer: Some(LoopFigures::schema),
         refusals: &[Code::LoopNotFound],
         run: loops::one,
         ..GET
@@ -218,7 +218,7 @@ pub static ENDPOINTS: &[Endpoint] = &[
         details: "A loop that is drained takes no new connections, while others do. It keeps the connections that it has, \
                   and its part of the sockets for datagrams. The next reload ends it.",
         body: Some(loops::change_schema),
-        answer: Some(Loop::schema),
+        answer: Some(LoopFigures::schema),
         refusals: &[Code::BadBody, Code::LoopNotFound, Code::LastLoop, Code::TooLong],
         run: loops::change,
         ..PATCH

@@ -1,7 +1,7 @@
 //! The page that shows the state in a browser.
 //!
-//! It is one document with its style and its script inside, and loads nothing else: it works from the binary alone, and the
-//! policy that is sent with it forbids anything more. The script asks for the same address as JSON.
+//! It is one document with its style and its script inside, and loads nothing else. So it works from the binary alone,
+//! and the policy that is sent with it forbids anything more. The script asks for the same address as JSON.
 
 use std::sync::LazyLock;
 

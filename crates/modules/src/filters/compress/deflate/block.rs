@@ -1,6 +1,6 @@
 //! A block of literals and matches, and its encoding (RFC 1951 sections 3.2.3 to 3.2.7).
 
-use super::huffman::{Code, MAX_BITS};
+use super::huffman::{HuffmanCode, MAX_BITS};
 
 /// The number of symbols for literals, the end of the block and lengths; the last two have words in the fixed code
 /// only.
@@ -101,8 +101,8 @@ impl Block {
 
     /// Writes the block as the last one, in the shortest of the three encodings, up to the end of the last byte.
     pub fn write(&self, body: &[u8], out: &mut Vec<u8>) {
-        let symbols = Code::optimal(&self.symbols, MAX_BITS);
-        let distances = Code::optimal(&self.distances, MAX_BITS);
+        let symbols = HuffmanCode::optimal(&self.symbols, MAX_BITS);
+        let distances = HuffmanCode::optimal(&self.distances, MAX_BITS);
         let header = Header::new(&symbols.lengths, &distances.lengths);
         let behind = self.bits_behind();
         let dynamic = header.bits() + bits(&symbols.lengths, &self.symbols) + bits(&distances.lengths, &self.distances);
@@ -120,7 +120,7 @@ impl Block {
         let mut bits = Bits::new(out, 3 + dynamic.min(fixed) + behind);
         if fixed <= dynamic {
             bits.put(1 | 1 << 1, 3);
-            self.write_tokens(&Code::canonical(FIXED), &Code::canonical([5; DISTANCES]), &mut bits);
+            self.write_tokens(&HuffmanCode::canonical(FIXED), &HuffmanCode::canonical([5; DISTANCES]), &mut bits);
         } else {
             bits.put(1 | 2 << 1, 3);
             header.write(&mut bits);
@@ -136,7 +136,7 @@ impl Block {
         lengths + distances.map(|(symbol, count)| distance_extra(symbol) * count).sum::<u32>()
     }
 
-    fn write_tokens(&self, symbols: &Code<SYMBOLS>, distances: &Code<DISTANCES>, bits: &mut Bits<'_>) {
+    fn write_tokens(&self, symbols: &HuffmanCode<SYMBOLS>, distances: &HuffmanCode<DISTANCES>, bits: &mut Bits<'_>) {
         // The word, its number of bits, and the number of bits with the extra bits, in one table entry.
         let entry =
             |word: u16, len: u8, extra: u32| u32::from(word) << 16 | u32::from(len) << 8 | (u32::from(len) + extra);
@@ -184,7 +184,7 @@ struct Header {
     /// The lengths with repetitions: symbols of the precode, and their extra bits.
     items: Vec<(u8, u8)>,
     frequencies: [u32; PRECODE],
-    precode: Code<PRECODE>,
+    precode: HuffmanCode<PRECODE>,
     /// The number of lengths of the precode that are written.
     precodes: usize,
 }
@@ -206,7 +206,7 @@ impl Header {
         for (symbol, _) in &items {
             frequencies[usize::from(*symbol) % PRECODE] += 1;
         }
-        let precode = Code::optimal(&frequencies, PRECODE_BITS);
+        let precode = HuffmanCode::optimal(&frequencies, PRECODE_BITS);
         let last = PRECODE_ORDER.iter().rposition(|symbol| precode.lengths[*symbol] != 0);
         let precodes = last.map_or(4, |last| (last + 1).max(4));
         Header { symbols: symbols_used, distances: distances_used, items, frequencies, precode, precodes }

@@ -6,16 +6,16 @@ const MAX_SYMBOLS: usize = 288;
 pub const MAX_BITS: usize = 15;
 
 /// A code for `N` symbols.
-pub struct Code<const N: usize> {
+pub struct HuffmanCode<const N: usize> {
     /// The number of bits of each symbol's word; 0 for symbols that do not occur.
     pub lengths: [u8; N],
     /// The words, ready to write: the first bit is the lowest.
     pub words: [u16; N],
 }
 
-impl<const N: usize> Code<N> {
+impl<const N: usize> HuffmanCode<N> {
     /// The canonical code for given lengths.
-    pub fn canonical(lengths: [u8; N]) -> Code<N> {
+    pub fn canonical(lengths: [u8; N]) -> HuffmanCode<N> {
         let mut count = [0_u16; MAX_BITS + 1];
         for &len in &lengths {
             count[usize::from(len) % (MAX_BITS + 1)] += 1;
@@ -35,12 +35,12 @@ impl<const N: usize> Code<N> {
                 *next += 1;
             }
         }
-        Code { lengths, words }
+        HuffmanCode { lengths, words }
     }
 
     /// The code with the fewest bits for symbols with these frequencies, with words of at most `limit` bits. It has
     /// words for at least two symbols, because decoders may refuse a single one.
-    pub fn optimal(frequencies: &[u32; N], limit: usize) -> Code<N> {
+    pub fn optimal(frequencies: &[u32; N], limit: usize) -> HuffmanCode<N> {
         let mut lengths = [0; N];
         let mut order = [0_u32; MAX_SYMBOLS];
         let mut used = 0;
@@ -54,7 +54,7 @@ impl<const N: usize> Code<N> {
             let only = (order[0] & 511) as usize;
             lengths[only] = 1;
             lengths[usize::from(only == 0)] = 1;
-            return Code::canonical(lengths);
+            return HuffmanCode::canonical(lengths);
         }
         let order = &mut order[..used];
         order.sort_unstable();
@@ -72,7 +72,7 @@ impl<const N: usize> Code<N> {
                 lengths[symbol] = len as u8;
             }
         }
-        Code::canonical(lengths)
+        HuffmanCode::canonical(lengths)
     }
 }
 

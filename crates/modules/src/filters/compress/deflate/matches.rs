@@ -29,7 +29,7 @@ impl Default for Finder {
     }
 }
 
-struct Found {
+struct BackReference {
     len: usize,
     distance: usize,
 }
@@ -128,7 +128,7 @@ impl Chains<'_> {
 
     /// Finds the longest match that is longer than `at_least`, and enters the position into the tables.
     #[inline(always)]
-    fn longest(&mut self, at: usize, at_least: usize) -> Option<Found> {
+    fn longest(&mut self, at: usize, at_least: usize) -> Option<BackReference> {
         let body = self.body;
         let mut old = self.insert(at);
         let now = four(body, at);
@@ -146,7 +146,7 @@ impl Chains<'_> {
                 let len = common(body, place, at, max);
                 if len > best {
                     best = len;
-                    found = Some(Found { len, distance: at - place });
+                    found = Some(BackReference { len, distance: at - place });
                     if len >= self.good {
                         break;
                     }

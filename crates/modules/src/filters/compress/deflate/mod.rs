@@ -3,7 +3,7 @@
 //! The setup of an encoder for large bodies (tables of a few hundred kilobytes that have to be cleared) costs more than
 //! compressing a kilobyte. Here the tables are as large as the body needs, the whole body is one block, and no position
 //! is out of a match's reach. Up to a few kilobytes this takes about nine tenths of libdeflate's time or less at the
-//! same size, and three quarters up to [`MAX`] at the fastest level; beyond, libdeflate is better.
+//! same size. At the fastest level it takes three quarters up to [`MAX`]. For longer bodies libdeflate is better.
 
 mod block;
 mod huffman;

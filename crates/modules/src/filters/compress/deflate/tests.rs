@@ -1,6 +1,6 @@
 use std::io::Read;
 
-use super::huffman::{Code, MAX_BITS};
+use super::huffman::{HuffmanCode, MAX_BITS};
 use super::{Effort, MAX, Small};
 
 const EFFORTS: [Effort; 3] =
@@ -95,13 +95,13 @@ fn words_are_never_longer_than_allowed_and_use_all_there_is() {
         (one, two) = (two, one + two);
     }
     for limit in [7, MAX_BITS] {
-        let code = Code::optimal(&frequencies, limit);
+        let code = HuffmanCode::optimal(&frequencies, limit);
         let used = code.lengths.iter().filter(|len| **len > 0);
         assert_eq!(used.clone().map(|len| 1 << (limit - usize::from(*len))).sum::<usize>(), 1 << limit, "a full tree");
         assert_eq!(used.max().copied(), Some(limit as u8));
         assert!(code.lengths[20] <= code.lengths[0], "the most frequent has the shortest");
     }
-    let one = Code::optimal(&[0, 0, 5], MAX_BITS);
+    let one = HuffmanCode::optimal(&[0, 0, 5], MAX_BITS);
     assert_eq!(one.lengths, [1, 0, 1]);
-    assert_eq!(Code::optimal(&[0; 3], MAX_BITS).lengths, [1, 1, 0]);
+    assert_eq!(HuffmanCode::optimal(&[0; 3], MAX_BITS).lengths, [1, 1, 0]);
 }
