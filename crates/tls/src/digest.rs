@@ -9,8 +9,8 @@ pub fn sha256(bytes: &[u8]) -> [u8; 32] {
     array(&digest::digest(&digest::SHA256, bytes))
 }
 
-/// The SHA-256 of all that a value gives to a hasher, for values that are told apart by it even if somebody wants two of them
-/// to be alike. It means something within one build of the program only.
+/// The SHA-256 of everything that a value gives to a hasher. Values are compared by it even if somebody wants two of
+/// them to be alike. It means something within one build of the program only.
 pub fn sha256_of(value: impl Hash) -> [u8; 32] {
     let mut hasher = Sha256(digest::Context::new(&digest::SHA256));
     value.hash(&mut hasher);

@@ -1,4 +1,4 @@
-//! Certificates that are made here: a temporary one until the real one has come, and those of a local authority, which
+//! Certificates made here: a temporary one until the real one has come, and certificates of a local authority, which
 //! somebody trusts on his own machine.
 //!
 //! All keys are EC P-256. Times are in seconds since 1970. Keeping anything in files is the caller's matter.
@@ -17,15 +17,15 @@ use zeroize::Zeroizing;
 /// For how long before it is made a certificate is valid already, as clocks differ: an hour.
 const BEFORE: i64 = 3600;
 
-/// How long a local authority is valid: ten years.
+/// Lifetime of a local authority: ten years.
 pub const AUTHORITY_LIFE: i64 = 10 * 365 * 24 * 3600;
 
-/// The domains of machines that are nobody's but their owner's: no public authority signs for a name in one of them (RFC 6761,
-/// RFC 6762, RFC 8375, and `internal`, which is reserved for private use).
+/// Domains of machines that are nobody's but their owner's: no public authority signs for a name in them. They are
+/// reserved by RFC 6761, RFC 6762 and RFC 8375, and `internal` is reserved for private use.
 const LOCAL_DOMAINS: [&str; 5] = ["localhost", "local", "test", "internal", "home.arpa"];
 
-/// The networks of one machine, of one link and of one house, and how many bits of an address belong to each (RFC 1122,
-/// RFC 1918, RFC 3927, RFC 4193, RFC 4291).
+/// Networks of one machine, of one link and of one house, and the number of bits of an address that belong to each. RFC
+/// 1122, RFC 1918, RFC 3927, RFC 4193 and RFC 4291 define them.
 const LOCAL_NETWORKS: [(IpAddr, u8); 8] = [
     (IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)), 8),
     (IpAddr::V4(Ipv4Addr::new(10, 0, 0, 0)), 8),
@@ -40,19 +40,19 @@ const LOCAL_NETWORKS: [(IpAddr, u8); 8] = [
 /// The longest common name in bytes (RFC 5280, appendix A.1).
 const MAX_COMMON_NAME: usize = 64;
 
-/// Why a certificate cannot be made.
+/// Reason for which a certificate cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum IssueError {
     /// The library refuses it, for example because a name is not ASCII.
     #[error("a certificate cannot be made: {0}")]
     Refused(#[from] rcgen::Error),
-    /// The certificate of an authority cannot be read, or it is not one that was made here.
+    /// The certificate of an authority cannot be read, or it was not made here.
     #[error("the certificate of the authority cannot be used")]
     Authority,
     /// The time is none that a certificate can have.
     #[error("the clock is wrong")]
     Clock,
-    /// What was made cannot be loaded.
+    /// The new certificate cannot be loaded.
     #[error("a certificate that was made cannot be loaded: {0:?}")]
     Load(LoadError),
 }
@@ -64,7 +64,7 @@ pub struct Issued {
     pub chain: String,
     /// The key, which is overwritten when it is dropped.
     pub key: Zeroizing<String>,
-    /// When it expires.
+    /// The moment at which it expires.
     pub expires: i64,
 }
 
@@ -113,9 +113,9 @@ impl std::fmt::Debug for Authority {
 }
 
 impl Authority {
-    /// A new authority of this common name, of which letters, digits, spaces, dots and hyphens are kept. It is valid for
-    /// [`AUTHORITY_LIFE`], for names and addresses of local machines and for these (RFC 5280 section 4.2.1.10): who trusts it
-    /// need not fear that somebody who has its key stands in for another site.
+    /// A new authority of this common name; only letters, digits, spaces, dots and hyphens of the name are kept. It is
+    /// valid for [`AUTHORITY_LIFE`], for names and addresses of local machines and for these (RFC 5280 section
+    /// 4.2.1.10). A user that trusts it need not fear that a thief of its key stands in for another site.
     ///
     /// # Errors
     /// The library refuses it.
@@ -160,7 +160,7 @@ impl Authority {
         self.issuer.key().serialize_pem().into()
     }
 
-    /// When it expires.
+    /// The moment at which it expires.
     pub fn expires(&self) -> i64 {
         self.expires
     }
@@ -192,7 +192,7 @@ impl Authority {
     }
 }
 
-/// What the certificate of an authority says.
+/// Contents of an authority's certificate.
 fn authority(common_name: &str) -> Result<CertificateParams, IssueError> {
     let mut params = CertificateParams::new(Vec::new())?;
     params.distinguished_name = called(common_name);
@@ -214,7 +214,7 @@ fn local_and(names: &[String]) -> NameConstraints {
     NameConstraints { permitted_subtrees, excluded_subtrees: Vec::new() }
 }
 
-/// What the certificate of a server says, and when it expires.
+/// Contents of a server's certificate, and the moment at which it expires.
 fn for_server(
     names: &[String],
     common_name: &str,

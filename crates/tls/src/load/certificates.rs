@@ -6,7 +6,7 @@ use freerun_sys::x509::{self, Certificate};
 /// The largest PEM text that is read as a chain or a key.
 pub const MAX_PEM: usize = 1 << 20;
 
-/// How many bytes the certificates of a peer may have together.
+/// The most bytes of a peer's certificates together.
 pub const MAX_PEER_CHAIN: usize = 64 << 10;
 
 /// The certificates that a configuration names, the server's own first.
@@ -14,7 +14,7 @@ pub const MAX_PEER_CHAIN: usize = 64 << 10;
 pub struct Chain(x509::Chain);
 
 impl Chain {
-    /// Reads a chain: `CERTIFICATE` blocks, of which the first may be a `TRUSTED CERTIFICATE`.
+    /// Reads a chain: `CERTIFICATE` blocks. The first may be a `TRUSTED CERTIFICATE`.
     pub fn from_pem(pem: &[u8]) -> Result<Self, LoadError> {
         if pem.len() > MAX_PEM {
             return Err(LoadError::Certificate(Problem::TooLarge));
@@ -31,7 +31,7 @@ impl Chain {
         self.0.iter().map(Certificate::to_der).collect()
     }
 
-    /// What kind of key the server's own certificate is for.
+    /// The kind of key that the server's own certificate is for.
     pub fn key_kind(&self) -> KeyKind {
         self.0.first().map_or(KeyKind::Other, Certificate::key_kind)
     }

@@ -30,7 +30,7 @@ struct Pair {
     resolver: OnceLock<Arc<dyn ResolvesClientCert>>,
 }
 
-/// What the first certificate says. The certificate itself would be some kilobytes of memory.
+/// Facts from the first certificate. The certificate itself would be some kilobytes of memory.
 #[derive(Debug)]
 struct Own {
     subject: String,
@@ -83,7 +83,7 @@ impl CertifiedKey {
         Ok(Self::of(shared, kind, signature, own))
     }
 
-    /// Whether both are one value, of which one may be a clone. Others are not the same, even if their chains and keys are equal.
+    /// Whether both are one value, or clones of it. Others are not the same, even if their chains and keys are equal.
     pub fn is_same(&self, other: &CertifiedKey) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -98,32 +98,32 @@ impl CertifiedKey {
         &self.0.own.names
     }
 
-    /// Who vouches for the first certificate, in the form of RFC 2253.
+    /// The issuer of the first certificate, in the form of RFC 2253.
     pub fn issuer(&self) -> &str {
         &self.0.own.issuer
     }
 
-    /// When the first certificate ends to be valid, in seconds since 1970. `None`: its time cannot be read.
+    /// The end of the first certificate's validity, in seconds since 1970. `None`: its time cannot be read.
     pub fn end(&self) -> Option<i64> {
         self.0.own.end
     }
 
-    /// When the first certificate ends to be valid, as OpenSSL prints it.
+    /// The end of the first certificate's validity, as OpenSSL prints it.
     pub fn end_text(&self) -> &str {
         &self.0.own.end_text
     }
 
-    /// What kind of key it is.
+    /// The kind of key.
     pub fn kind(&self) -> KeyKind {
         self.0.kind
     }
 
-    /// How the first certificate is signed.
+    /// The algorithm that the first certificate is signed with.
     pub fn signature_algorithm(&self) -> SignatureAlgorithm {
         self.0.own.algorithm
     }
 
-    /// How long a signature takes on this machine with a key of this kind.
+    /// The duration of a signature on this machine with a key of this kind.
     pub fn signature_time(&self) -> Duration {
         self.0.signature
     }
@@ -151,8 +151,9 @@ impl CertifiedKey {
         Self(Arc::new(Pair { shared, stapled, kind, signature, own, resolver }))
     }
 
-    /// Staples a response of OCSP (in DER) to the certificate, or none any more: clients that ask for one get it from now on,
-    /// whichever settings have this value or a clone of it. Whether it is a good one is the caller's matter.
+    /// Staples a response of OCSP (in DER) to the certificate, or removes it. Clients that ask for a response get this
+    /// from now on, whichever settings have this value or a clone of it. Whether it is a good response is the caller's
+    /// matter.
     pub fn staple(&self, response: Option<Vec<u8>>) {
         let stapled = response.map(|response| {
             let mut pair = rustls::sign::CertifiedKey::clone(&self.0.shared);
@@ -162,13 +163,13 @@ impl CertifiedKey {
         self.0.stapled.store(stapled);
     }
 
-    /// What is shown at this moment.
+    /// The certificate, key and stapled response that are shown at this moment.
     pub(crate) fn shared(&self) -> Arc<rustls::sign::CertifiedKey> {
         self.0.stapled.load_full().unwrap_or_else(|| Arc::clone(&self.0.shared))
     }
 
-    /// What shows this certificate to servers that ask for one; always the same object, by which sessions are told apart. It is
-    /// made by the first call.
+    /// The resolver that shows this certificate to servers that ask for one. It is always the same object, because
+    /// sessions are distinguished by it. The first call makes it.
     pub(crate) fn client_resolver(
         &self,
         make: impl FnOnce(Arc<rustls::sign::CertifiedKey>) -> Arc<dyn ResolvesClientCert>,

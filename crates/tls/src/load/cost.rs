@@ -1,4 +1,4 @@
-//! How long signing with a key takes, measured on this machine: it differs eightfold between processors.
+//! The duration of signing with a key, measured on this machine: it differs eightfold between processors.
 
 use super::KeyKind;
 use rustls::SignatureScheme;
@@ -16,13 +16,13 @@ const SCHEMES: [SignatureScheme; 6] = [
     SignatureScheme::RSA_PKCS1_SHA256,
 ];
 
-/// How often a key of each kind is tried. The shortest time counts: the others have been interrupted.
+/// The number of measurements for a key of each kind. The shortest time counts: the others have been interrupted.
 const TRIES: usize = 3;
 
 /// The times of the kinds that were met already. There are few of them, since the number of bits is a part of the kind.
 static KNOWN: Mutex<Vec<(KeyKind, Duration)>> = Mutex::new(Vec::new());
 
-/// How many kinds are remembered at most; keys of further ones are measured each time.
+/// The most kinds that are remembered; keys of further kinds are measured each time.
 const MAX_KNOWN: usize = 64;
 
 /// The time that one signature takes. The first key of each kind is measured.

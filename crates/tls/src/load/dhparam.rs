@@ -3,18 +3,18 @@
 use super::{MAX_PEM, Problem};
 use freerun_sys::x509::pem_block;
 
-/// Why such a file is refused.
+/// Reason for which such a file is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DhparamError {
-    /// It cannot be read.
+    /// The file cannot be read.
     Unreadable(Problem),
     /// Its prime is too small for OpenSSL's security level.
     TooSmall,
 }
 
-/// Checks that a PEM text has parameters of Diffie-Hellman's key exchange: a block `DH PARAMETERS` (PKCS#3) or `X9.42
-/// DH PARAMETERS` (RFC 2631), in which a prime and a generator come first. The prime has to be as long as OpenSSL's security
-/// level asks for; whether the parameters are any good otherwise is not looked at.
+/// Checks that a PEM text has parameters of Diffie-Hellman's key exchange. They are in a block `DH PARAMETERS` (PKCS#3)
+/// or `X9.42 DH PARAMETERS` (RFC 2631), in which a prime and a generator come first. The prime has to be as long as
+/// OpenSSL's security level asks for. Whether the parameters are any good otherwise is not looked at.
 pub fn check_dhparam(pem: &[u8], level: u8) -> Result<(), DhparamError> {
     if pem.len() > MAX_PEM {
         return Err(DhparamError::Unreadable(Problem::TooLarge));
@@ -45,7 +45,7 @@ pub fn check_dhparam(pem: &[u8], level: u8) -> Result<(), DhparamError> {
     }
 }
 
-/// How many bits a positive number has, without zeros in front.
+/// The number of bits of a positive number, without zeros in front.
 fn bits(number: &[u8]) -> usize {
     let zeros = number.iter().take_while(|byte| **byte == 0).count();
     let number = &number[zeros..];
@@ -72,7 +72,7 @@ impl DhparamError {
 const INTEGER: u8 = 2;
 const SEQUENCE: u8 = 0x30;
 
-/// What is in an element of DER with this tag, which is not empty, and what follows it.
+/// The contents of a non-empty element of DER with this tag, and the bytes behind it.
 fn element(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let (own, rest) = der.split_first()?;
     let (&first, rest) = rest.split_first()?;

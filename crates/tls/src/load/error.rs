@@ -1,9 +1,9 @@
-//! What is wrong with a certificate or a key, in nginx's words.
+//! Faults of a certificate or a key, in nginx's words.
 
 use freerun_sys::x509::{Errors, Mismatch};
 use std::io;
 
-/// Why a certificate or a key of a configuration cannot be used.
+/// Reason for which a certificate or a key of a configuration cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LoadError {
     /// The first certificate of a chain cannot be read.
@@ -21,14 +21,14 @@ pub enum LoadError {
     UnsupportedKey,
 }
 
-/// What is wrong with a PEM text.
+/// Fault of a PEM text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Problem {
-    /// It is larger than anything of its kind.
+    /// The text is larger than anything of its kind.
     TooLarge,
-    /// It has no block of the kind.
+    /// The text has no block of the kind.
     NoStartLine,
-    /// The block's end is missing, or is that of another one.
+    /// The block's end is missing, or belongs to another block.
     BadEndLine,
     /// The block is not base64.
     BadBase64,
@@ -38,7 +38,7 @@ pub enum Problem {
     BadDecrypt,
     /// The block is encrypted in a way that is not supported here.
     UnsupportedEncryption,
-    /// What is in the block is not what its label says; with what the library says of it.
+    /// The contents of the block do not fit its label; with the library's message.
     Malformed(String),
 }
 
@@ -57,8 +57,8 @@ impl Problem {
         }
     }
 
-    /// What OpenSSL 3 says of it, in the form in which nginx adds it to its own line. `lines` is what it says when there is no
-    /// block, which depends on what was looked for.
+    /// OpenSSL 3's words for it, in the form in which nginx adds them to its own line. `no_block` is OpenSSL's message
+    /// when there is no block; it depends on the kind of block that was looked for.
     pub(crate) fn openssl<'a>(&'a self, no_block: &'a str) -> &'a str {
         match self {
             Self::TooLarge => "error:04800000:PEM routines::too large",
@@ -119,7 +119,7 @@ fn shown(value: &str) -> &str {
     if value.starts_with("data:") { "data:" } else { value }
 }
 
-/// What OpenSSL says when a file cannot be opened, as nginx has it in `(SSL: …)`.
+/// OpenSSL's message for a file that cannot be opened, as nginx has it in `(SSL: …)`.
 pub fn unopened(file: &str, error: &io::Error) -> String {
     let number = 0x8000_0000 | error.raw_os_error().unwrap_or(0).unsigned_abs();
     let mut said = error.to_string();

@@ -38,7 +38,7 @@ impl Key {
         }
     }
 
-    /// What kind of key it is.
+    /// The kind of key.
     pub fn kind(&self) -> KeyKind {
         self.0.kind()
     }

@@ -1,4 +1,4 @@
-//! What a configuration names: certificate chains and private keys as PEM texts, and what of them serves clients.
+//! Certificate chains and private keys of a configuration as PEM texts, and their forms that serve clients.
 //!
 //! Files are read by others. Reading an encrypted key takes milliseconds to seconds, so nothing here is for a loop.
 

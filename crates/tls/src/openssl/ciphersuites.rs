@@ -19,7 +19,7 @@ pub enum Ciphersuite {
 }
 
 impl Ciphersuite {
-    /// What is allowed when nothing is said, the most preferred first.
+    /// Suites that are allowed without a setting, the most preferred first.
     pub const DEFAULT: [Ciphersuite; 3] =
         [Ciphersuite::Aes256GcmSha384, Ciphersuite::Chacha20Poly1305Sha256, Ciphersuite::Aes128GcmSha256];
 

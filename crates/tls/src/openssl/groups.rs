@@ -8,7 +8,7 @@ use freerun_proto::tls::names;
 pub struct Group {
     /// The number that stands for it in a handshake.
     pub id: u16,
-    /// Its names besides the one that nginx shows.
+    /// Its names besides the name that nginx shows.
     others: &'static [&'static str],
     /// Whether freerun has it.
     pub usable: bool,
@@ -38,7 +38,7 @@ const fn theirs(id: u16, others: &'static [&'static str]) -> Group {
     Group { id, others, usable: false }
 }
 
-/// The groups that OpenSSL 3 has names for. The hybrid groups and those of ML-KEM are known since OpenSSL 3.5.
+/// The groups that OpenSSL 3 has names for. The hybrid groups and the groups of ML-KEM are known since OpenSSL 3.5.
 pub static GROUPS: &[Group] = &[
     ours(4588, &[]),                     // X25519MLKEM768
     ours(4587, &[]),                     // SecP256r1MLKEM768
@@ -86,13 +86,13 @@ pub static GROUPS: &[Group] = &[
     theirs(22, &[]),                     // secp256k1
 ];
 
-/// What `auto` stands for.
+/// The groups that `auto` stands for.
 pub const AUTO: &str = "X25519MLKEM768:X25519:P-256:P-384:P-521";
 
 /// Longest name that OpenSSL looks at.
 const LONGEST_NAME: usize = 63;
 
-/// Why OpenSSL refuses a list. The text is OpenSSL's, as nginx logs it in `(SSL: …)`.
+/// Reason for which OpenSSL refuses a list. The text is OpenSSL's, as nginx logs it in `(SSL: …)`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GroupsError {
     /// A name that is not known.
@@ -105,8 +105,8 @@ pub enum GroupsError {
 
 /// Reads a list of groups with `:` between them, the most preferred first.
 ///
-/// Of what OpenSSL 3.5 added, `?` before a name (it may be unknown), `*` (a key share is sent for it; this has no effect) and
-/// `/` in place of `:` are read, too.
+/// Three additions of OpenSSL 3.5 are read, too: `?` before a name (it may be unknown), `*`, and `/` in place of `:`.
+/// `*` means that a key share is sent; this has no effect.
 pub fn parse(text: &str) -> Result<Vec<&'static Group>, GroupsError> {
     let mut groups: Vec<&'static Group> = Vec::new();
     for element in text.split([':', '/']) {

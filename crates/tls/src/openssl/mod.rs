@@ -1,4 +1,5 @@
-//! The language of OpenSSL's configuration, which the values of nginx's TLS directives are written in, read without OpenSSL.
+//! The language of OpenSSL's configuration, which the values of nginx's TLS directives are written in, read without
+//! OpenSSL.
 //!
 //! | module | directive | `ssl_conf_command` |
 //! |---|---|---|
@@ -9,9 +10,9 @@
 //! | [`signature_algorithms`] | | `SignatureAlgorithms`, `ClientSignatureAlgorithms` |
 //! | [`conf_command`] | `ssl_conf_command` | all of them, and what they say |
 //!
-//! The directives of upstreams (`proxy_ssl_ciphers` and so on) take the same values. Each module reads a value as OpenSSL 3
-//! does and refuses what OpenSSL refuses, with the words that nginx logs; after that it says what of it freerun can do, and
-//! gives a [`Remark`] where that is less. Everything here is a pure function of texts.
+//! The directives of upstreams (`proxy_ssl_ciphers` and so on) take the same values. Each module reads a value as
+//! OpenSSL 3 does and refuses what OpenSSL refuses, with the words that nginx logs. After that it says what of it
+//! freerun can do, and gives a [`Remark`] where that is less. Everything here is a pure function of texts.
 
 pub mod ciphers;
 pub mod ciphersuites;

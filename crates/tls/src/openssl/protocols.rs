@@ -47,7 +47,7 @@ impl Protocol {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Protocols(u8);
 
-/// Why a set of versions cannot be served.
+/// Reason for which a set of versions cannot be served.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolsError {
     /// nginx knows no such version.
@@ -59,7 +59,7 @@ pub enum ProtocolsError {
 }
 
 impl Protocols {
-    /// What both nginx's listening and upstream sides allow without a directive: TLS 1.2 and 1.3.
+    /// Versions that both nginx's listening and upstream sides allow without a directive: TLS 1.2 and 1.3.
     pub const DEFAULT: Protocols = Protocols(1 << Protocol::Tls12 as u8 | 1 << Protocol::Tls13 as u8);
     /// No version.
     pub const NONE: Protocols = Protocols(0);

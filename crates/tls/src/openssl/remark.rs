@@ -1,6 +1,6 @@
-//! What an administrator is told of a value that is accepted.
+//! Remarks for the administrator about a value that is accepted.
 
-/// How loud a remark is.
+/// Severity of a remark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
     /// Nothing is lost that matters.
@@ -12,7 +12,7 @@ pub enum Level {
 /// A line for the error log, said when the configuration is loaded. It does not name the directive's place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Remark {
-    /// How loud it is.
+    /// The severity.
     pub level: Level,
     /// The line.
     pub text: String,
@@ -34,7 +34,8 @@ impl Remark {
 pub struct Refused(String);
 
 impl Refused {
-    /// `arguments` are those of the function `call` which nginx shows; `cause` is what OpenSSL says, which may be nothing.
+    /// Refusal in the words of the function `call` with its `arguments`, as nginx shows them; `cause` is OpenSSL's
+    /// reason, and may be empty.
     pub(super) fn call(call: &str, arguments: &[&str], cause: &str) -> Refused {
         let shown = arguments.iter().map(|argument| format!("\"{argument}\"")).collect::<Vec<_>>().join(", ");
         let cause = if cause.is_empty() { String::new() } else { format!(" (SSL: {cause})") };

@@ -32,12 +32,12 @@ const fn theirs(id: u16, pair: (&'static str, &'static str)) -> SignatureAlgorit
     SignatureAlgorithm { id, name: scheme(id), pair, usable: false }
 }
 
-/// One that OpenSSL has no name for in a configuration.
+/// An algorithm that OpenSSL has no name for in a configuration.
 const fn unnamed(id: u16, pair: (&'static str, &'static str)) -> SignatureAlgorithm {
     SignatureAlgorithm { id, name: "", pair, usable: false }
 }
 
-/// What OpenSSL 3 knows. Where a pair means several, the first one counts.
+/// Algorithms that OpenSSL 3 knows. Where a pair means several, the first one counts.
 pub static SIGNATURE_ALGORITHMS: &[SignatureAlgorithm] = &[
     ours(0x0403, ("ECDSA", "SHA256")),
     ours(0x0503, ("ECDSA", "SHA384")),
@@ -76,7 +76,7 @@ impl SignatureAlgorithm {
         SIGNATURE_ALGORITHMS.iter().find(|own| !key.is_empty() && own.pair == (key, hash.as_str()))
     }
 
-    /// How it is named in messages.
+    /// The name for messages.
     fn shown(&self) -> String {
         if self.name.is_empty() { format!("{}+{}", self.pair.0, self.pair.1) } else { self.name.to_owned() }
     }

@@ -1,4 +1,4 @@
-//! What a session's cryptography is made of: the suites, groups and versions that the settings of both sides name.
+//! Cryptography of a session: the suites, groups and versions that the settings of both sides name.
 
 use super::Version;
 use super::concealment::TranscriptHash;
@@ -61,10 +61,10 @@ pub(super) const MAX_FRAGMENT: usize = 16 << 10;
 /// The smallest plaintext of a record that can be asked for.
 const MIN_FRAGMENT: usize = 32;
 
-/// How many bytes a record has before its plaintext, as rustls counts them in its limit.
+/// The number of bytes before the plaintext of a record, as rustls counts them in its limit.
 const RECORD_HEADER: usize = 5;
 
-/// Why there can be no sessions with some settings.
+/// Reason for which there can be no sessions with some settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum SettingsError {
     /// There is no certificate.
@@ -91,8 +91,8 @@ pub(super) struct Algorithms {
 }
 
 impl Algorithms {
-    /// Those that are named by their IANA numbers: suites, or all if none is named, and groups, or the usual ones. What does not
-    /// exist here is left out, and so are suites without their version and versions without a suite.
+    /// Algorithms by their IANA numbers: suites, or all if none is named, and groups, or the usual ones. Numbers that
+    /// do not exist here are left out, and so are suites without their version and versions without a suite.
     pub(super) fn new(versions: &[Version], suites: &[u16], groups: &[u16]) -> Result<Self, SettingsError> {
         let mut suites = named_suites(suites);
         if suites.is_empty() {
@@ -117,14 +117,14 @@ impl Algorithms {
     }
 }
 
-/// So many providers are known at most.
+/// The most providers that are remembered.
 const MOST_SHARED: usize = 16;
 
 /// The providers that were asked for last and are in use: thousands of servers with the same suites and groups share one.
 #[derive(Default)]
 struct SharedProviders(ArcSwap<Vec<Weak<CryptoProvider>>>);
 
-/// Those of all settings.
+/// The providers of all settings.
 static SHARED: LazyLock<SharedProviders> = LazyLock::new(SharedProviders::default);
 
 impl SharedProviders {
@@ -173,7 +173,7 @@ fn named_suites(named: &[u16]) -> Vec<SupportedCipherSuite> {
     suites_or_all(named).into_iter().filter_map(known).collect()
 }
 
-/// These numbers of suites, or if there are none those of all that OpenSSL has, in its order.
+/// The suites with these numbers, or all suites of OpenSSL in its order if there are none.
 pub(super) fn suites_or_all(named: &[u16]) -> Vec<u16> {
     if !named.is_empty() {
         return named.to_vec();
@@ -181,7 +181,7 @@ pub(super) fn suites_or_all(named: &[u16]) -> Vec<u16> {
     Ciphersuite::DEFAULT.into_iter().map(Ciphersuite::id).chain(SUITES.iter().map(|suite| suite.id)).collect()
 }
 
-/// The groups with these numbers, or those of `ssl_ecdh_curve auto`.
+/// The groups with these numbers, or the groups of `ssl_ecdh_curve auto`.
 fn named_groups(named: &[u16]) -> Vec<&'static dyn SupportedKxGroup> {
     let known = |number: u16| GROUPS.iter().find(|group| u16::from(group.name()) == number).copied();
     if named.is_empty() {

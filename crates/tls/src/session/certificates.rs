@@ -7,7 +7,8 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::{CipherSuite, NamedGroup, SignatureScheme, SupportedCipherSuite};
 use std::sync::Arc;
 
-/// The certificates of which the later ones do not have keys of the same type, as OpenSSL has room for one of each type.
+/// The certificates without those that a later one with a key of the same type replaces, as OpenSSL has room for one of
+/// each type.
 pub(super) fn last_of_each_type(keys: Vec<CertifiedKey>) -> Vec<CertifiedKey> {
     let is_same = |one: &CertifiedKey, other: &CertifiedKey| type_of(one.kind()) == type_of(other.kind());
     let is_last = |index: usize| !keys[index + 1..].iter().any(|later| is_same(later, &keys[index]));
@@ -24,11 +25,11 @@ fn type_of(kind: KeyKind) -> u8 {
     }
 }
 
-/// The certificates of a server, and the suites by which it chooses one.
+/// The certificates of a server, and the suites that decide between them.
 #[derive(Debug)]
 pub(super) struct Certificates {
     keys: Vec<CertifiedKey>,
-    /// What the keys sign by.
+    /// The schemes that the keys sign by.
     schemes: Schemes,
     /// The suites in the order of preference, as all servers with equal settings share them.
     provider: Arc<CryptoProvider>,
@@ -59,7 +60,7 @@ impl Certificates {
         self.schemes.allow(scheme) && key.signs(scheme)
     }
 
-    /// In TLS 1.3 the client's signature schemes say which certificates it can use, and which it likes best.
+    /// In TLS 1.3 the client's signature schemes say which certificates it can use, and their order.
     fn for_tls13(&self, hello: &ClientHello<'_>) -> Option<&CertifiedKey> {
         hello.signature_schemes().iter().find_map(|scheme| self.keys.iter().find(|key| self.signs(key, *scheme)))
     }

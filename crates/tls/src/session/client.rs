@@ -18,7 +18,7 @@ use std::time::Duration;
 /// The one resolver of all clients without a certificate. rustls resumes a session only with the resolver that it began with.
 static NO_CERTIFICATE: LazyLock<Arc<NoCertificate>> = LazyLock::new(|| Arc::new(NoCertificate));
 
-/// What a client's configuration says of its sessions. Suites and groups are named by their IANA numbers.
+/// Settings of a client for its sessions. Suites and groups are named by their IANA numbers.
 #[derive(Debug, Clone)]
 pub struct ClientSettings {
     /// The versions of the protocol.
@@ -33,11 +33,11 @@ pub struct ClientSettings {
     pub alpn: Vec<Vec<u8>>,
     /// The largest plaintext of a record.
     pub fragment: usize,
-    /// What a server is shown that asks for a certificate.
+    /// The certificate for servers that ask for one.
     pub certificate: Option<CertifiedKey>,
-    /// How servers may sign.
+    /// The schemes that servers may sign by.
     pub schemes: Schemes,
-    /// How the client itself may sign.
+    /// The schemes that the client itself may sign by.
     pub own_schemes: Schemes,
     /// Gets the secrets of all sessions.
     pub key_log: Option<KeyLog>,
@@ -110,7 +110,7 @@ impl ClientConfig {
         self
     }
 
-    /// How long the signature takes that a handshake has with a server that asks for a certificate; zero without one.
+    /// The duration of the signature in a handshake with a server that asks for a certificate; zero without one.
     pub fn signature_time(&self) -> Duration {
         self.signature
     }

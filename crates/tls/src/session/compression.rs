@@ -11,13 +11,13 @@ use rustls::compress::{CertCompressor, CompressionCache, CompressionFailed, Comp
 use std::io::Write;
 use std::sync::Arc;
 
-/// How hard brotli tries, of 11.
+/// The effort of brotli, of 11.
 const BROTLI_QUALITY: u8 = 5;
 
 /// The algorithms in the order of preference.
 pub(super) const COMPRESSORS: [&dyn CertCompressor; 2] = [&Brotli, &Zlib];
 
-/// Room for the compressed chains of so many certificates, with and without a stapled response.
+/// Room for the compressed chains of this number of certificates, with and without a stapled response.
 pub(super) fn cache(certificates: usize) -> Arc<CompressionCache> {
     Arc::new(CompressionCache::new(2 * COMPRESSORS.len() * certificates))
 }

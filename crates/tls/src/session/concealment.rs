@@ -1,12 +1,13 @@
 //! Names of servers that rustls does not take for names, and that a ClientHello may have all the same.
 //!
-//! rustls ends a handshake whose name is none of DNS by its rules (`x-.example.com`, `123`, `a.test:443`), and as a client it
-//! sends no such name. A server may ignore names that it does not know (RFC 6066 section 3), OpenSSL reads and sends any, and
-//! some are in use. So rustls gets a ClientHello of the same length with another extension in the place of this one: on a
-//! server's side the type of the extension is one that means nothing (RFC 8701), on a client's side the name is a placeholder,
-//! which is replaced in what is sent. The keys and signatures of the handshake are made of what was sent, not of what rustls has
-//! seen: it hashes its messages by [`TranscriptHash`], which puts the extension back, and in TLS 1.2 certificates are proven by a
-//! signature over the messages themselves, where the verifier and the signing key put it back.
+//! rustls ends a handshake whose name is none of DNS by its rules (`x-.example.com`, `123`, `a.test:443`), and as a
+//! client it sends no such name. A server may ignore names that it does not know (RFC 6066 section 3), OpenSSL reads
+//! and sends any, and some are in use. So rustls gets a ClientHello of the same length with another extension in the
+//! place of this one. On a server's side the type of the extension means nothing (RFC 8701). On a client's side the
+//! name is a placeholder, which is replaced in what is sent. The keys and signatures of the handshake are made of what
+//! was sent, not of what rustls has seen. It hashes its messages by [`TranscriptHash`], which puts the extension back.
+//! In TLS 1.2 certificates are proven by a signature over the messages themselves, and the verifier and the signing key
+//! put the extension back there.
 
 use super::step;
 use freerun_proto::tls::{ExtensionType, is_grease, located_extensions, message_bytes, replace_in_messages};
@@ -24,7 +25,7 @@ const MAX_LABEL: usize = 63;
 /// The message ClientHello.
 const CLIENT_HELLO: u8 = 1;
 
-/// What a message begins with: its type and its length.
+/// The beginning of a message: its type and its length.
 const MESSAGE_HEAD: usize = 4;
 
 /// An extension that rustls sees in another form than the peers. Both forms have the same length.
@@ -37,8 +38,8 @@ pub(super) struct ConcealedName {
 }
 
 impl ConcealedName {
-    /// What has to be concealed of a ClientHello that a server has got, with the offset of the extension in the message; `None`
-    /// if rustls takes the name for one of a server, or if there is none.
+    /// The name to conceal in a ClientHello that a server has got, with the offset of the extension in the message.
+    /// `None`: rustls accepts the name as a server's, or there is none.
     pub(super) fn of_client(message: &[u8]) -> Option<(usize, ConcealedName)> {
         let mut extensions = located_extensions(message);
         let (at, _, content) = extensions.find(|(_, kind, _)| *kind == ExtensionType::SERVER_NAME.0)?;
@@ -89,8 +90,9 @@ impl ConcealedName {
         }
     }
 
-    /// Where the extension stands in messages of the handshake. A ClientHello is the first of them, or a second one stands behind
-    /// the digest of the first and what asked for it (RFC 8446 section 4.4.1). The end of the last may be missing.
+    /// The offset of the extension in messages of the handshake. A ClientHello is the first of them, or a second one
+    /// stands behind the digest of the first and what asked for it (RFC 8446 section 4.4.1). The end of the last may be
+    /// missing.
     fn place(&self, messages: &[u8]) -> Option<usize> {
         let mut before = 0;
         let hello = loop {
@@ -105,7 +107,7 @@ impl ConcealedName {
         Some(before + at)
     }
 
-    /// These messages as they were sent.
+    /// The messages as they were sent.
     fn as_sent<'m>(&self, messages: &'m [u8]) -> Cow<'m, [u8]> {
         let Some(at) = self.place(messages) else { return Cow::Borrowed(messages) };
         Cow::Owned([&messages[..at], &self.sent, &messages[at + self.sent.len()..]].concat())
@@ -133,7 +135,7 @@ fn unused_type(message: &[u8]) -> Option<u16> {
     (0..16).find(|number| used >> number & 1 == 0).map(|number| 0x0a0a + 0x1010 * number)
 }
 
-/// These messages of the handshake whose step runs, as they were sent.
+/// The messages of the handshake whose step runs, as they were sent.
 pub(super) fn as_sent(messages: &[u8]) -> Cow<'_, [u8]> {
     match step::concealed() {
         Some(name) => name.as_sent(messages),

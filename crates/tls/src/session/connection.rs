@@ -7,13 +7,13 @@ use rustls::unbuffered::{ReadEarlyData, UnbufferedStatus};
 
 /// A connection of either side.
 pub(super) trait Connection {
-    /// What the library keeps for this side.
+    /// The library's data for this side.
     type Data;
 
     /// Goes on with what was received, as far as it reaches.
     fn process<'c, 'i>(&'c mut self, received: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data>;
 
-    /// What both sides have in common.
+    /// The state that both sides have in common.
     fn common(&self) -> &CommonState;
 
     /// Gives all early data that is there, a record at a time.

@@ -1,26 +1,26 @@
-//! What a session reports.
+//! Reports of a session.
 
 use super::{Failure, Version};
 use crate::load::{KeyKind, SignatureAlgorithm};
 
-/// What a step has done.
+/// Result of a step.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// How many of the received bytes are used up. The others are given to the next step again, as they are now, with what
-    /// has been received since behind them.
+    /// The number of received bytes that are used up. The others are given to the next step again, as they are now,
+    /// with what has been received since behind them.
     pub consumed: usize,
-    /// Why the step has ended.
+    /// The reason for which the step has ended.
     pub event: Event,
 }
 
-/// Why a step has ended. In each case what is in the output is to be sent.
+/// Reason for which a step has ended. In each case what is in the output is to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// All that was received is done with; there has to be more of it for another step.
     NeedsInput,
     /// The handshake is complete, or the client has sent early data, which may be answered before it is. This comes once.
     Established,
-    /// So many bytes of plaintext were written. It is 0 if there is plaintext, but no room for it.
+    /// Number of bytes of plaintext that were written. It is 0 if there is plaintext, but no room for it.
     Plaintext(usize),
     /// The peer has sent `close_notify`; no plaintext comes any more. Plaintext may still be sent.
     PeerClosed,
@@ -28,7 +28,7 @@ pub enum Event {
     Failed(Failure),
 }
 
-/// What peers have agreed on.
+/// Parameters that the peers have agreed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Agreed<'a> {
     /// The protocol's version.
@@ -43,21 +43,21 @@ pub struct Agreed<'a> {
     pub alpn: Option<&'a [u8]>,
     /// Whether an earlier session was resumed.
     pub resumed: bool,
-    /// The session's id. In TLS 1.2 it is the one that the server has named. In TLS 1.3 each ticket has one, and this is the
-    /// last ticket's: what stands in the ticket if the server keeps the session itself, otherwise the ticket's SHA-256, as
-    /// OpenSSL's clients have it. A client does not know it.
+    /// The session's id. In TLS 1.2 the server has named it. In TLS 1.3 each ticket has one, and this is the last
+    /// ticket's. If the server keeps the session itself, the id stands in the ticket; otherwise it is the ticket's
+    /// SHA-256, as OpenSSL's clients have it. A client does not know it.
     pub session_id: Option<&'a [u8]>,
-    /// Whether the handshake is not complete yet. The plaintext so far is early data then, and somebody who has seen it on its
-    /// way may send it to another server once more.
+    /// Whether the handshake is not complete yet. The plaintext so far is early data then, and anybody on its way who
+    /// records it may send it to another server once more.
     pub early_data: bool,
 }
 
-/// What is kept of the certificate that a server has shown.
+/// Facts about the certificate that a server has shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shown {
-    /// The kind of its key, by which the server has signed.
+    /// The kind of its key, which the server has signed with.
     pub key: KeyKind,
-    /// How it is signed itself.
+    /// The algorithm that the certificate itself is signed with.
     pub signature: SignatureAlgorithm,
 }
 
@@ -75,7 +75,7 @@ impl Shown {
     }
 }
 
-/// What a server's session began with.
+/// Beginning of a server's session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     /// A full handshake, under which the server has signed with a key of this kind.
@@ -86,11 +86,11 @@ pub enum Origin {
     Store,
 }
 
-/// What was encrypted.
+/// Result of an encryption.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Encrypted {
-    /// How many bytes of the plaintext were encrypted.
+    /// The number of bytes of the plaintext that were encrypted.
     pub taken: usize,
-    /// How many bytes were written for it.
+    /// The number of bytes that were written for it.
     pub written: usize,
 }

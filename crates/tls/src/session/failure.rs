@@ -1,21 +1,21 @@
-//! How a session fails, in OpenSSL's words.
+//! Failures of a session, in OpenSSL's words.
 
 use freerun_proto::tls::alert::Alert;
 use freerun_proto::tls::names;
 use rustls::{Error, InvalidMessage, PeerIncompatible, ProtocolVersion};
 
-/// Why a session has failed.
+/// Failure of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// What has happened.
+    /// The kind of failure.
     pub kind: FailureKind,
-    /// The alert that was put into the output, as far as it is known: one that is encrypted may be another.
+    /// The alert that was put into the output, as far as it is known: an encrypted alert may be another.
     pub alert: Option<u8>,
-    /// What the library says, for a log.
+    /// The library's message, for a log.
     pub said: String,
 }
 
-/// What has happened to a session that has failed.
+/// Kind of failure of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureKind {
     /// The peer does not speak TLS.
@@ -62,7 +62,7 @@ impl Failure {
         Self { kind, alert: None, said: said.to_owned() }
     }
 
-    /// What nginx's log has in the brackets after `SSL_do_handshake() failed` and its kin, with OpenSSL 3.
+    /// The text of nginx's log in the brackets after `SSL_do_handshake() failed` and its kin, with OpenSSL 3.
     pub fn openssl(&self) -> String {
         match self.kind {
             FailureKind::NotTls => "SSL: error:0A00010B:SSL routines::wrong version number".to_owned(),
@@ -105,8 +105,9 @@ impl std::fmt::Display for Failure {
 impl std::error::Error for Failure {}
 
 impl FailureKind {
-    /// The kind of failure in a version of the protocol. Before TLS 1.3 a suite says how keys are exchanged and which certificate
-    /// is shown, so that who has no group or signature in common has no suite in common either, in OpenSSL's words.
+    /// The kind of failure in a version of the protocol. Before TLS 1.3 a suite says how keys are exchanged and which
+    /// certificate is shown. So peers without a common group or signature have no common suite either, in OpenSSL's
+    /// words.
     pub(super) fn in_version(self, version: Option<ProtocolVersion>) -> Self {
         match (self, version) {
             (Self::NoSharedGroup | Self::NoSharedSignature, Some(ProtocolVersion::TLSv1_2)) => Self::NoSharedCipher,

@@ -22,7 +22,8 @@ pub(super) struct Machine<C> {
     stage: Stage,
     /// The handshake's end was told.
     established: bool,
-    /// How many bytes the last step left with the caller. They have been changed, so the next one has to get the same.
+    /// The number of bytes that the last step left with the caller. They have been changed, so the next one has to get
+    /// the same.
     left: usize,
     /// Received bytes that the session keeps itself: the beginning of a handshake message that comes in several records while
     /// plaintext may be sent, and what has come behind it.
@@ -32,7 +33,7 @@ pub(super) struct Machine<C> {
     /// Plaintext for which the caller's buffer had no room, and where it begins.
     rest: Vec<u8>,
     rest_at: usize,
-    /// The peer's end has come, and is told by the next step.
+    /// The peer's end has come; the next step reports it.
     peer_closes: bool,
     peer_closed: bool,
     /// `close_notify` was sent, and so nothing may be sent any more. The peer may still send (RFC 8446 section 6.1).
@@ -56,14 +57,14 @@ enum Conceals {
     Second,
 }
 
-/// How far a session is.
+/// Progress of a session.
 enum Stage {
     Handshake,
     Open,
     Failed(Failure),
 }
 
-/// What the library has come to within a step.
+/// Point that the library has reached within a step.
 enum Reached {
     /// There is more to do.
     More,
@@ -74,10 +75,10 @@ enum Reached {
     Failure(Failure, usize),
 }
 
-/// Where a step puts plaintext.
+/// Place for a step's plaintext.
 pub(super) struct Sink<'a> {
     pub(super) buffer: &'a mut dyn BufMut,
-    /// How many bytes it may still get.
+    /// The number of bytes that it may still get.
     pub(super) most: usize,
 }
 
@@ -109,7 +110,8 @@ impl<'a, 'b> Got<'a, 'b> {
     }
 
     fn record(&mut self, record: &[u8]) {
-        // The handshake's end is told first; what came right behind it is kept, where the caller can see that it is there.
+        // The handshake's end is reported first; what came right behind it is kept, where the caller can see that it is
+        // there.
         let taken = if self.open { self.plaintext.put(record) } else { 0 };
         self.given += taken;
         self.rest.extend_from_slice(&record[taken..]);
@@ -221,7 +223,7 @@ impl<C: Connection> Machine<C> {
         None
     }
 
-    /// What a step comes to for which the received bytes do not matter.
+    /// The event of a step for which the received bytes do not matter.
     fn without_input(&mut self, received: usize, plaintext: &mut Sink<'_>) -> Option<Event> {
         if self.rest_at < self.rest.len() {
             return Some(Event::Plaintext(self.give_rest(plaintext)));
@@ -302,7 +304,7 @@ impl<C: Connection> Machine<C> {
                     Reached::More
                 }
                 Ok(ConnectionState::WriteTraffic(_) | ConnectionState::BlockedHandshake) => Reached::End,
-                // The end came together with the last message of the handshake, and is told after it.
+                // The end came together with the last message of the handshake, and is reported after it.
                 Ok(ConnectionState::PeerClosed | ConnectionState::Closed) if !open => {
                     self.peer_closes = true;
                     Reached::Event(Event::Established)
@@ -331,8 +333,8 @@ impl<C: Connection> Machine<C> {
         }
     }
 
-    /// The failure of a handshake with a client that can use none of the certificates: in TLS 1.2 the library may find that only
-    /// when it signs, as an error of its own and without an alert.
+    /// The failure of a handshake with a client that can use none of the certificates. In TLS 1.2 the library may find
+    /// that only when it signs, as an error of its own and without an alert.
     fn without_certificate(&self, failure: Failure, begin: usize, output: &mut Vec<u8>) -> Failure {
         if failure.kind != FailureKind::Internal || !step::is_without_certificate() {
             return failure;
@@ -342,7 +344,7 @@ impl<C: Connection> Machine<C> {
         Failure { kind: FailureKind::NoSharedCipher, ..failure }
     }
 
-    /// What it means that nothing can be done with what is left of the received bytes.
+    /// The event when nothing can be done with the rest of the received bytes.
     fn at_end(&mut self, left: &[u8]) -> Event {
         if left.len() >= MAX_INPUT {
             return self.fail(Failure::new(FailureKind::TooLarge, "a handshake message in too many pieces"), &[]);
@@ -351,7 +353,7 @@ impl<C: Connection> Machine<C> {
         if self.connection.common().is_handshaking() && !open {
             return Event::NeedsInput;
         }
-        // Records that are complete and yet not used up are those of a message whose last record has not come.
+        // Records that are complete and yet not used up belong to a message whose last record has not come.
         self.in_message = has_whole_record(left);
         if open { Event::NeedsInput } else { Event::Established }
     }
@@ -516,8 +518,7 @@ impl<C: Connection> Machine<C> {
         self.rest_at < self.rest.len() || self.peer_closes || !self.in_message && has_whole_record(&self.held)
     }
 
-    /// How many bytes the session itself keeps.
-    /// See [`Session::settle`](super::Session::settle).
+    /// The number of bytes that the session itself keeps. See [`Session::settle`](super::Session::settle).
     pub(super) fn settle(&mut self, is_good: bool) {
         self.kept.resumption.settle(is_good);
     }

@@ -60,18 +60,19 @@ use std::sync::Arc;
 use std::time::Duration;
 use step::Kept;
 
-/// How many received bytes may wait for a handshake message to become complete. A caller that has room for so many never has
-/// to refuse more.
+/// The most received bytes that may wait for a handshake message to become complete. A caller with room for this number
+/// never has to refuse more.
 pub const MAX_INPUT: usize = 80 << 10;
 
-/// How large a buffer for encrypted bytes has to be at least.
+/// The least size of a buffer for encrypted bytes.
 pub const MIN_OUTPUT: usize = 256;
 
 /// A session with one peer.
 ///
-/// A session that waits holds no buffers: what was received of an incomplete record stays with the caller, and plaintext that
-/// had no room is kept only until it is asked for. Only the pieces of a message that has begun behind the handshake (a long
-/// ticket) are kept until it is complete. rustls keeps the certificates of the peer as long as there is the session.
+/// A session that waits holds no buffers. The caller keeps what was received of an incomplete record, and plaintext
+/// that had no room is kept only until it is asked for. Only the pieces of a message that has begun behind the
+/// handshake (a long ticket) are kept until it is complete. rustls keeps the certificates of the peer as long as there
+/// is the session.
 pub struct Session(Side);
 
 enum Side {
@@ -107,9 +108,10 @@ impl Session {
         Ok(Self(Side::Server(Machine::new(connection, config.fragment, kept))))
     }
 
-    /// A session with a server, whose first step has something to send. The server is told `name` unless that is an IP address;
-    /// a name that is empty or too long is a failure. `now` is the time since 1970. Sessions with the same `peer` are resumed if
-    /// they can be. No chain of certificates is verified, only that the server has the key of the certificate that it shows.
+    /// A session with a server, whose first step has something to send. The session sends `name` to the server unless
+    /// it is an IP address; a name that is empty or too long is a failure. `now` is the time since 1970. Sessions with
+    /// the same `peer` are resumed if they can be. No chain of certificates is verified, only that the server has the
+    /// key of the certificate that it shows.
     pub fn client(
         config: &ClientConfig,
         now: Duration,
@@ -117,7 +119,7 @@ impl Session {
         peer: Option<PeerSessions>,
     ) -> Result<Self, Failure> {
         let (name, concealed) = match name.map(|name| (name, ServerName::try_from(name.to_owned()))) {
-            // Nobody is told an address, so any will do.
+            // The server never receives an address, so any will do.
             None => (ServerName::IpAddress(IpAddr::V4(Ipv4Addr::from([0; 4]))), None),
             Some((_, Ok(name))) => (name, None),
             Some((name, Err(_))) => ConcealedName::of_server(name)
@@ -131,9 +133,10 @@ impl Session {
         Ok(Self(Side::Client(Machine::new(connection, config.fragment, kept))))
     }
 
-    /// Goes on until something has to happen outside. `received` are the bytes of the peer that are not consumed yet, which
-    /// the step changes; what is to be sent is appended to `output`; plaintext is appended to `plaintext`, at most `most` bytes
-    /// of one record, and no more than it has room for. `now` is the time since 1970, by which earlier sessions are judged.
+    /// Goes on until something has to happen outside. `received` are the bytes of the peer that are not consumed yet;
+    /// the step changes them. The bytes to be sent are appended to `output`. Plaintext of one record is appended to
+    /// `plaintext`: at most `most` bytes, and no more than it has room for. `now` is the time since 1970, for judging
+    /// earlier sessions.
     pub fn step<P: BufMut>(
         &mut self,
         now: Duration,
@@ -149,7 +152,7 @@ impl Session {
         }
     }
 
-    /// What was agreed on, once the handshake is complete.
+    /// The parameters that were agreed on, once the handshake is complete.
     pub fn agreed(&self) -> Option<Agreed<'_>> {
         match &self.0 {
             Side::Server(machine) => machine.agreed(),
@@ -157,7 +160,7 @@ impl Session {
         }
     }
 
-    /// What the session began with, once the handshake is complete. A client does not know it.
+    /// The beginning of the session, once the handshake is complete. A client does not know it.
     pub fn origin(&self) -> Option<Origin> {
         match &self.0 {
             Side::Server(machine) => machine.origin(),
@@ -173,8 +176,9 @@ impl Session {
         }
     }
 
-    /// The certificates that the peer has shown, in DER and its own first, once the handshake is complete. A session that is
-    /// resumed has those of the one that it goes on with. Only the own one is known to belong to the peer; nothing is verified.
+    /// The certificates that the peer has shown, in DER and its own first, once the handshake is complete. A resumed
+    /// session has the certificates of the session that it goes on with. Only the own one is known to belong to the
+    /// peer; nothing is verified.
     pub fn peer_certificates(&self) -> impl Iterator<Item = &[u8]> {
         let (server, client) = match &self.0 {
             Side::Server(machine) => (Some(machine.peer_certificates()), None),

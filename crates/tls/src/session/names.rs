@@ -1,4 +1,4 @@
-//! What was agreed on, in OpenSSL's words.
+//! Names of what was agreed on, in OpenSSL's words.
 
 use crate::openssl::protocols::Protocol;
 use freerun_proto::tls::names;

@@ -1,6 +1,6 @@
-//! What a server refuses of a ClientHello before its library sees it, in OpenSSL's order: the version, the mark of a client that
-//! has fallen back, and in TLS 1.3 the cipher suites. The library looks at other parts first, and so would say something else of
-//! clients that are refused for one of these.
+//! Refusals of a ClientHello before the server's library sees it. OpenSSL's order is: the version, the mark of a
+//! client that has fallen back, and in TLS 1.3 the cipher suites. The library looks at other parts first, and so would give
+//! another reason for refusing such clients.
 
 use super::server::ServerConfig;
 use super::{Failure, FailureKind, Version};

@@ -14,7 +14,7 @@ const HANDSHAKE: u8 = 22;
 /// The type of the message.
 const SERVER_HELLO: u8 = 2;
 
-/// What stands before the session's id in that message: its type and length, the version, and the server's random bytes.
+/// The bytes before the session's id in that message: its type and length, the version, and the server's random bytes.
 const BEFORE_SESSION_ID: usize = 4 + 2 + 32;
 
 /// The longest id of a session.
@@ -23,8 +23,8 @@ pub(super) const MAX_SESSION_ID: usize = 32;
 /// More bytes than an encrypted alert has.
 pub(super) const ALERT_ROOM: usize = 64;
 
-/// How many bytes a record has besides its plaintext: the header, the authentication code, and what a version adds, which is
-/// the content's type or a part of the nonce.
+/// The number of bytes in a record besides its plaintext: the header, the authentication code, and the version's
+/// addition. This is the content's type or a part of the nonce.
 pub(super) fn overhead(suite: Option<SupportedCipherSuite>) -> usize {
     let added = match suite.map(|suite| suite.suite()) {
         Some(
@@ -41,7 +41,7 @@ pub(super) fn overhead(suite: Option<SupportedCipherSuite>) -> usize {
     HEADER + 16 + added
 }
 
-/// How much plaintext has room in so many bytes of output, in records of `fragment` bytes.
+/// The amount of plaintext that fits in this number of bytes of output, in records of `fragment` bytes.
 pub(super) fn plaintext_room(fragment: usize, overhead: usize, output: usize) -> usize {
     let record = fragment + overhead;
     output / record * fragment + (output % record).saturating_sub(overhead)
@@ -70,7 +70,7 @@ pub(super) fn hello_session_id(records: &[u8]) -> Option<&[u8]> {
     rest.get(..usize::from(*length)).filter(|id| id.len() <= MAX_SESSION_ID)
 }
 
-/// The random value by which a ServerHello asks for another ClientHello (RFC 8446 section 4.1.3).
+/// The random value with which a ServerHello asks for another ClientHello (RFC 8446 section 4.1.3).
 const RETRY: [u8; 32] = [
     0xCF, 0x21, 0xAD, 0x74, 0xE5, 0x9A, 0x61, 0x11, 0xBE, 0x1D, 0x8C, 0x02, 0x1E, 0x65, 0xB8, 0x91, 0xC2, 0xA2, 0x11,
     0x16, 0x7A, 0xBB, 0x8C, 0x5E, 0x07, 0x9E, 0x09, 0xE2, 0xC8, 0xA8, 0x33, 0x9C,

@@ -1,10 +1,10 @@
-//! How rustls keeps and finds the sessions of a server.
+//! Storage and search of a server's sessions for rustls.
 
 use super::resume::{Context, Found, SessionCache, SessionStore, Sessions, TicketFate};
 use super::step::{self, Place};
 use rustls::server::{ProducesTickets, StoresServerSessions};
 
-/// How long a ticket may live at most, in seconds (RFC 8446 section 4.6.1): clients refuse one that is to live longer.
+/// The longest life of a ticket, in seconds (RFC 8446 section 4.6.1): clients refuse a ticket that is to live longer.
 const MAX_LIFETIME: u32 = 7 * 86_400;
 
 /// The sessions of one server at a listening address.
@@ -70,8 +70,8 @@ impl StoresServerSessions for Resumption {
         Some(found)
     }
 
-    /// A session of TLS 1.3 that may bring early data is used once, so that nobody can send that data again; one that another
-    /// process may have, too, is not used at all. Others stay, as they do in nginx.
+    /// A session of TLS 1.3 that may bring early data is used once, so that nobody can send that data again. If another
+    /// process may have the session, too, it is not used at all. Others stay, as they do in nginx.
     fn take(&self, id: &[u8]) -> Option<Vec<u8>> {
         if !self.early_data {
             return self.get(id);

@@ -14,16 +14,16 @@ use rustls::{CipherSuite, SupportedCipherSuite};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How many tickets there are at most: more than anybody has use for.
+/// The most tickets: more than anybody has use for.
 const MAX_TICKETS: usize = 64;
 
-/// How many bytes the names of authorities may have, with two for each name's length: more have no room in the message.
+/// The most bytes in the names of authorities, with two for each name's length: more have no room in the message.
 const MAX_AUTHORITIES: usize = 60 << 10;
 
-/// How much early data a client may send, as nginx has it.
+/// The most early data that a client may send, as nginx has it.
 const MAX_EARLY_DATA: u32 = 16 << 10;
 
-/// What a server's configuration says of its sessions. Suites and groups are named by their IANA numbers.
+/// Settings of a server for its sessions. Suites and groups are named by their IANA numbers.
 #[derive(Debug, Clone)]
 pub struct ServerSettings {
     /// The certificates with their keys. The client decides by its suites and by what it can verify which one it gets.
@@ -43,16 +43,16 @@ pub struct ServerSettings {
     pub alpn: Vec<Vec<u8>>,
     /// The largest plaintext of a record.
     pub fragment: usize,
-    /// How many tickets a client of TLS 1.3 gets after a full handshake, if it gets any.
+    /// The number of tickets that a client of TLS 1.3 gets after a full handshake, if it gets any.
     pub tickets: usize,
     /// Whether clients that resume a session of TLS 1.3 may send early data, of 16 KiB at most. This needs a store of sessions,
     /// and where there is one, there are no tickets.
     pub early_data: bool,
     /// Whether the certificates are sent compressed to clients of TLS 1.3 that know how to read that.
     pub compress_certificates: bool,
-    /// How the server may sign.
+    /// The schemes that the server may sign by.
     pub schemes: Schemes,
-    /// How clients may sign that are asked for a certificate.
+    /// The schemes for clients that are asked for a certificate.
     pub client_schemes: Schemes,
     /// Whether suites with ChaCha20 come first for clients that prefer one of those, where the server's order counts.
     pub prioritize_chacha: bool,
@@ -63,15 +63,15 @@ pub struct ServerSettings {
     pub client_certificates: Option<ClientCertificates>,
 }
 
-/// What clients are told of the certificates that they are asked for.
+/// Request for the certificates of clients.
 #[derive(Debug, Clone, Default)]
 pub struct ClientCertificates {
-    /// The names of the authorities of which a certificate is wanted, in DER, or none for any.
+    /// The names of the authorities that may have issued a certificate, in DER, or none for any.
     pub authorities: Vec<Vec<u8>>,
 }
 
 impl ClientCertificates {
-    /// Whether so many names can be sent.
+    /// Whether the message has room for all names.
     fn fit(&self) -> bool {
         self.authorities.iter().map(|name| name.len() + 2).sum::<usize>() <= MAX_AUTHORITIES
     }
@@ -112,7 +112,7 @@ pub struct ServerConfig {
 }
 
 impl ServerConfig {
-    /// How long the signature of a handshake takes at most, whichever of the certificates is used.
+    /// The longest duration of the signature in a handshake, whichever of the certificates is used.
     pub fn signature_time(&self) -> Duration {
         self.signature
     }
@@ -158,7 +158,7 @@ fn is_chacha(suite: u16) -> bool {
 }
 
 impl ServerSettings {
-    /// How many tickets OpenSSL gives after a full handshake unless it is told otherwise.
+    /// The number of tickets that OpenSSL gives after a full handshake without a setting.
     pub const TICKETS: usize = 2;
 
     /// Makes them ready for use.
@@ -224,9 +224,10 @@ impl ServerSettings {
 }
 
 impl ServerConfig {
-    /// The same settings with sessions that are resumed. Sessions with different contexts are not resumed with each other, so
-    /// the context says everything of a server that must not change between a session and its resumption: its certificates,
-    /// and the authorities of which it wants its clients to have one. This copies some lists, so it is not for each session.
+    /// The same settings with sessions that are resumed. Sessions with different contexts are not resumed with each
+    /// other. So the context says everything of a server that must not change between a session and its resumption: its
+    /// certificates, and the authorities that it accepts for its clients. This copies some lists, so it is not for each
+    /// session.
     pub fn with_sessions(&self, sessions: &Sessions, context: &[u8]) -> Self {
         let early_data = self.early_data && matches!(sessions.cache, SessionCache::Kept(_));
         let mut sessions = sessions.clone();

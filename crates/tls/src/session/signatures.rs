@@ -1,8 +1,8 @@
-//! Signatures under the handshake: which schemes peers may sign by, and which keys sign by.
+//! Signatures under the handshake: schemes for peers, and schemes for keys.
 //!
-//! rustls leaves nothing else to this folder: whether a chain is trusted is decided outside, after the handshake, so any chain is
-//! accepted here. webpki, which rustls would use, refuses to read certificates of version 1. AWS-LC reads them, and webpki gets
-//! the key alone.
+//! rustls leaves nothing else to this folder: whether a chain is trusted is decided outside, after the handshake, so
+//! any chain is accepted here. webpki, which rustls would use, refuses to read certificates of version 1. AWS-LC reads
+//! them, and webpki gets the key alone.
 
 use super::concealment::as_sent;
 use freerun_sys::x509::Certificate;
@@ -31,7 +31,7 @@ static ANY_SERVER: LazyLock<Arc<AnyPeer>> = LazyLock::new(|| Arc::new(AnyPeer::n
 pub struct Schemes(Option<Arc<[SignatureScheme]>>);
 
 impl Schemes {
-    /// Those with these IANA numbers alone; what does not exist here is left out.
+    /// Schemes with these IANA numbers alone; numbers that do not exist here are left out.
     pub fn only(numbers: impl IntoIterator<Item = u16>) -> Schemes {
         let known = ALGORITHMS.supported_schemes();
         let schemes = numbers.into_iter().map(SignatureScheme::from).filter(|scheme| known.contains(scheme));
@@ -85,19 +85,19 @@ impl SigningKey for Restricted {
     }
 }
 
-/// What comes of a look at a signature.
+/// Result of checking a signature.
 type Signed = Result<HandshakeSignatureValid, Error>;
 
 /// Accepts each peer that has the key of the certificate that it shows, and each client that shows none.
 #[derive(Debug)]
 struct AnyPeer {
-    /// What peers may sign by.
+    /// The schemes that peers may sign by.
     schemes: Vec<SignatureScheme>,
     /// The names of the authorities whose certificates clients are asked for.
     authorities: Vec<DistinguishedName>,
 }
 
-/// What clients verify servers with, which may sign by these schemes.
+/// The verifier for servers, which may sign by these schemes.
 pub(super) fn any_server(schemes: &Schemes) -> Arc<dyn ServerCertVerifier> {
     match schemes.0 {
         None => ANY_SERVER.clone(),
@@ -105,8 +105,8 @@ pub(super) fn any_server(schemes: &Schemes) -> Arc<dyn ServerCertVerifier> {
     }
 }
 
-/// What a server verifies clients with that it asks for certificates of these authorities, whose names are in DER. They may sign
-/// by these schemes.
+/// The verifier of a server that asks its clients for certificates of these authorities, whose names are in DER. The
+/// clients may sign by these schemes.
 pub(super) fn any_client(schemes: &Schemes, authorities: Vec<Vec<u8>>) -> Arc<dyn ClientCertVerifier> {
     Arc::new(AnyPeer::new(schemes, authorities.into_iter().map(DistinguishedName::from).collect()))
 }
@@ -158,7 +158,7 @@ fn public_key(certificate: &CertificateDer<'_>) -> Result<SubjectPublicKeyInfoDe
     Ok(certificate.public_key_der().into())
 }
 
-/// What the traits for both sides have in common: the signature of a peer is the same thing on either.
+/// Methods that the traits for both sides have in common: the signature of a peer is the same thing on either.
 macro_rules! verify_signatures {
     () => {
         fn verify_tls12_signature(

@@ -1,5 +1,5 @@
-//! What rustls's callbacks know of the session whose step runs: they have no argument for it. A step runs on one thread from
-//! its beginning to its end, so it stands in a variable of the thread meanwhile.
+//! Facts that rustls's callbacks need about the session whose step runs: they have no argument for it. A step runs on
+//! one thread from its beginning to its end, so they stand in a variable of the thread meanwhile.
 
 use super::Shown;
 use super::concealment::ConcealedName;
@@ -15,7 +15,7 @@ thread_local! {
     static KEPT: RefCell<Kept> = RefCell::default();
 }
 
-/// What a session keeps for the callbacks, and learns from them.
+/// Data that a session keeps for the callbacks, and learns from them.
 #[derive(Default)]
 pub(super) struct Kept {
     /// The name that the client asks for; only on the server's side.
@@ -28,11 +28,11 @@ pub(super) struct Kept {
     pub(super) peer: Option<PeerSessions>,
     /// The name of the server that the library sees in another form.
     pub(super) concealed: Option<Arc<ConcealedName>>,
-    /// How the session goes on with an earlier one; only on the server's side.
+    /// The resumption of an earlier session; only on the server's side.
     pub(super) resumption: Resumption,
 }
 
-/// Where an earlier session was found.
+/// Place where an earlier session was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
     /// The client has shown a ticket.
@@ -41,22 +41,22 @@ pub(super) enum Place {
     Store,
 }
 
-/// How a session goes on with an earlier one.
+/// Resumption of an earlier session.
 #[derive(Default)]
 pub(super) struct Resumption {
     /// An earlier session was resumed, as far as it was known before the step.
     pub(super) is_resumed: bool,
-    /// When the full handshake of the earlier session was, since 1970.
+    /// The moment of the earlier session's full handshake, since 1970.
     began: Option<Duration>,
     /// The earlier session was found within this step.
     found_now: bool,
-    /// Where it was found.
+    /// The place where it was found.
     place: Option<Place>,
     /// A session was given to the client, for later.
     gave: bool,
     /// Its id.
     id: Option<[u8; 32]>,
-    /// Where the session is kept, as long as it may have to be forgotten.
+    /// The store that has the session, as long as it may have to be forgotten.
     kept: Option<Box<KeptSessions>>,
     /// Whether the session is a good one, once that is known.
     is_good: Option<bool>,
@@ -75,7 +75,7 @@ impl Resumption {
         self.id.as_ref().map(<[u8; 32]>::as_slice)
     }
 
-    /// Where the earlier session was found.
+    /// The place where the earlier session was found.
     pub(super) fn place(&self) -> Option<Place> {
         self.place
     }
@@ -147,7 +147,7 @@ pub(super) fn with_peer<T>(look: impl FnOnce(&PeerSessions) -> T) -> Option<T> {
     KEPT.with_borrow(|kept| kept.peer.as_ref().map(look))
 }
 
-/// Notes that there is an earlier session, whose full handshake was then. It may turn out not to fit.
+/// Notes an earlier session, with the moment of its full handshake. It may turn out not to fit.
 pub(super) fn found(began: Duration, place: Place) {
     KEPT.with_borrow_mut(|kept| {
         kept.resumption.began = Some(began);
@@ -156,8 +156,8 @@ pub(super) fn found(began: Duration, place: Place) {
     });
 }
 
-/// When the full handshake was of the session that is being given to the client. A resumed one does not live longer than the
-/// session that it goes on with.
+/// The moment of the full handshake for the session that is being given to the client. A resumed one does not live
+/// longer than the session that it goes on with.
 pub(super) fn began() -> Duration {
     KEPT.with_borrow(|kept| {
         // Whoever gives a session within the step in which one was found goes on with it, in TLS 1.2: after a full handshake
@@ -167,8 +167,8 @@ pub(super) fn began() -> Duration {
     })
 }
 
-/// Whether the client may get a session for later: as many as there are tickets after a full handshake, one after a resumed
-/// one, for that one which it has used; none for a session that is not good.
+/// Whether the client may get a session for later. After a full handshake it gets all tickets. After a resumed one it
+/// gets one, for the ticket which it has used. It gets none for a session that is not good.
 pub(super) fn may_give() -> bool {
     KEPT.with_borrow(|Kept { resumption, .. }| {
         !(resumption.is_resumed && resumption.gave) && resumption.is_good != Some(false)

@@ -1,4 +1,4 @@
-//! What is wrong with a file of trusted certificates or revocation lists, in nginx's words.
+//! Faults of a file of trusted certificates or revocation lists, in nginx's words.
 
 use crate::load::{Problem, unopened};
 use std::io;
@@ -14,7 +14,7 @@ pub enum Source {
     Lists,
 }
 
-/// Why a text cannot be used.
+/// Reason for which a text cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TrustError {
     /// There is neither a certificate nor a list in it.
@@ -23,7 +23,7 @@ pub enum TrustError {
     Unreadable(Source, Problem),
 }
 
-/// What OpenSSL adds to a mistake in PEM.
+/// OpenSSL's addition to a mistake in PEM.
 const PEM_LIB: &str = "error:05880009:x509 certificate routines::PEM lib";
 
 impl Source {

@@ -5,22 +5,23 @@ use freerun_sys::x509::{self, Certificate, OcspAnswer, OcspStatus};
 /// The largest response that is read.
 pub const MAX_OCSP_RESPONSE: usize = 64 << 10;
 
-/// Who may sign a response.
+/// Signer that a response may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signer {
-    /// The issuer of the certificate, or somebody who has a certificate from it for this use.
+    /// The issuer of the certificate, or the holder of a certificate from it for this use.
     Authorised,
     /// Anybody whose certificate is in the response, or the issuer (`ssl_stapling_verify off`).
     Anybody,
 }
 
-/// Why there is no answer. The text is the line that nginx logs, without what is said about the connection.
+/// Reason for which there is no answer. The text is the line that nginx logs, without what is said about the
+/// connection.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OcspError {
-    /// One of the certificates cannot be read.
+    /// A certificate of the two cannot be read.
     #[error("OCSP_cert_to_id() failed")]
     Certificate,
-    /// It is no response, or a larger one than anybody sends.
+    /// The bytes are no response, or more than anybody sends.
     #[error("d2i_OCSP_RESPONSE() failed")]
     Malformed,
     /// The responder does not answer.
@@ -29,7 +30,7 @@ pub enum OcspError {
     /// There is no answer in it of the kind that everybody uses.
     #[error("OCSP_response_get1_basic() failed (SSL: error:1380006C:OCSP routines::no response data)")]
     NoAnswer,
-    /// It is not signed by somebody who may do so; with what the library says.
+    /// The response is not signed by somebody who may do so; with the library's message.
     #[error("OCSP_basic_verify() failed (SSL: {0})")]
     NotVerified(String),
     /// There is no answer about this certificate in it.
@@ -77,12 +78,12 @@ pub fn check_ocsp_response(response: &[u8]) -> Result<(), String> {
     x509::check_ocsp_response(response).map_err(|errors| errors.to_string())
 }
 
-/// A request for a certificate, of which the issuer is known; all in DER. `None`: one of them cannot be read.
+/// A request for a certificate and its issuer; all in DER. `None`: one of them cannot be read.
 pub fn ocsp_request(certificate: &[u8], issuer: &[u8]) -> Option<Vec<u8>> {
     x509::ocsp_request(&Certificate::from_der(certificate)?, &Certificate::from_der(issuer)?)
 }
 
-/// What a response says about a certificate; all in DER. The issuer is taken for trusted. `now` is in seconds since
+/// The answer of a response about a certificate; all in DER. The issuer is taken for trusted. `now` is in seconds since
 /// 1970; clocks may differ by five minutes.
 pub fn ocsp_answer(
     response: &[u8],

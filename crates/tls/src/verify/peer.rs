@@ -1,4 +1,4 @@
-//! What the certificate of a peer says.
+//! Contents of a peer's certificate.
 
 use crate::load::{KeyKind, MAX_PEER_CHAIN, names};
 use freerun_sys::x509::Certificate;
@@ -8,7 +8,7 @@ use std::fmt::Write;
 #[derive(Debug, Clone)]
 pub struct PeerCertificate(Certificate);
 
-/// How long a day is, in seconds.
+/// The length of a day, in seconds.
 const DAY: i64 = 86_400;
 
 impl PeerCertificate {
@@ -61,7 +61,7 @@ impl PeerCertificate {
         self.0.end_text()
     }
 
-    /// When it ends to be valid, in seconds since 1970. `None`: its time cannot be read.
+    /// The end of its validity, in seconds since 1970. `None`: its time cannot be read.
     pub fn end(&self) -> Option<i64> {
         self.0.end()
     }
@@ -108,12 +108,12 @@ impl PeerCertificate {
         names(&self.0)
     }
 
-    /// The first common name of the subject, if there is one that can be written in UTF-8.
+    /// The first common name of the subject that can be written in UTF-8, if there is one.
     pub fn common_name(&self) -> Option<Vec<u8>> {
         self.0.common_names().into_iter().next()
     }
 
-    /// What kind of key it is for.
+    /// The kind of key that it is for.
     pub fn key_kind(&self) -> KeyKind {
         self.0.key_kind()
     }

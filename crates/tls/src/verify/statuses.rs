@@ -1,4 +1,4 @@
-//! What OCSP responders have said about certificates (`ssl_ocsp_cache`).
+//! Answers of OCSP responders about certificates (`ssl_ocsp_cache`).
 
 use freerun_sys::x509::{OcspAnswer, OcspStatus};
 use quick_cache::UnitWeighter;
@@ -14,10 +14,10 @@ const SIZE: usize = 128;
 /// The most statuses of a cache, however large it is.
 const MOST: usize = 1 << 22;
 
-/// The most statuses that there is room for from the beginning.
+/// The most statuses with room from the beginning.
 const EXPECTED: usize = 1 << 16;
 
-/// How long an answer holds that does not say for how long it does, in seconds; nginx has the same.
+/// The validity of an answer that does not give its own, in seconds; nginx has the same.
 const WITHOUT_NEXT: i64 = 3600;
 
 /// The hash of a certificate and of its issuer's.
@@ -29,7 +29,7 @@ type Key = [u8; 32];
 pub struct Statuses(Arc<Cache<Key, (OcspStatus, i64), UnitWeighter, FxBuildHasher>>);
 
 impl Statuses {
-    /// A cache of so many bytes. A full one forgets statuses that were not asked for.
+    /// A cache of this number of bytes. A full one forgets statuses that were not asked for.
     pub fn new(bytes: usize) -> Self {
         let most = (bytes / SIZE).clamp(1, MOST);
         Self(Arc::new(Cache::with(
@@ -41,7 +41,7 @@ impl Statuses {
         )))
     }
 
-    /// What was said about a certificate that has this issuer, both in DER, if that still holds. `now` is in seconds since
+    /// The status of a certificate that has this issuer, both in DER, if it still holds. `now` is in seconds since
     /// 1970.
     pub fn get(&self, certificate: &[u8], issuer: &[u8], now: i64) -> Option<OcspStatus> {
         let (status, until) = self.0.get(&key(certificate, issuer))?;

@@ -1,4 +1,4 @@
-//! Whom to trust.
+//! Trust in certificates and their issuers.
 
 use super::{Source, TrustError, Verified};
 use crate::load::{MAX_PEER_CHAIN, Problem, peer_chain};
@@ -27,16 +27,16 @@ pub struct TrustBuilder {
     names: Vec<Vec<u8>>,
 }
 
-/// How a peer is verified.
+/// Rules for verifying a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
     /// Whether the peer is a client or a server.
     pub purpose: Purpose,
-    /// How many certificates there may be between the peer's own and a trusted one (`ssl_verify_depth`).
+    /// The most certificates between the peer's own and a trusted one (`ssl_verify_depth`).
     pub depth: u32,
     /// OpenSSL's security level: [`DEFAULT_LEVEL`], or what the cipher string says.
     pub level: u8,
-    /// What time it is, in seconds since 1970.
+    /// The present time, in seconds since 1970.
     pub now: i64,
 }
 
@@ -47,8 +47,8 @@ impl Default for TrustBuilder {
 }
 
 impl TrustBuilder {
-    /// Adds the text of `ssl_client_certificate`: its certificates are trusted, and clients are told their names, as nginx
-    /// does since 1.27 also for those in `TRUSTED CERTIFICATE` blocks.
+    /// Adds the text of `ssl_client_certificate`: its certificates are trusted, and clients receive their names, as
+    /// they do from nginx since 1.27 also for those in `TRUSTED CERTIFICATE` blocks.
     pub fn add_client_certificates(&mut self, pem: &[u8]) -> Result<(), TrustError> {
         self.add(pem, Source::Certificates)?;
         let chain = Certificate::all_from_pem(pem)
@@ -124,7 +124,7 @@ impl Trust {
         }
     }
 
-    /// Who has issued a certificate in DER: one of the others, or one that is trusted. `now` is in seconds since 1970.
+    /// The issuer of a certificate in DER: another of these, or a trusted certificate. `now` is in seconds since 1970.
     pub fn issuer<'a>(
         &self,
         certificate: &[u8],

@@ -1,25 +1,25 @@
-//! What comes of a verification.
+//! Results of a verification.
 
 use freerun_sys::x509::{OcspStatus, VerifyError};
 use std::borrow::Cow;
 
-/// What came of a verification.
+/// Result of a verification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verified {
     /// The peer's certificate is trusted.
     Success,
     /// The peer has sent none.
     None,
-    /// It is not trusted; why is said by a number and by words of OpenSSL's.
+    /// The chain is not trusted; OpenSSL's number and words say the reason.
     Failed(VerifyError),
-    /// It is trusted, but an OCSP responder has not said that it is good (`ssl_ocsp`).
+    /// The chain is trusted, but an OCSP responder has not said that it is good (`ssl_ocsp`).
     NotGood(NotGood),
 }
 
-/// What comes of asking an OCSP responder, if it is not that a certificate is good. The texts are nginx's.
+/// Result of asking an OCSP responder, unless a certificate is good. The texts are nginx's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotGood {
-    /// It has been revoked.
+    /// The certificate has been revoked.
     #[error("certificate revoked")]
     Revoked,
     /// The responder does not know it.
@@ -36,7 +36,7 @@ impl Verified {
         matches!(self, Verified::Success)
     }
 
-    /// What comes of an OCSP answer about a certificate that is trusted; `None` if there is none that is of use.
+    /// The result of an OCSP answer about a certificate that is trusted; `None` if there is no answer of use.
     pub fn of_answer(status: Option<OcspStatus>) -> Self {
         match status {
             Some(OcspStatus::Good) => Self::Success,
@@ -47,10 +47,10 @@ impl Verified {
     }
 }
 
-/// How a client is asked for a certificate (`ssl_verify_client`).
+/// Request for a client's certificate (`ssl_verify_client`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
-    /// `on`: it has to send one that is trusted.
+    /// `on`: the client has to send a trusted certificate.
     Required,
     /// `optional`: if it sends one, that has to be trusted.
     Optional,
@@ -58,8 +58,8 @@ pub enum Asked {
     OptionalNoAuthority,
 }
 
-/// Why a client is refused. The text is the line that nginx logs at level `info`, without what is said about the
-/// connection.
+/// Reason for which a client is refused. The text is the line that nginx logs at level `info`, without what is said
+/// about the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// Its certificate is not trusted; nginx answers with 495.
@@ -68,7 +68,7 @@ pub enum Refusal {
     /// Its certificate is not good; nginx answers with 495.
     #[error("client SSL certificate verify error: {0}")]
     NotGood(NotGood),
-    /// It has sent no certificate; nginx answers with 496.
+    /// The client has sent no certificate; nginx answers with 496.
     #[error("client sent no required SSL certificate")]
     NoCertificate,
 }
@@ -94,7 +94,7 @@ impl Verified {
         }
     }
 
-    /// Why a client is refused that was asked for a certificate in this way.
+    /// The reason for refusing a client after this request for its certificate.
     pub fn refusal(&self, asked: Asked) -> Option<Refusal> {
         match (*self, asked) {
             (Self::Failed(error), Asked::OptionalNoAuthority) if is_forgiven(error.code) => None,

@@ -1,8 +1,8 @@
-//! Cipher strings: which suites of TLS 1.2 `ssl_ciphers` allows, and in which order.
+//! Cipher strings: the suites of TLS 1.2 that `ssl_ciphers` allows, and their order.
 //!
-//! The string is evaluated as OpenSSL 3 does (`man ciphers`), over the suites that OpenSSL has. Only then are those suites
-//! taken that freerun has: a string which removes, adds and sorts has to be followed whole, or the order comes out wrong.
-//! Suites of TLS 1.3 are no matter of cipher strings; they are in [`ciphersuites`](super::ciphersuites).
+//! The string is evaluated as OpenSSL 3 does (`man ciphers`), over the suites that OpenSSL has. The suites that freerun
+//! has are picked only after that: a string which removes, adds and sorts has to be followed whole, or the order comes
+//! out wrong. Suites of TLS 1.3 are no matter of cipher strings; they are in [`ciphersuites`](super::ciphersuites).
 
 mod settle;
 mod suites;
@@ -14,29 +14,29 @@ pub use suites::{Authentication, Encryption, KeyExchange, Mac, SUITES, Since, Su
 use super::Refused;
 use words::Selector;
 
-/// What a cipher string means: the suites it leaves, the most preferred first.
+/// Meaning of a cipher string: the suites it leaves, the most preferred first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CipherList {
     /// The suites.
     pub suites: Vec<&'static Suite>,
-    /// What `@SECLEVEL=n` demands, from 0 to 5; the last one counts. It takes nothing from the list by itself: OpenSSL looks
-    /// at it in each handshake.
+    /// The level that `@SECLEVEL=n` demands, from 0 to 5; the last one counts. It takes nothing from the list by
+    /// itself: OpenSSL looks at it in each handshake.
     pub security_level: Option<u8>,
 }
 
-/// Why OpenSSL refuses a cipher string. The text is OpenSSL's, as nginx logs it in `(SSL: …)`.
+/// Reason for which OpenSSL refuses a cipher string. The text is OpenSSL's, as nginx logs it in `(SSL: …)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CipherStringError {
     /// No suite is left.
     #[error("error:0A0000B9:SSL routines::no cipher match")]
     NoMatch,
-    /// It is not written as cipher strings are: a character that does not belong there, or an unknown word after `@`. How many
-    /// such places there are.
+    /// The number of places that are not written as cipher strings are: a character that does not belong there, or an
+    /// unknown word after `@`.
     #[error("error:0A000118:SSL routines::invalid command{}", " error:0A000118:SSL routines::invalid command".repeat(.0 - 1))]
     InvalidCommand(usize),
 }
 
-/// What `DEFAULT` at the beginning of a string stands for.
+/// The string that `DEFAULT` at the beginning stands for.
 const DEFAULT: &str = "ALL:!COMPLEMENTOFDEFAULT:!eNULL";
 
 /// The words of RFC 6460, which replace the whole string that begins with one of them.
@@ -66,7 +66,7 @@ pub fn ssl_ciphers(text: &str) -> Result<CipherList, Refused> {
     evaluate(text).map_err(|error| Refused::call("SSL_CTX_set_cipher_list", &[text], &error.to_string()))
 }
 
-/// What to do with the suites that are selected.
+/// Operation on the suites that are selected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verb {
     /// Add those that are not in the list, at its end.
@@ -210,7 +210,7 @@ fn word(text: &str) -> (&str, &str) {
     text.split_at(text.bytes().position(|byte| !of_word(&byte)).unwrap_or(text.len()))
 }
 
-/// What follows after the character that a text begins with.
+/// The text behind its first character.
 fn skip_one(text: &str) -> &str {
     let mut characters = text.chars();
     characters.next();

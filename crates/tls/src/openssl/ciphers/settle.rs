@@ -1,19 +1,19 @@
-//! What of a cipher string freerun can do.
+//! The part of a cipher string that freerun can do.
 
 use super::{CipherList, Suite};
 use crate::openssl::protocols::{Protocol, Protocols};
 use crate::openssl::{Refused, Remark};
 
-/// What comes of a server's cipher string and its versions of the protocol.
+/// Suites that result from a server's cipher string and its versions of the protocol.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settled {
     /// The suites of TLS 1.2 that are offered or accepted, the most preferred first. It is empty when TLS 1.2 is off.
     pub suites: Vec<&'static Suite>,
     /// The versions that are left: without TLS 1.2 if none of its suites is.
     pub protocols: Protocols,
-    /// How many suites OpenSSL would have had besides these.
+    /// The number of suites that OpenSSL would have had besides these.
     pub dropped: usize,
-    /// What the administrator is told of it.
+    /// The remark about it for the administrator.
     pub remark: Option<Remark>,
 }
 

@@ -2,7 +2,7 @@
 
 use freerun_proto::tls::names;
 
-/// How a suite agrees on keys.
+/// Key exchange of a suite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum KeyExchange {
@@ -24,7 +24,7 @@ pub enum KeyExchange {
     Srp,
 }
 
-/// How a suite proves who the server is.
+/// Authentication of the server in a suite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Authentication {
@@ -42,7 +42,7 @@ pub enum Authentication {
     Srp,
 }
 
-/// How a suite encrypts. The ciphers without a mode in their name run in CBC mode.
+/// Encryption of a suite. The ciphers without a mode in their name run in CBC mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 #[allow(missing_docs, reason = "the names are those of the ciphers")]
@@ -65,7 +65,7 @@ pub enum Encryption {
     Camellia256,
 }
 
-/// How a suite detects changes.
+/// Detection of changes in a suite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 #[allow(missing_docs, reason = "the names are those of the hashes")]
@@ -98,13 +98,13 @@ pub struct Suite {
     pub name: &'static str,
     /// The name in IANA's registry.
     pub standard_name: &'static str,
-    /// How keys are agreed on.
+    /// The method of agreeing on keys.
     pub key_exchange: KeyExchange,
-    /// How the server proves who it is.
+    /// The server's proof of its identity.
     pub authentication: Authentication,
-    /// How data is encrypted.
+    /// The cipher for data.
     pub encryption: Encryption,
-    /// How changes are detected.
+    /// The method of detecting changes.
     pub mac: Mac,
     /// The version of the protocol that first had it.
     pub since: Since,
@@ -181,8 +181,8 @@ const fn flag(words: &[&str], first: u8) -> bool {
     false
 }
 
-/// The suites of TLS 1.2 and older that OpenSSL 3 has as Debian builds it, in OpenSSL's order of preference: where a cipher
-/// string takes several at once, it takes them in this order. `extra` is what stands outside of `DEFAULT`.
+/// The suites of TLS 1.2 and older that OpenSSL 3 has as Debian builds it, in OpenSSL's order of preference. A cipher
+/// string that takes several at once takes them in this order. `extra` marks suites outside of `DEFAULT`.
 #[rustfmt::skip]
 pub static SUITES: &[Suite] = suites! {
     0xc02c "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384" Ecdhe Ecdsa Aes256Gcm Aead Tls12 [fips];

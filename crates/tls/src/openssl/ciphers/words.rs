@@ -2,7 +2,7 @@
 
 use super::suites::{Authentication, Encryption, KeyExchange, Mac, SUITES, Since, Suite};
 
-/// How strong OpenSSL calls a suite: bits, of which a suite has one, and [`FIPS`] perhaps.
+/// OpenSSL's grade of a suite's strength: bits. A suite has one of them, and perhaps [`FIPS`].
 const NO_GRADE: u8 = 1;
 /// None of the suites have this grade any more.
 const LOW: u8 = 2;
@@ -38,8 +38,9 @@ const ANY: Selector = Selector {
 };
 
 impl Selector {
-    /// What a word selects: a suite's name, OpenSSL's or IANA's, or an alias. `None`: it means nothing. IANA's names mean nothing
-    /// to OpenSSL 3.0, but to later versions; who writes them wants these suites.
+    /// The suites that a word selects: a suite's name, OpenSSL's or IANA's, or an alias. `None`: it means nothing.
+    /// IANA's names mean nothing to OpenSSL 3.0, but to later versions; a configuration with such a name wants these
+    /// suites.
     pub(super) fn of(word: &str) -> Option<Selector> {
         let suite = SUITES.iter().find(|suite| suite.name == word || suite.standard_name == word);
         suite.map(Selector::of_suite).or_else(|| alias(word))
@@ -94,7 +95,7 @@ impl Selector {
     }
 }
 
-/// What two sets have in common, of which an empty one stands for everything.
+/// The intersection of two sets. An empty set stands for everything.
 fn both(one: u32, other: u32) -> Option<u32> {
     match (one, other) {
         (0, set) | (set, 0) => Some(set),

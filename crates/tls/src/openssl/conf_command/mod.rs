@@ -7,8 +7,8 @@ use super::protocols::{Protocol, Protocols};
 use super::signature_algorithms::{self, SignatureAlgorithm};
 use super::{Refused, Remark};
 
-/// What a pair of name and value says. Where a list is given, it is what OpenSSL makes of the value; the module of the list
-/// says what of it freerun has.
+/// Meaning of a pair of name and value. A list is what OpenSSL makes of the value; the module of the list says which of
+/// its entries freerun has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
     /// `Protocol`: versions that are allowed and forbidden besides what `ssl_protocols` says.
@@ -41,7 +41,7 @@ pub enum Command {
     Ignored,
 }
 
-/// One word of `Protocol`.
+/// A word of `Protocol`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProtocolChange {
     /// Whether the versions are allowed from now on.
@@ -59,10 +59,10 @@ impl ProtocolChange {
     }
 }
 
-/// What `VerifyMode` asks of the client.
+/// Demands of `VerifyMode` on the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct VerifyMode {
-    /// `Peer` or `Request`: it is asked for a certificate.
+    /// `Peer` or `Request`: the server requests a certificate.
     pub asked: bool,
     /// `Require`: it has to send one.
     pub required: bool,
@@ -79,7 +79,7 @@ pub enum SslOption {
     PrioritizeChaCha,
 }
 
-/// One word of `Options`.
+/// A word of `Options`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OptionChange {
     /// Whether it is switched on.
@@ -143,12 +143,12 @@ const COMMANDS: &[(&str, Kind)] = &[
     ("ClientCAStore", Kind::Ignored),
 ];
 
-/// What is done with an option's name.
+/// Effect of an option's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OptionKind {
-    /// It makes a difference.
+    /// The option makes a difference.
     Acts(SslOption),
-    /// This is how freerun is, and switching it on changes nothing. Switching it off is warned of.
+    /// The option describes how freerun is, and switching it on changes nothing. Switching it off is warned of.
     Always,
     /// freerun never does it, and switching it off changes nothing. Switching it on is warned of.
     Never,
@@ -182,7 +182,7 @@ const OPTIONS: &[(&str, OptionKind)] = &[
     ("AntiReplay", OptionKind::Silent),
 ];
 
-/// The versions that `MinProtocol` and `MaxProtocol` name, with their case. Those of DTLS bound nothing.
+/// The versions that `MinProtocol` and `MaxProtocol` name, with their case. Versions of DTLS bound nothing.
 const BOUNDS: &[(&str, Option<Protocol>)] = &[
     ("None", None),
     ("SSLv3", Some(Protocol::Ssl3)),
@@ -294,7 +294,7 @@ fn bound(value: &str) -> Option<Option<Protocol>> {
     BOUNDS.iter().find(|(name, _)| *name == value).map(|(_, protocol)| *protocol)
 }
 
-/// One group, or a word that asks for OpenSSL's own choice.
+/// A single group, or a word that asks for OpenSSL's own choice.
 fn ecdh_parameters(value: &str) -> Result<Vec<&'static Group>, Bad> {
     let automatic = ["+automatic", "automatic"].iter().any(|word| word.eq_ignore_ascii_case(value));
     if value.contains(':') {

@@ -1,8 +1,8 @@
-//! What is counted of tickets.
+//! Counters of tickets.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What is counted of the tickets of any number of servers.
+/// Counters of the tickets of any number of servers.
 #[derive(Debug, Default)]
 pub struct TicketFigures {
     issued: AtomicU64,
@@ -12,18 +12,18 @@ pub struct TicketFigures {
     damaged: AtomicU64,
 }
 
-/// What becomes of a ticket.
+/// Fate of a ticket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TicketFate {
-    /// It was given to a client.
+    /// The ticket was given to a client.
     Issued,
     /// A client has shown it, and it could be opened.
     Accepted,
-    /// It was sealed with a key that is not there (any more).
+    /// The ticket was sealed with a key that is not there (any more).
     UnknownKey,
     /// Its session is over.
     Expired,
-    /// It was changed, or is of another server with the same keys.
+    /// The ticket was changed, or belongs to another server with the same keys.
     Damaged,
 }
 

@@ -1,4 +1,4 @@
-//! What is kept of sessions, so that later ones need no full handshake. Nothing here knows a session that runs: the time and
+//! Sessions kept so that later ones need no full handshake. Nothing here knows a session that runs: the time and
 //! everything else is an argument. Nothing waits for more than a look into the shard of a table.
 
 mod figures;
@@ -33,7 +33,7 @@ impl Context {
         Self(context)
     }
 
-    /// The context of those sessions of this one that began with a name.
+    /// The context of the sessions among these that began with a name.
     pub(crate) fn with_name(self, name: &[u8]) -> Self {
         Self::of(&[&self.0[..], name].concat())
     }
@@ -41,9 +41,9 @@ impl Context {
 
 /// A session that was kept.
 pub(crate) struct Found {
-    /// When its full handshake was, since 1970.
+    /// The moment of its full handshake, since 1970.
     pub(crate) began: Duration,
-    /// It came from another process, which may still have it.
+    /// The session came from another process, which may still have it.
     pub(crate) is_elsewhere: bool,
     /// The session as rustls writes it.
     pub(crate) session: Zeroizing<Vec<u8>>,

@@ -9,7 +9,8 @@ use rustls::client::{Tls12ClientSessionValue, Tls13ClientSessionValue};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 
-/// How many sessions of TLS 1.3 are kept for one peer. Each is used once, and servers give two for each handshake.
+/// The number of sessions of TLS 1.3 that are kept for one peer. Each is used once, and servers give two for each
+/// handshake.
 const TLS13_SESSIONS: usize = 4;
 
 type Table = Cache<Box<[u8]>, PeerSessions, UnitWeighter, FxBuildHasher>;
@@ -26,18 +27,19 @@ pub struct PeerSessions(Arc<Peer>);
 struct Peer {
     tls12: ArcSwapOption<Tls12ClientSessionValue>,
     tls13: [ArcSwapOption<Tls13ClientSessionValue>; TLS13_SESSIONS],
-    /// How many sessions of TLS 1.3 there have been; the next one takes the place of this number.
+    /// The number of sessions of TLS 1.3 so far; the next one takes the place of this number.
     tls13_added: AtomicUsize,
     /// The group that the peer has last agreed to, or zero.
     group: AtomicU16,
 }
 
 impl ClientSessions {
-    /// Sessions with so many peers at most; peers that are seldom asked for are forgotten first.
+    /// Sessions with at most this number of peers; peers that are seldom asked for are forgotten first.
     ///
-    /// It is the number of peers that is bounded, not the memory: rustls does not say how large a session is. With tickets of
-    /// usual servers a peer takes a few KiB. At worst a peer has one session of TLS 1.2 and four of TLS 1.3, each with a ticket
-    /// and a chain of certificates of up to 64 KiB (the longest that their messages can have), which makes some 640 KiB.
+    /// The number of peers is bounded, not the memory: rustls does not say how large a session is. With tickets of
+    /// usual servers a peer takes a few KiB. At worst a peer has one session of TLS 1.2 and four of TLS 1.3. Each has a
+    /// ticket and a chain of certificates of up to 64 KiB, the longest that their messages can have. That makes some
+    /// 640 KiB.
     pub fn new(max: usize) -> Self {
         let mut options = OptionsBuilder::new();
         options.estimated_items_capacity(max).weight_capacity(max as u64);
@@ -47,8 +49,8 @@ impl ClientSessions {
         Self(options.map(|options| Arc::new(table(options))))
     }
 
-    /// The sessions with one peer, of which there are none yet if its key is new. The key has everything by which peers
-    /// differ: an address and a name, and whatever of the settings must not change between a session and its resumption.
+    /// The sessions with one peer. There are none yet if its key is new. The key has everything that distinguishes
+    /// peers: an address and a name, and whatever of the settings must not change between a session and its resumption.
     pub fn peer(&self, key: &[u8]) -> PeerSessions {
         let Some(table) = &self.0 else { return PeerSessions::new() };
         if let Some(peer) = table.get(key) {

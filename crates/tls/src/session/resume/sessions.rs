@@ -1,13 +1,13 @@
-//! How the sessions of a listening address are resumed.
+//! Resumption of the sessions of a listening address.
 
 use super::{SessionStore, TicketFigures, TicketKeys};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where a server keeps sessions (`ssl_session_cache`).
+/// Store for a server's sessions (`ssl_session_cache`).
 #[derive(Debug, Clone)]
 pub enum SessionCache {
-    /// Sessions are kept nowhere, and clients are told so: they get no id (`off`).
+    /// Sessions are kept nowhere, and clients learn it: they get no id (`off`).
     Off,
     /// Sessions are kept nowhere, but clients get an id as if they were (`none`).
     None,
@@ -15,16 +15,16 @@ pub enum SessionCache {
     Kept(SessionStore),
 }
 
-/// How the sessions of a listening address are resumed. It is cheap to clone.
+/// Resumption of the sessions of a listening address. It is cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Sessions {
-    /// Where sessions are kept for clients without tickets.
+    /// The store of sessions for clients without tickets.
     pub cache: SessionCache,
-    /// What tickets are sealed with; without keys there are no tickets.
+    /// The keys that seal tickets; without keys there are no tickets.
     pub tickets: Option<TicketKeys>,
-    /// How long after its full handshake a session may be resumed, in whole seconds.
+    /// The time after its full handshake within which a session may be resumed, in whole seconds.
     pub timeout: Duration,
-    /// Where tickets are counted.
+    /// The counters of tickets.
     pub figures: Arc<TicketFigures>,
 }
 

@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use zeroize::Zeroizing;
 
-/// What a session takes besides the bytes that rustls writes: its key, and the tables.
+/// The size of a session besides the bytes that rustls writes: its key, and the tables.
 const OVERHEAD: u64 = 175;
 
-/// What most sessions take, which makes 4000 in a megabyte, as many as nginx's manual promises.
+/// The size of most sessions, which makes 4000 in a megabyte, as nginx's manual promises.
 const USUAL: u64 = 262;
 
 /// The smallest shard: large enough for the largest session beside others.
@@ -20,11 +20,11 @@ const MIN_SHARD: u64 = 16 * MAX_SESSION as u64;
 
 const MAX_SHARDS: u64 = 64;
 
-/// The first bytes of saved sessions, which say what follows: of each session its context, its id, the second in which it
-/// began (`u64`), its length (`u32`) and its bytes.
+/// The first bytes of saved sessions. They stand for this layout: of each session its context, its id, the second in
+/// which it began (`u64`), its length (`u32`) and its bytes.
 const FORMAT: &[u8; 8] = b"sessn. 1";
 
-/// How many bytes an id has; it is rustls that makes them.
+/// The number of bytes in an id; rustls makes ids.
 const ID: usize = 32;
 
 type Key = (Context, [u8; ID]);
@@ -57,17 +57,18 @@ impl Lifecycle<Key, Arc<Found>> for CountEvictions {
 /// The figures of a store at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreCounts {
-    /// How many sessions are kept.
+    /// The number of sessions that are kept.
     pub sessions: usize,
-    /// How many bytes they take.
+    /// The number of bytes that they take.
     pub bytes: u64,
-    /// How many bytes they may take.
+    /// The most bytes that they may take.
     pub max_bytes: u64,
-    /// How many sessions have made room for others since the store is there.
+    /// The number of sessions that have made room for others since the store was made.
     pub evicted: u64,
 }
 
-/// A store of so many bytes, which all loops and any number of servers use. It is cheap to clone, and all clones are the same.
+/// A store of a fixed number of bytes. All loops and any number of servers use it. It is cheap to clone, and all clones
+/// are the same.
 #[derive(Clone)]
 pub struct SessionStore {
     table: Arc<Table>,
@@ -75,7 +76,7 @@ pub struct SessionStore {
 }
 
 impl SessionStore {
-    /// A store of so many bytes. A full one forgets sessions that were not asked for.
+    /// A store of this number of bytes. A full one forgets sessions that were not asked for.
     pub fn new(bytes: usize) -> Self {
         let bytes = bytes as u64;
         let shards = (bytes / MIN_SHARD).clamp(1, MAX_SHARDS);
@@ -91,7 +92,7 @@ impl SessionStore {
         Self { table: Arc::new(table), evicted }
     }
 
-    /// A store of about so many sessions.
+    /// A store of about this number of sessions.
     pub fn for_sessions(sessions: usize) -> Self {
         Self::new(sessions.saturating_mul(USUAL as usize))
     }
@@ -155,7 +156,7 @@ impl SessionStore {
         self.table.remove(&(context, id.try_into().ok()?)).map(|(_, found)| found)
     }
 
-    /// What there is now.
+    /// The present counts.
     pub fn counts(&self) -> StoreCounts {
         StoreCounts {
             sessions: self.table.len(),

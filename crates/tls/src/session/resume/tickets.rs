@@ -25,7 +25,7 @@ const BEGAN: usize = 8;
 /// The longest ticket: the largest session with its padding.
 const MAX_TICKET: usize = NAME + VECTOR + BEGAN + MAX_SESSION + 16 + MAC;
 
-/// How many keys of files there may be. Each ticket with an unknown name is looked for among all.
+/// The most keys from files. Each ticket with an unknown name is looked for among all.
 const MAX_KEYS: usize = 64;
 
 /// The keys of tickets. It is cheap to clone, and all clones are the same; several servers may use one.
@@ -44,20 +44,20 @@ struct Key {
     sealing: PaddedBlockEncryptingKey,
     opening: PaddedBlockDecryptingKey,
     mac: hmac::Key,
-    /// When an own key was made, since 1970.
+    /// The moment at which an own key was made, since 1970.
     made: Duration,
     /// The bytes that an own key was made of, for another process.
     bytes: Option<Zeroizing<[u8; OWN]>>,
 }
 
-/// How many bytes an own key is made of.
+/// The number of bytes that an own key is made of.
 const OWN: usize = 80;
 
-/// The first bytes of saved keys, which say what follows: of each key the second in which it was made (`u64`) and its bytes,
-/// the newest first.
+/// The first bytes of saved keys. They stand for this layout: of each key the second in which it was made (`u64`) and
+/// its bytes, the newest first.
 const FORMAT: &[u8; 8] = b"tickets1";
 
-/// Why there are no keys.
+/// Reason for which there are no keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum TicketKeyError {
     /// The file with this number has another size; the first one is 0.
@@ -72,8 +72,9 @@ pub enum TicketKeyError {
 }
 
 impl TicketKeys {
-    /// The keys of `ssl_session_ticket_key`: files of 48 bytes (for AES-128) or 80 bytes (for AES-256), which have a key's name
-    /// of 16 bytes, half of the rest for the HMAC, and the other half for AES. The first key seals, all open.
+    /// The keys of `ssl_session_ticket_key`: files of 48 bytes (for AES-128) or 80 bytes (for AES-256). A file has a
+    /// key's name of 16 bytes, half of the rest for the HMAC, and the other half for AES. The first key seals, all
+    /// open.
     pub fn from_files(files: &[impl AsRef<[u8]>]) -> Result<Self, TicketKeyError> {
         if files.is_empty() || files.len() > MAX_KEYS {
             return Err(TicketKeyError::Files);
