@@ -10,7 +10,7 @@ use crate::chunked::{ChunkedDecoder, Step};
 /// decoder's state (and trailers, until the body is complete).
 #[derive(Clone, Debug)]
 pub enum BodyDecoder {
-    /// A body of which so many bytes are still to come.
+    /// A body with this number of bytes still to come.
     Length(u64),
     /// A body in the chunked coding.
     Chunked(Box<ChunkedDecoder>),

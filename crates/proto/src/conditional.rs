@@ -58,7 +58,7 @@ pub fn etag(mtime: i64, size: u64) -> ETag {
     tag
 }
 
-/// How `If-Modified-Since` is compared: the directive `if_modified_since`.
+/// Comparison of `If-Modified-Since`: the directive `if_modified_since`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Modified {
     /// `off`: the answer always counts as modified.
@@ -112,9 +112,9 @@ impl Conditions<'_> {
 
     /// Evaluates the conditions for an answer with this entity tag and modification time (seconds since the epoch).
     ///
-    /// As in nginx, and unlike RFC 9110: `If-Unmodified-Since` counts beside `If-Match`, `If-Modified-Since` beside
-    /// `If-None-Match` (both must call the answer unmodified), and a date that cannot be read fails
-    /// `If-Unmodified-Since`, as does an answer without a modification time.
+    /// As in nginx, and unlike RFC 9110, `If-Unmodified-Since` counts beside `If-Match`, and `If-Modified-Since` beside
+    /// `If-None-Match` (both must call the answer unmodified). A date that cannot be read fails `If-Unmodified-Since`,
+    /// as does an answer without a modification time.
     pub fn evaluate(&self, etag: Option<&[u8]>, last_modified: Option<i64>, mode: Modified) -> Verdict {
         if let Some(text) = self.if_unmodified_since
             && last_modified.is_none_or(|modified| parse_http_date(text).is_none_or(|date| date < modified))

@@ -19,8 +19,9 @@ pub struct HostParts {
 
 /// Checks `host[:port]`; `None` if it is empty or not allowed by RFC 3986.
 ///
-/// It refuses user information, ports that are not a number up to 65535, brackets that do not hold an IPv6 address (or
-/// an `IPvFuture`), raw bytes that are not ASCII, bad `%` escapes and, as nginx does, two dots in a row.
+/// It refuses user information, ports that are not a number up to 65535, and brackets that do not hold an IPv6 address
+/// (or an `IPvFuture`). It also refuses raw bytes that are not ASCII, bad `%` escapes and, as nginx does, two dots in a
+/// row.
 pub fn parse(text: &[u8]) -> Option<HostParts> {
     if text.first() == Some(&b'[') {
         return parse_literal(text);

@@ -1,8 +1,8 @@
 //! Sans-IO protocol code: HTTP/1 heads and bodies, URIs, dates, ranges, ClientHellos of TLS.
 //!
-//! Nothing here reads a clock, opens a socket or keeps global state: bytes go in, decisions come out, so that every rule
-//! can be tested and fuzzed by itself. The rules are those of RFC 9110, 9112, 3986 and 8446 where nginx follows
-//! them, and nginx's where it does not.
+//! Nothing here reads a clock, opens a socket or keeps global state: bytes go in, decisions come out, so that every
+//! rule can be tested and fuzzed by itself. The rules are RFC 9110, 9112, 3986 and 8446 where nginx follows them, and
+//! nginx's own where it does not.
 
 pub mod ascii;
 pub mod body;

@@ -32,7 +32,7 @@ pub fn get(key: &[u8], out: &mut Vec<u8>) {
 /// The first line of a response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// A value of so many bytes follows, which was stored with these flags.
+    /// A value of this number of bytes follows, which was stored with these flags.
     Value {
         /// The flags that the client has stored with the value; 0 if they are not wanted.
         flags: u64,

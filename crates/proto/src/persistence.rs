@@ -29,9 +29,9 @@ impl ConnectionOptions {
         }
     }
 
-    /// Whether the sender of a message of that version allows the connection to be used again: `close` forbids it,
-    /// HTTP/1.1 and later versions allow it, and before that `keep-alive` has to. The message's framing matters as well: a body that ends
-    /// with the connection does not let it persist.
+    /// Whether the sender of a message of that version allows the connection to be used again. `close` forbids it,
+    /// HTTP/1.1 and later versions allow it, and before that `keep-alive` has to. The message's framing matters as
+    /// well: a body that ends with the connection does not let it persist.
     #[inline]
     pub const fn persists(self, version: Version) -> bool {
         !self.close && (self.keep_alive || !matches!(version, Version::Http09 | Version::Http10))

@@ -80,11 +80,11 @@ pub fn parse(value: &[u8], size: u64, max_ranges: Option<u32>) -> Ranges {
     }
 }
 
-/// One range as written.
+/// A range as written.
 enum Spec {
     /// `first-` or `first-last`.
     From(u64, Option<u64>),
-    /// `-length`: the last bytes, so many of them.
+    /// `-length`: the last bytes, with their number.
     Suffix(u64),
     /// `-` alone.
     Nothing,
@@ -158,7 +158,7 @@ pub struct Multipart {
 }
 
 impl Multipart {
-    /// Frames `parts` of a representation of `size` bytes; `boundary` is any number that differs from answer to answer,
+    /// Frames `parts` of a representation of `size` bytes. `boundary` is any number that differs from answer to answer.
     /// `content_type` is the type of the whole, which is written into each part if it is known.
     pub fn new(boundary: u64, content_type: Option<&str>, size: u64, parts: &[ByteRange]) -> Multipart {
         let mut heads = String::with_capacity(parts.len() * 128);

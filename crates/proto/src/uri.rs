@@ -48,8 +48,8 @@ pub fn normalise(target: &[u8], merge_slashes: bool) -> Result<Uri<'_>, Error> {
     Ok(Uri { path, args })
 }
 
-/// The end of a target's path, if the path can stay as it is: no escape, no NUL, no segment that begins with a dot, no
-/// run of slashes to merge. Only the arguments can follow it.
+/// The end of a target's path, if the path can stay as it is. It has no escape, no NUL, no segment that begins with a
+/// dot, and no run of slashes to merge. Only the arguments can follow it.
 fn plain_path(target: &[u8], merge_slashes: bool) -> Option<usize> {
     if target.first() != Some(&b'/') {
         return None;
@@ -145,7 +145,8 @@ pub fn unescape(text: &[u8]) -> Cow<'_, [u8]> {
 pub enum EscapeSet {
     /// For a path: also ``<>?\^`{|}``. `Location` of a folder without its slash, a changed URI towards an upstream.
     Uri,
-    /// For text put into arguments: also `&+;`. Captures in the arguments of a `rewrite`, and in one that redirects.
+    /// For text put into arguments: also `&+;`. Captures in the arguments of a `rewrite`, and in a `rewrite` that
+    /// redirects.
     Args,
     /// For one component of a URI: every byte that is not unreserved in RFC 3986.
     Component,
@@ -209,8 +210,8 @@ pub fn escape_into(set: EscapeSet, text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// The file extension of a path, by which its type is chosen: the text behind the last dot of the last segment, empty
-/// if there is none. Up to three dots at the segment's beginning belong to the name, as in nginx (two of them are no
+/// The file extension of a path, which decides its type: the text behind the last dot of the last segment, empty if
+/// there is none. Up to three dots at the segment's beginning belong to the name, as in nginx (two of them are no
 /// longer the parent folder as soon as something follows).
 pub fn extension(path: &[u8]) -> &[u8] {
     let Some(dot) = path.iter().rposition(|byte| matches!(byte, b'.' | b'/')).filter(|at| path[*at] == b'.') else {
@@ -222,7 +223,7 @@ pub fn extension(path: &[u8]) -> &[u8] {
     if dots < 3 && begins { b"" } else { &path[dot + 1..] }
 }
 
-/// The value of an argument, `$arg_NAME`: that of the first `name=value` between `&`; the name may be in any case.
+/// The value of an argument, `$arg_NAME`: the value of the first `name=value` between `&`; the name may be in any case.
 pub fn argument<'a>(args: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     if name.is_empty() {
         return None;

@@ -157,7 +157,7 @@ pub enum Piece {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// In a record's head, of which so many bytes have come.
+    /// In a record's head; this number of its bytes have come.
     Head(u8),
     /// In its content.
     Content,
@@ -203,7 +203,7 @@ impl Records {
     /// Splits the next piece of the response.
     ///
     /// # Errors
-    /// A record of another version or request, or one that applications do not send. This value must not be used
+    /// A record of another version or request, or of a type that applications do not send. This value must not be used
     /// further then.
     pub fn step(&mut self, input: &[u8]) -> Result<Piece, ReplyError> {
         let mut at = 0;

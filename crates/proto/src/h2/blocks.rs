@@ -8,7 +8,7 @@ use super::reader::Block;
 use super::receive::{Event, dependency, failure, size, wrong};
 use super::stream::{Slot, Stream};
 
-/// How many frames a block of fields may have, besides one for each [`BYTES_PER_FRAME`].
+/// The most frames of a block of fields, besides one for each [`BYTES_PER_FRAME`].
 const FRAMES_OF_BLOCK: u32 = 128;
 
 /// The size that `CONTINUATION` frames should have at least, on the average.
@@ -170,7 +170,7 @@ impl Connection {
             return Ok(None);
         }
         match is_self_dependent {
-            // Nobody is told of the stream.
+            // The stream is reported to nobody.
             true => self.decode(fragment, &mut Unwanted)?,
             false => self.decode(fragment, sink)?,
         }

@@ -43,7 +43,7 @@ impl Connection {
         Ok(event)
     }
 
-    /// Whether so many bytes of `DATA` may come now; otherwise the stream is reset.
+    /// Whether this number of bytes of `DATA` may come now; otherwise the stream is reset.
     pub(super) fn may_receive<'b>(&mut self, slot: Slot, len: u32, now: u64) -> Result<Option<Event<'b>>, Failure> {
         let Some(stream) = self.streams.get_mut(slot) else { return Ok(None) };
         if stream.received_end {
@@ -59,7 +59,7 @@ impl Connection {
         Ok(None)
     }
 
-    /// Whether a frame on an answered stream is the last one that is taken, because the client would soon need more window.
+    /// Whether a frame on an answered stream is the last frame to take, because the client would soon need more window.
     fn is_too_much(&self, slot: Slot, len: u32, ends: bool) -> bool {
         let is_too_much =
             |stream: &Stream| stream.is_unended && (stream.needs_window(len) || stream.receive_window <= 0);

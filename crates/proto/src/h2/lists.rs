@@ -1,4 +1,5 @@
-//! The lists of a connection. One that is left alone for long has nothing in them, and holds no more than a pointer.
+//! Lists of a connection. A connection that is left alone for long has nothing in them, and holds no more than a
+//! pointer.
 
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
@@ -11,19 +12,19 @@ use super::stream::Slot;
 #[derive(Debug, Default)]
 pub(super) struct Lists(Option<Box<Content>>);
 
-/// What is in the lists.
+/// Contents of the lists.
 #[derive(Debug)]
 pub(super) struct Content {
     /// Streams that were answered before their requests have ended, in the order of their answers, each with its time.
     pub(super) unended: VecDeque<(Slot, u64)>,
-    /// How the last streams have ended.
+    /// The ends of the last streams.
     pub(super) closed: VecDeque<(u32, Closed)>,
     /// Priorities of streams that have not begun.
     pub(super) early: Vec<(u32, Priority)>,
     /// Streams whose owners have waited for room, and may have some.
     pub(super) with_room: VecDeque<Slot>,
-    /// Streams whose windows have grown because a reader is there; the peer is told of it with the next write, if more of
-    /// their bodies is still to come then.
+    /// Streams whose windows have grown because a reader is there. The next write tells the peer, if more of their
+    /// bodies is still to come then.
     pub(super) opened: Vec<Slot>,
 }
 
@@ -82,7 +83,7 @@ impl Lists {
         had_any
     }
 
-    /// How many bytes of memory they hold.
+    /// The number of bytes of memory that they hold.
     pub(super) fn heap_bytes(&self) -> usize {
         self.0.as_deref().map_or(0, |content| {
             size_of::<Content>()

@@ -12,9 +12,9 @@ use bytes::Bytes;
 pub struct Elsewhere {
     /// Whatever the owner finds them by.
     pub what: Rc<dyn Any>,
-    /// Where they begin there.
+    /// Their begin there.
     pub at: u64,
-    /// How many they are.
+    /// Their number.
     pub len: usize,
 }
 
@@ -27,14 +27,14 @@ impl fmt::Debug for Elsewhere {
 /// Bytes of a body.
 #[derive(Debug, Clone)]
 pub(super) enum Payload {
-    /// These.
+    /// Bytes in memory.
     Memory(Bytes),
-    /// Those of another place.
+    /// Bytes of another place.
     Elsewhere(Elsewhere),
 }
 
 impl Payload {
-    /// How many bytes they are.
+    /// The number of bytes.
     #[inline]
     pub(super) fn len(&self) -> usize {
         match self {

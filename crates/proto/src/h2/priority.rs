@@ -3,7 +3,7 @@
 /// The priority of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Priority {
-    /// How urgent it is, from 0, which comes first, to 7.
+    /// The urgency, from 0, which comes first, to 7.
     pub urgency: u8,
     /// Whether the client can use parts of it, so that it takes turns with others of the same urgency; otherwise it is sent as a
     /// whole before the next one.
@@ -17,13 +17,13 @@ pub const URGENCIES: usize = 8;
 const USUAL_URGENCY: u8 = 3;
 
 impl Priority {
-    /// The priority of a response about which the client has said nothing. RFC 9218 section 4.2 would send such responses one
-    /// after the other; but a client that knows no priorities may wait for the end of one stream until another one has
-    /// moved, as with calls of gRPC. So they take turns.
+    /// The priority of a response about which the client has said nothing. RFC 9218 section 4.2 would send such
+    /// responses one after the other. But a client that knows no priorities may wait for the end of one stream until
+    /// another one has moved, as with calls of gRPC. So they take turns.
     pub const UNKNOWN: Priority = Priority { urgency: USUAL_URGENCY, incremental: true };
 
-    /// Reads a `Priority` field (RFC 9218 section 5), a dictionary of structured fields (RFC 9651), of which only `u` and `i`
-    /// have a meaning. Parameters of members are skipped; a value that is not understood counts as missing.
+    /// Reads a `Priority` field (RFC 9218 section 5), a dictionary of structured fields (RFC 9651). Only its `u` and
+    /// `i` have a meaning. Parameters of members are skipped; a value that is not understood counts as missing.
     pub fn parse(text: &[u8]) -> Priority {
         let mut priority = Priority { urgency: USUAL_URGENCY, incremental: false };
         for member in text.split(|byte| *byte == b',') {

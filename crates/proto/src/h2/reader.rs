@@ -7,9 +7,9 @@ use super::stream::Slot;
 /// The next bytes that are expected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// The bytes that a client sends first; so many have come.
+    /// The bytes that a client sends first; this number of them has come.
     Preface(u8),
-    /// The head of a frame; so many bytes have come.
+    /// The head of a frame; this number of its bytes has come.
     Head(u8),
     /// The payload of a frame that is looked at as a whole.
     Payload(FrameHead),
@@ -26,7 +26,7 @@ pub(super) enum Stage {
 pub(super) struct Block {
     pub(super) stream: u32,
     pub(super) ends: bool,
-    /// How many frames it has so far.
+    /// The number of its frames so far.
     pub(super) frames: u32,
     pub(super) fragment: Vec<u8>,
     /// The dependency of RFC 7540 was on itself.

@@ -8,10 +8,11 @@ use super::reader::{Stage, Taken};
 use super::settings::SETTING;
 use super::stream::Slot;
 
-/// What has happened on a connection.
+/// Event on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event<'b> {
-    /// The head of a message has come; its fields are in the sink. For a client it may be that of an interim response.
+    /// The head of a message has come; its fields are in the sink. For a client it may be the head of an interim
+    /// response.
     Head {
         /// The stream; a server's owner has it from here on, until it [releases](Connection::release) it.
         slot: Slot,
@@ -82,14 +83,13 @@ pub(super) const fn failure(code: ErrorCode, what: &'static str) -> Failure {
     Failure { code, what, flood: None }
 }
 
-/// How many priorities of streams that have not begun are kept.
+/// The number of priorities of streams that have not begun that are kept.
 const EARLY: usize = 32;
 
 impl Connection {
-    /// Takes received bytes, up to what the owner has to be told; it calls again with the rest, until there is neither. The
-    /// fields of a message's head go to `sink`; what they were is known when the event has come, and then the sink has to be
-    /// cleared, whatever the event is. `now` is the time, as in
-    /// [`Config::now`](super::Config::now).
+    /// Takes received bytes, up to what the owner has to be told; it calls again with the rest, until there is neither.
+    /// The fields of a message's head go to `sink`; what they were is known when the event has come. Then the sink has
+    /// to be cleared, whatever the event is. `now` is the time, as in [`Config::now`](super::Config::now).
     ///
     /// # Errors
     /// The connection cannot go on. The rest of the bytes is of no interest.
@@ -250,7 +250,7 @@ impl Connection {
         Ok(None)
     }
 
-    /// Whether the stream has not begun; one that the other side would have begun is meant, too.
+    /// Whether the stream has not begun. A stream that the other side would have begun is meant, too.
     pub(super) fn is_not_begun(&self, id: u32) -> bool {
         id > self.last_stream || id.is_multiple_of(2)
     }

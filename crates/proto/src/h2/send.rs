@@ -1,4 +1,4 @@
-//! What a stream sends: heads, bodies and trailers, and how they become frames.
+//! Messages that a stream sends: heads, bodies and trailers, and how they become frames.
 
 use std::io::IoSlice;
 
@@ -10,7 +10,8 @@ use super::hpack::Encoder;
 use super::payload::{Elsewhere, Payload};
 use super::stream::{Field, Slot};
 
-/// How many bytes may be ready to be written for another frame to be put behind them at once, whatever comes later.
+/// The most bytes that may be ready to be written for another frame to be put behind them at once, whatever comes
+/// later.
 const DIRECT: usize = 32 * 1024;
 const _: () = assert!(DIRECT > FRAME_HEAD + super::frame::DEFAULT_FRAME_SIZE as usize, "one frame does not reach it");
 
@@ -155,10 +156,10 @@ impl Connection {
         self.send_window > 0 || self.queued == 0
     }
 
-    /// Brings bytes of streams into their final order, until `most` are to be written. To be called right before writing: what
-    /// comes later, and is more urgent, cannot overtake them. Returns whether streams are held back that can send, because more
-    /// urgent ones have sent all that they had, and their owners may have more of it at once: they go on when the owners have had
-    /// [their turn](Connection::owners_had_their_turn).
+    /// Brings bytes of streams into their final order, until `most` are to be written. To be called right before
+    /// writing: what comes later, and is more urgent, cannot overtake them. Returns whether streams are held back that
+    /// can send, because more urgent ones have sent all that they had, and their owners may have more of it at once.
+    /// They go on when the owners have had [their turn](Connection::owners_had_their_turn).
     pub fn fill(&mut self, most: usize) -> bool {
         if self.has_opened() {
             self.tell_opened();
@@ -198,8 +199,8 @@ impl Connection {
         false
     }
 
-    /// Notes that the owners of streams that were [woken](Connection::take_woken) could send more: who has not done so is waited
-    /// for no longer.
+    /// Notes that the owners of streams that were [woken](Connection::take_woken) could send more: nobody waits any
+    /// longer for an owner that has not done so.
     pub fn owners_had_their_turn(&mut self) {
         self.awaited = None;
     }
@@ -212,7 +213,7 @@ impl Connection {
         stream.sent_end
     }
 
-    /// How many bytes the frames of the stream's message have taken so far.
+    /// The number of bytes that the frames of the stream's message have taken so far.
     pub fn sent_bytes(&self, slot: Slot) -> u64 {
         self.streams.get(slot).map_or(0, |stream| stream.sent)
     }
@@ -337,7 +338,7 @@ impl Connection {
         }
     }
 
-    /// How many bytes are ready to be written.
+    /// The number of bytes that are ready to be written.
     pub fn pending(&self) -> usize {
         self.out.pending()
     }

@@ -25,9 +25,9 @@ pub const SETTING: usize = 6;
 /// The settings of a peer, with the values that hold before it has said anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerSettings {
-    /// How large the peer's table of header compression may become, in bytes.
+    /// The size that the peer's table of header compression may reach, in bytes.
     pub header_table_size: u32,
-    /// How many streams the peer accepts at a time.
+    /// The number of streams that the peer accepts at a time.
     pub max_concurrent_streams: u32,
     /// The window that each stream begins with.
     pub initial_window: u32,

@@ -1,21 +1,21 @@
-//! Memory that connections without streams leave to those that have some: an idle connection holds next to none, and one
-//! that begins a stream need not ask the allocator for it.
+//! Memory that connections without streams leave to those that have some. An idle connection holds next to none, and a
+//! connection that begins a stream need not ask the allocator for it.
 
 use super::connection::Connection;
 use super::out::Out;
 use super::schedule::Schedule;
 use super::stream::Table;
 
-/// How many connections' memory is kept.
+/// The number of connections whose memory is kept.
 const KEPT: usize = 64;
 
 /// For how many streams a connection at rest keeps room in its lists.
 const FEW: usize = 8;
 
-/// How large the tables of streams may be that are kept: those of a few streams.
+/// The largest table of streams that is kept: a table of a few streams.
 const LARGEST_TABLE: usize = 16;
 
-/// What one connection has left.
+/// Memory that one connection has left.
 #[derive(Debug, Default)]
 struct Left {
     streams: Table,
@@ -48,9 +48,9 @@ impl Connection {
         }
     }
 
-    /// Gives up what only makes the next messages shorter, if nothing has come since this time (in milliseconds) and nothing goes
-    /// on: the table of fields that were sent (the next block has the peer empty its table, too), and how the last streams have
-    /// ended. Returns whether there was anything.
+    /// Gives up what only makes the next messages shorter, if nothing has come since this time (in milliseconds) and
+    /// nothing goes on. This is the table of fields that were sent (the next block has the peer empty its table, too),
+    /// and how the last streams have ended. Returns whether there was anything.
     pub fn hibernate(&mut self, since: u64) -> bool {
         let has_nothing = self.encoder.heap_bytes() == 0 && self.lists.heap_bytes() == 0;
         if has_nothing || self.now > since || !self.is_idle() || self.streams.used() > 0 {

@@ -1,15 +1,16 @@
 //! Streams that were answered before their requests have ended.
 //!
-//! Nobody reads the rest of such a request, and a server may say so by a reset without an error (RFC 9113 section 8.1). But a
-//! short rest is mostly on its way, and a client that has sent it is done. So the stream stays half-closed: what still comes
-//! is judged by the same rules as before, and thrown away. The reset is sent when the client would need more window to go on,
-//! to the stream that has waited longest when there are too many of them, and to those that have waited for too long.
+//! Nobody reads the rest of such a request, and a server may say so by a reset without an error (RFC 9113 section 8.1).
+//! But a short rest is mostly on its way, and a client that has sent it is done. So the stream stays half-closed: what
+//! still comes is judged by the same rules as before, and thrown away. The reset is sent when the client would need
+//! more window to go on. It is also sent to the stream that has waited longest when there are too many of them, and to
+//! those that have waited for too long.
 
 use super::connection::{Closed, Connection};
 use super::frame::ErrorCode;
 use super::stream::{Slot, Stream};
 
-/// How many answered streams may wait for the ends of their requests, however many streams a client may have.
+/// The number of answered streams that may wait for the ends of their requests, however many streams a client may have.
 const UNENDED: usize = 16;
 
 impl Connection {
@@ -64,7 +65,7 @@ impl Connection {
         self.lists.unended.retain(|(other, _)| *other != slot);
     }
 
-    /// How many answered streams have no owner any more: nothing goes on in them.
+    /// The number of answered streams without an owner: nothing goes on in them.
     pub(super) fn left_over(&self) -> usize {
         let is_left = |(slot, _): &&(Slot, u64)| self.streams.get(*slot).is_some_and(|stream| !stream.is_attached);
         self.lists.unended.iter().filter(is_left).count()

@@ -50,7 +50,7 @@ impl RequestHead {
         added
     }
 
-    /// Finds out again which fields there are, and which host they name.
+    /// Finds out again which fields there are, and the host that they name.
     fn fields_changed(&mut self, buffer: &[u8]) {
         let had_host = self.has(HeaderId::Host);
         self.present = self.fields.iter().fold(0, |present, field| present | bit(field.id));

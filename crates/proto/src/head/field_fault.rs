@@ -1,4 +1,4 @@
-//! What makes a request of HTTP/2 or HTTP/3 malformed.
+//! Faults that make a request of HTTP/2 or HTTP/3 malformed.
 
 use std::fmt;
 

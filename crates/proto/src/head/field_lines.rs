@@ -58,8 +58,9 @@ pub(super) fn has_space_around(value: &[u8]) -> bool {
     value.first().is_some_and(is_space) || value.last().is_some_and(is_space)
 }
 
-/// Chooses the fields of a head that a [`FieldHeadBuilder`](super::FieldHeadBuilder) has made by other rules for names: those
-/// of the server that the request is for, which was not known before. The head of a malformed request stays as it is.
+/// Chooses the fields of a head that a [`FieldHeadBuilder`](super::FieldHeadBuilder) has made by other rules for names:
+/// the rules of the server that the request is for. This server was not known before. The head of a malformed request
+/// stays as it is.
 pub fn apply_name_rules(head: &mut RequestHead, buffer: &[u8], rules: &FieldRules) {
     if head.request_line.is_empty() {
         return;

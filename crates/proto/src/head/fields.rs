@@ -1,9 +1,9 @@
 //! The head of a request of HTTP/2 or HTTP/3, made of its fields as they are decoded.
 //!
-//! What comes out is what the parser of HTTP/1 makes of a text: a buffer with a request line and lines `name: value`, and
-//! a [`RequestHead`] with offsets into it. The text is written once, field by field, and never parsed again.
+//! What comes out is what the parser of HTTP/1 makes of a text: a buffer with a request line and lines `name: value`,
+//! and a [`RequestHead`] with offsets into it. The text is written once, field by field, and never parsed again.
 //!
-//! The rules are those of RFC 9113 section 8 and RFC 9114 section 4, as nginx applies them.
+//! The rules are in RFC 9113 section 8 and RFC 9114 section 4; they are applied as nginx does.
 
 use super::field_fault::FieldFault;
 use super::field_lines::{FieldRules, has_space_around, is_lower, other_name, read_lines};
@@ -21,12 +21,12 @@ pub struct FieldHead {
     pub buffer: Vec<u8>,
     /// The head. Of a malformed request it has what came before the fault.
     pub parsed: Box<RequestHead>,
-    /// Why the request is malformed, if it is.
+    /// The fault, if the request is malformed.
     pub fault: Option<FieldFault>,
-    /// Whether it is an extended CONNECT. The head then is that of a GET with `Upgrade` and `Connection`, which is how HTTP/1
-    /// says the same; a response with status 101 is sent as 200 (RFC 8441 section 5).
+    /// Whether it is an extended CONNECT. The head then is a GET with `Upgrade` and `Connection`, which is how HTTP/1
+    /// says the same. A response with status 101 is sent as 200 (RFC 8441 section 5).
     pub is_extended_connect: bool,
-    /// How many fields were received, as `max_headers` counts them.
+    /// The number of fields that were received, as `max_headers` counts them.
     pub received: usize,
 }
 
@@ -43,23 +43,23 @@ const SPECIAL: u64 = UNIQUE | OF_CONNECTION | bit(HeaderId::Te) | bit(HeaderId::
 /// The longest text of fields: offsets have 32 bits, and a little more is written behind it.
 const MOST: usize = u32::MAX as usize - 64;
 
-/// The end of a request line. The digit is that of the version in the end.
+/// The end of a request line. The digit becomes the version's in the end.
 const LINE_END: &[u8] = b" HTTP/2.0\r\n";
 
-/// Where the digit is, counted from the end of the line.
+/// The place of the digit, counted from the end of the line.
 const DIGIT: usize = 5;
 
-/// What is in front of the protocol and behind it in the lines that are made of `:protocol`.
+/// The text in front of the protocol and behind it in the lines that are made of `:protocol`.
 const AROUND_PROTOCOL: [&[u8]; 2] = [b"upgrade: ", b"\r\nconnection: upgrade\r\n"];
 
-/// What is noted beside the bits of pseudo-header fields: a `Host` that says what `:authority` says has come.
+/// The mark beside the bits of pseudo-header fields: a `Host` that says what `:authority` says has come.
 const SAME_HOST: u8 = 1 << 7;
 
 /// Makes a head of fields as they are decoded. After a fault it takes no notice of what follows.
 #[derive(Debug)]
 pub struct FieldHeadBuilder {
-    /// The text. Pseudo-header fields may come in any order, so the parts of the request line and the lines that are made of
-    /// them are put where they belong, in front of what came earlier.
+    /// The text. Pseudo-header fields may come in any order. So the parts of the request line and the lines that are
+    /// made of them are put where they belong, in front of what came earlier.
     buffer: Vec<u8>,
     head: Box<RequestHead>,
     /// The pseudo-header fields that have come, a bit for each.
@@ -78,7 +78,7 @@ pub struct FieldHeadBuilder {
     host_len: usize,
     /// The bytes of the lines that are made of `:protocol`.
     protocol_len: usize,
-    /// What the authority consists of.
+    /// The parts of the authority.
     authority: Option<HostParts>,
     fault: Option<FieldFault>,
 }
@@ -124,7 +124,7 @@ impl FieldHeadBuilder {
         self.fault.is_some()
     }
 
-    /// What is wrong so far.
+    /// The fault so far.
     pub fn fault(&self) -> Option<&FieldFault> {
         self.fault.as_ref()
     }
@@ -156,7 +156,7 @@ impl FieldHeadBuilder {
             return;
         }
         if let Err(fault) = self.take_pseudo(which, value, rules) {
-            // What may not stand in any field is told of as such.
+            // Bytes that may not stand in any field are reported as such.
             let fault = match memchr::memchr3(0, b'\r', b'\n', value) {
                 Some(_) => FieldFault::Value { name: which.name().as_bytes().into(), value: value.into() },
                 None => fault,
@@ -240,7 +240,7 @@ impl FieldHeadBuilder {
         Ok(len)
     }
 
-    /// Takes a field. `id` is that of the name: [`HeaderId::of`].
+    /// Takes a field. `id` belongs to the name: [`HeaderId::of`].
     #[inline]
     pub fn field(&mut self, id: HeaderId, name: &[u8], value: &[u8], rules: &FieldRules) {
         if self.fault.is_none()

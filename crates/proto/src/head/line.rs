@@ -89,7 +89,7 @@ pub(super) fn parse(line: &[u8], start: u32) -> Result<Line, Error> {
     while version_end > version_start && line[version_end - 1] == b' ' {
         version_end -= 1;
     }
-    // The target comes first on the line, so its error is the one that is reported.
+    // The target comes first on the line, so its error is reported.
     let (target, host) = parse_target(&line[target_start..target_end], start + target_start as u32, method)?;
     let version = match &line[version_start..version_end] {
         b"HTTP/1.1" => Version::Http11,

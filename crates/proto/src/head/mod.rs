@@ -1,8 +1,9 @@
-//! Request heads: of HTTP/0.9, 1.0 and 1.1, parsed as nginx parses them, and of HTTP/2 and HTTP/3, made of their fields.
+//! Request heads: of HTTP/0.9, 1.0 and 1.1, parsed as nginx parses them, and of HTTP/2 and HTTP/3, made of their
+//! fields.
 //!
-//! freerun has a parser of its own instead of a general one with checks around it: nginx's rules — limits on lines and
-//! buffers, names that are ignored instead of refused, HTTP/0.9, the place in a line that an error names — are rules
-//! about lines, and a head that comes in pieces must cost no more than one that comes whole.
+//! freerun has a parser of its own instead of a general one with checks around it, because nginx's rules are rules
+//! about lines. They are limits on lines and buffers, names that are ignored instead of refused, HTTP/0.9, and the
+//! place in a line that an error names. A head that comes in pieces must cost no more than a whole one.
 
 mod edit;
 mod field_fault;

@@ -289,7 +289,7 @@ impl HeadParser {
         if fits { Ok(()) } else { Err(Error::HeaderTooLarge(span)) }
     }
 
-    /// The length of the longest line that there is a buffer for now: the rest of the current one, or a large one.
+    /// The length of the longest line that the buffer has room for now: the rest of the current one, or a large one.
     fn longest_line(&self, rules: &HeadRules) -> usize {
         if self.taken < rules.large_buffers { self.room.max(rules.large_buffer_size) } else { self.room }
     }

@@ -126,7 +126,7 @@ impl Target {
     }
 }
 
-/// How the body of a request is delimited: RFC 9112 section 6.3.
+/// Framing of a request's body: RFC 9112 section 6.3.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BodyFraming {
     /// There is no body.
@@ -148,7 +148,7 @@ impl BodyFraming {
     }
 }
 
-/// One header field, as offsets into the head's buffer.
+/// A header field, as offsets into the head's buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Field {
     pub(super) name_start: u32,
@@ -219,9 +219,9 @@ pub struct RequestHead {
     pub request_line: Span,
     /// The request target.
     pub target: Target,
-    /// The host: that of the absolute target, else that of the `Host` field.
+    /// The host: the absolute target's, else the `Host` field's.
     pub host: Option<HostSpan>,
-    /// How the body is delimited.
+    /// The framing of the body.
     pub body: BodyFraming,
     /// Whether the client wants the connection kept, by version and `Connection`.
     pub keep_alive: bool,
@@ -281,13 +281,13 @@ impl RequestHead {
         if self.wire_len > 0 { self.wire_len } else { self.len.saturating_sub(self.request_line.start) }
     }
 
-    /// Says how many bytes the head had on the wire where it was sent in another form than that of its text: in HTTP/2 and
-    /// HTTP/3, the length of its field block.
+    /// Sets the number of bytes that the head had on the wire where its form differed from its text. In HTTP/2 and
+    /// HTTP/3 it is the length of the field block.
     pub const fn set_wire_len(&mut self, len: u32) {
         self.wire_len = len;
     }
 
-    /// Whether there are so many fields that they took an allocation of their own.
+    /// Whether the number of fields is so large that they took an allocation of their own.
     pub fn is_large(&self) -> bool {
         self.fields.spilled()
     }

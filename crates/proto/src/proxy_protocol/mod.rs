@@ -2,7 +2,7 @@
 //! byte of the connection that it passes on.
 //!
 //! The source is HAProxy's specification, "The PROXY protocol". As in nginx, addresses of version 1 are not parsed
-//! (they stay text), and of version 2 only TCP over IPv4 and IPv6 is understood; for anything else the addresses are
+//! (they stay text), and of version 2 only TCP over IPv4 and IPv6 is understood. For anything else the addresses are
 //! unknown.
 
 pub mod write;
@@ -39,7 +39,7 @@ pub struct Ends {
     pub server_port: u16,
 }
 
-/// Why a header cannot be read. The texts are nginx's, without the header's bytes, which the caller has.
+/// Reason for which a header cannot be read. The texts are nginx's, without the header's bytes, which the caller has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ProxyError {
     /// The header is malformed.
@@ -66,8 +66,8 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(ProxyHeader, usize)>, ProxyError> {
     }
 }
 
-/// Reads the header at the beginning of a datagram: returns its content, and its length. It is of version 2, the only one that
-/// knows datagrams, and about datagrams; about anything else the addresses are unknown.
+/// Reads the header at the beginning of a datagram: returns its content, and its length. It is of version 2, because
+/// version 1 knows no datagrams, and about datagrams; about anything else the addresses are unknown.
 ///
 /// # Errors
 /// There is no whole header.
@@ -98,7 +98,7 @@ impl<'b> Line<'b> {
         Ok((len == text.len()).then_some(()))
     }
 
-    /// The bytes up to `end`, all of which have to satisfy `fits`.
+    /// The bytes up to `end`; all of them have to satisfy `fits`.
     fn word(&mut self, end: u8, fits: fn(&u8) -> bool) -> Read<&'b [u8]> {
         let rest = &self.bytes[self.at..];
         match rest.iter().position(|byte| !fits(byte)) {
@@ -209,8 +209,8 @@ const SSL_HEAD: usize = 5;
 
 impl ProxyHeader {
     /// A field by the name that `$proxy_protocol_tlv_…` has for it: `alpn`, `authority`, `unique_id`, `ssl`, `netns`,
-    /// or a number such as `0xe0`; with `ssl_` in front the fields about TLS: `ssl_version`, `ssl_cn`, `ssl_cipher`,
-    /// `ssl_sig_alg`, `ssl_key_alg`, `ssl_0x21`; and `ssl_verify`, in decimal.
+    /// or a number such as `0xe0`. With `ssl_` in front they are the fields about TLS: `ssl_version`, `ssl_cn`,
+    /// `ssl_cipher`, `ssl_sig_alg`, `ssl_key_alg`, `ssl_0x21`. There is also `ssl_verify`, in decimal.
     pub fn tlv(&self, name: &str) -> Option<std::borrow::Cow<'_, [u8]>> {
         let Some(name) = name.strip_prefix("ssl_") else {
             return find(&self.tlvs, named_type(name)?).map(Into::into);
@@ -250,7 +250,7 @@ fn type_number(text: &str) -> Option<u8> {
     digits.bytes().all(|byte| byte.is_ascii_hexdigit()).then(|| u8::from_str_radix(digits, 16).ok())?
 }
 
-/// The first field of that type. Fields behind one that is longer than the rest are not found.
+/// The first field of that type. If a field is longer than the rest, fields behind it are not found.
 fn find(mut tlvs: &[u8], number: u8) -> Option<&[u8]> {
     while let [this, high, low, rest @ ..] = tlvs {
         let (value, rest) = rest.split_at_checked(usize::from(u16::from_be_bytes([*high, *low])))?;

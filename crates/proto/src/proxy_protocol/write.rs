@@ -14,7 +14,7 @@ const NOOP: u8 = 0x04;
 const CLIENT_SSL: u8 = 0x01;
 const CLIENT_CERT_CONN: u8 = 0x02;
 
-/// What cannot be written: a header, or one of its fields, has no room for so many bytes.
+/// Error of a header that cannot be written: it, or one of its fields, has no room for its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("PROXY protocol header is too large")]
 pub struct TooLarge;
@@ -22,7 +22,7 @@ pub struct TooLarge;
 /// Both ends of the connection that a header is about: the client, and the address that it has connected to.
 pub type Connected = (SocketAddr, SocketAddr);
 
-/// What carries the connection.
+/// Transport of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Carrier {
     /// A byte stream (TCP).
@@ -43,7 +43,8 @@ pub fn write_v1(ends: Option<Connected>, out: &mut Vec<u8>) {
     out.extend_from_slice(line.as_bytes());
 }
 
-/// Both addresses in one family, as a header has them: if they differ, that of IPv4 is mapped (RFC 4291 section 2.5.5.2).
+/// Both addresses in one family, as a header has them: if they differ, the IPv4 address is mapped (RFC 4291 section
+/// 2.5.5.2).
 fn of_one_family((client, server): Connected) -> Connected {
     let plain = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
     let (client, server) = (plain(client), plain(server));
@@ -60,7 +61,7 @@ fn of_one_family((client, server): Connected) -> Connected {
 /// A header of version 2 that says that the connection is the proxy's own (the command `LOCAL`).
 pub const LOCAL: [u8; V2_HEAD] = *b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
 
-/// What a header says of the client's TLS session.
+/// Facts about the client's TLS session in a header.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TlsFields<'t> {
     /// Whether the client has shown a certificate.
@@ -154,7 +155,7 @@ impl HeaderV2 {
         push_field(&mut bytes, CRC32C, &[0; 4])?;
         let len = u16::try_from(bytes.len() - V2_HEAD).map_err(|_| TooLarge)?;
         bytes[V2_HEAD - 2..V2_HEAD].copy_from_slice(&len.to_be_bytes());
-        // The checksum is that of the header with zeros in its place.
+        // The checksum is computed over the header with zeros in its place.
         let sum = crc32c(&bytes).to_be_bytes();
         let at = bytes.len() - sum.len();
         bytes[at..].copy_from_slice(&sum);

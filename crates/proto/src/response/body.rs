@@ -1,4 +1,4 @@
-//! How the body of a response is delimited: RFC 9112 section 6.3.
+//! Framing of a response's body: RFC 9112 section 6.3.
 
 use crate::body::BodyDecoder;
 use crate::{Method, Version};
@@ -28,7 +28,7 @@ impl Asked {
     }
 }
 
-/// How a response's body is delimited.
+/// Framing of a response's body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Framing {
     /// There is no body.

@@ -92,7 +92,7 @@ pub enum ReplyError {
     MemcachedTrailer,
 }
 
-/// The byte of an id that differs from the one that was sent, in nginx's words.
+/// The byte of an id that differs from the id that was sent, in nginx's words.
 fn id_byte(id: u16) -> String {
     let [high, low] = id.to_be_bytes();
     if high == 0 { format!("low byte: {low}") } else { format!("high byte: {high}") }

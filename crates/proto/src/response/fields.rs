@@ -44,8 +44,8 @@ pub(super) fn plain(buf: &[u8], start: usize) -> Option<(ResponseField, usize)> 
 /// Reads one line without its end, which begins at `start` of the head. `None`: the line is left out, as in nginx: it
 /// begins with `HTTP/`, and is a status line in the wrong place.
 ///
-/// Also as in nginx, a line without a colon is a name without a value, and a name may have invalid bytes (RFC 9110
-/// section 5.1), but none that could be mistaken for another structure: no control characters and no space.
+/// Also as in nginx, a line without a colon is a name without a value. A name may have invalid bytes (RFC 9110 section
+/// 5.1), but none that could be mistaken for another structure: no control characters and no space.
 pub(super) fn parse(line: &[u8], start: usize) -> Result<Option<ResponseField>, ReplyError> {
     let token = line.iter().position(|&b| class(b) & TOKEN == 0).unwrap_or(line.len());
     let name_len = match line.get(token) {

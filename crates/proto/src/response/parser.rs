@@ -24,7 +24,7 @@ pub enum HeadKind {
     HttpOrCgi,
 }
 
-/// One field, as offsets into the buffer that the head was parsed from.
+/// A field, as offsets into the buffer that the head was parsed from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ResponseField {
     /// The id of the name.
@@ -99,7 +99,7 @@ impl Before {
         Some((ResponseField { name: moved(field.name), value: moved(field.value), ..*field }, next))
     }
 
-    /// Keeps a head whose lines are all plain; up to one that does not end with CRLF.
+    /// Keeps a head whose lines are all plain; up to a line that does not end with CRLF.
     #[cold]
     fn keep(&mut self, text: &[u8], fields: &[ResponseField]) {
         self.text.clear();
@@ -144,7 +144,7 @@ impl ResponseParser {
         }
     }
 
-    /// This parser, with memory to use for the fields.
+    /// A parser with memory to use for the fields.
     #[must_use]
     pub fn with_room(mut self, fields: Vec<ResponseField>) -> ResponseParser {
         self.head.fields = fields;
@@ -215,7 +215,7 @@ impl ResponseParser {
         if buf.len() >= self.max { Err(ReplyError::TooBig) } else { Ok(None) }
     }
 
-    /// Takes all lines up to one that is not plain. Returns the end of the head, if that comes before.
+    /// Takes all lines up to the first that is not plain. Returns the end of the head, if that comes before.
     fn plain_fields(&mut self, buf: &[u8], before: Option<&mut Before>) -> Result<Option<usize>, ReplyError> {
         let first = self.line;
         let (mut at, mut known) = (first, 0);

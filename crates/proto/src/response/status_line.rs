@@ -17,7 +17,7 @@ pub(super) struct StatusLine {
     pub(super) reason: usize,
 }
 
-/// Whether the beginning of a line can still become that of a status line.
+/// Whether the beginning of a line can still become a status line.
 pub(super) fn may_begin(line: &[u8]) -> bool {
     let begins = |with: &[u8]| {
         let known = line.len().min(with.len());
@@ -26,9 +26,9 @@ pub(super) fn may_begin(line: &[u8]) -> bool {
     begins(PROTOCOL) || begins(SHOUTCAST)
 }
 
-/// Reads the line that `buf` begins with, if it has the usual form: one space on each side of the status, and a reason
-/// that goes up to the line's end. Also returns the place of the reason without spaces around it, and where the next
-/// line begins. `None`: the line is not complete, or needs [`parse`].
+/// Reads the line that `buf` begins with, if it has the usual form. This is one space on each side of the status, and a
+/// reason that goes up to the line's end. Also returns the place of the reason without spaces around it, and where the
+/// next line begins. `None`: the line is not complete, or needs [`parse`].
 pub(super) fn plain(buf: &[u8]) -> Option<(StatusLine, Span, usize)> {
     let [b'H', b'T', b'T', b'P', b'/', b'1', b'.', minor @ (b'0' | b'1'), b' ', a, b, c, b' ', rest @ ..] = buf else {
         return None;

@@ -39,8 +39,8 @@ impl Alert {
         self as u8
     }
 
-    /// The alert as an unencrypted record, which is how it is sent while nothing has been agreed on. Its version is that
-    /// of TLS 1.2, as RFC 8446 section 5.1 wants it.
+    /// The alert as an unencrypted record, which is how it is sent while nothing has been agreed on. Its version is TLS
+    /// 1.2, as RFC 8446 section 5.1 wants it.
     pub const fn record(self) -> [u8; ALERT_RECORD] {
         alert_record(self.code())
     }
@@ -51,7 +51,7 @@ pub const fn alert_record(code: u8) -> [u8; ALERT_RECORD] {
     [21, 3, 3, 0, 2, 2, code]
 }
 
-/// Why the bytes of a connection are no ClientHello that can be gone on with.
+/// Reason for which the bytes of a connection are no ClientHello to go on with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HelloError {
     /// The connection begins with something else than a record of TLS.
@@ -83,7 +83,7 @@ pub enum HelloError {
     /// A length in the message does not fit; the text says where.
     #[error("malformed {0} in ClientHello")]
     Malformed(&'static str),
-    /// `legacy_version` is that of no SSL 3 or TLS.
+    /// `legacy_version` is no version of SSL 3 or TLS.
     #[error("unsupported version 0x{0:04x} in ClientHello")]
     Version(u16),
     /// `supported_versions` is not a list of versions.

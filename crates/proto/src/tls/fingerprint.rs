@@ -1,6 +1,6 @@
 //! Fingerprints of clients, from what they offer: JA3 and JA4.
 //!
-//! Random values (RFC 8701) are left out of both. What has to be hashed is given to the caller, who has the hashes.
+//! Random values (RFC 8701) are left out of both. The caller gets the bytes to hash, because it has the hash functions.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use super::hello::{ClientHello, ExtensionType};
 use super::is_grease;
 
 /// The text whose MD5 in hexadecimal is the JA3 of a client: version, cipher suites, extensions, groups and formats of
-/// points as decimal numbers in the order sent, `-` between those of a list and `,` between the lists.
+/// points. They are decimal numbers in the order sent, `-` between the numbers of a list and `,` between the lists.
 pub fn ja3(hello: &ClientHello, message: &[u8]) -> String {
     let mut text = hello.legacy_version.to_string();
     let ids = |text: &mut String, ids: &mut dyn Iterator<Item = u16>| {
@@ -66,7 +66,7 @@ impl Ja4 {
         Ja4 { a, ciphers: hex_list(ciphers.into_iter()), extensions }
     }
 
-    /// The fingerprint, of which `sha256` hashes two parts.
+    /// The fingerprint; `sha256` hashes two parts of it.
     pub fn hashed(&self, sha256: impl Fn(&[u8]) -> [u8; 32]) -> String {
         let mut text = self.a.clone();
         for part in [&self.ciphers, &self.extensions] {

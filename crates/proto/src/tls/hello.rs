@@ -1,6 +1,6 @@
 //! The message ClientHello and its extensions.
 //!
-//! RFC 8446 section 4.1.2 has the message, which is that of RFC 5246 section 7.4.1.2 with other meanings.
+//! RFC 8446 section 4.1.2 has the message. It is the message of RFC 5246 section 7.4.1.2 with other meanings.
 
 use super::lists::{AlpnProtocols, Cursor, Extensions, KeyShareGroups, U16s, is_grease};
 use super::records::{CLIENT_HELLO, MESSAGE_HEAD};
@@ -34,7 +34,7 @@ impl ExtensionType {
     pub const EARLY_DATA: ExtensionType = ExtensionType(42);
     /// Versions that the client speaks (RFC 8446 section 4.2.1).
     pub const SUPPORTED_VERSIONS: ExtensionType = ExtensionType(43);
-    /// How keys known beforehand may be used (RFC 8446 section 4.2.9).
+    /// Modes for keys known beforehand (RFC 8446 section 4.2.9).
     pub const PSK_KEY_EXCHANGE_MODES: ExtensionType = ExtensionType(45);
     /// Signatures in certificates that the client can verify (RFC 8446 section 4.2.3).
     pub const SIGNATURE_ALGORITHMS_CERT: ExtensionType = ExtensionType(50);
@@ -48,23 +48,24 @@ impl ExtensionType {
 const RANDOM: usize = 32;
 /// The longest session id, in bytes.
 const MAX_SESSION_ID: usize = 32;
-/// The longest name of a server, in bytes; OpenSSL's limit, and that of DNS.
+/// The longest name of a server, in bytes: OpenSSL's limit, and the limit of DNS.
 const MAX_SERVER_NAME: usize = 255;
 /// The type of names of hosts in the extension `server_name`, which is the only one there is.
 const HOST_NAME: u8 = 0;
-/// The value among the cipher suites by which a client says that it has fallen back to a lower version (RFC 7507 section 2).
+/// The value among the cipher suites with which a client says that it has fallen back to a lower version (RFC 7507
+/// section 2).
 const FALLBACK_SCSV: u16 = 0x5600;
 /// The compression method that compresses nothing.
 const NO_COMPRESSION: u8 = 0;
 
-/// What a client offers, as spans into the message that it was parsed from.
+/// A client's offers, as spans into the message that it was parsed from.
 ///
 /// An extension's span is `None` if the client did not send it. Lists are checked for their form, so that the iterators
-/// give all of their elements. The formats of tickets, of keys known beforehand and of extensions that are not named here
-/// are not looked into.
+/// give all of their elements. The formats of tickets, of keys known beforehand and of extensions that are not named
+/// here are not looked into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClientHello {
-    /// The version that was all there was before `supported_versions`: at most that of TLS 1.2 in hellos of TLS 1.3.
+    /// The only version before `supported_versions` came: at most TLS 1.2's in hellos of TLS 1.3.
     pub legacy_version: u16,
     /// The client's random bytes.
     pub random: Span,
@@ -100,7 +101,7 @@ pub struct ClientHello {
     pub early_data: bool,
 }
 
-/// Where a part of the message stands in it.
+/// The place of a part of the message in it.
 fn span_of(message: &[u8], part: &[u8]) -> Span {
     let start = part.as_ptr().addr() - message.as_ptr().addr();
     Span::new(start as u32, (start + part.len()) as u32)
@@ -122,7 +123,7 @@ fn u8_list<'m>(mut content: Cursor<'m>, what: &'static str) -> Result<&'m [u8], 
     }
 }
 
-/// The name in the content of the extension `server_name`: exactly one, that of a host.
+/// The name in the content of the extension `server_name`: exactly one, and a host's.
 fn server_name(mut content: Cursor<'_>) -> Result<&[u8], HelloError> {
     const WHAT: &str = "server_name";
     let malformed = HelloError::Malformed(WHAT);
@@ -196,7 +197,7 @@ impl ClientHello {
     /// Parses a whole message, its head included (type and length, RFC 8446 section 4).
     ///
     /// # Errors
-    /// Those of [`HelloError`] that concern messages.
+    /// The errors of [`HelloError`] that concern messages.
     pub fn parse(message: &[u8]) -> Result<ClientHello, HelloError> {
         if let Some(&kind) = message.first()
             && kind != CLIENT_HELLO
@@ -356,7 +357,7 @@ impl ClientHello {
         }
     }
 
-    /// The highest version that the client speaks, random values left out; not above that of TLS 1.2 if it did not send
+    /// The highest version that the client speaks, random values left out; not above TLS 1.2 if it did not send
     /// `supported_versions`. `None`: there were only random ones.
     pub fn highest_version(&self, message: &[u8]) -> Option<u16> {
         match self.supported_versions {
@@ -370,8 +371,8 @@ impl ClientHello {
         self.cipher_suites(message).any(|suite| suite == FALLBACK_SCSV)
     }
 
-    /// Whether the client asks for a session to be resumed: by a key known beforehand if it speaks TLS 1.3, by a ticket,
-    /// or by a session id that is not just one of TLS 1.3 (RFC 8446 section 4.1.2: it then means nothing).
+    /// Whether the client asks for a session to be resumed. In TLS 1.3 it does so by a key known beforehand, otherwise
+    /// by a ticket or by a session id. An id that is just one of TLS 1.3 means nothing (RFC 8446 section 4.1.2).
     pub fn wants_resumption(&self, message: &[u8]) -> bool {
         let has_ticket = self.session_ticket.is_some_and(|ticket| !ticket.is_empty());
         let has_id = !self.session_id.is_empty() && !self.offers_version(message, TLS_1_3);

@@ -120,7 +120,7 @@ impl<'m> Extensions<'m> {
         Extensions(Cursor { rest: bytes })
     }
 
-    /// What has not been read.
+    /// The bytes that have not been read.
     pub(super) fn rest(&self) -> &'m [u8] {
         self.0.rest
     }

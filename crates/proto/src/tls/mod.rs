@@ -3,9 +3,9 @@
 //! A server has to know the name that the client asks for before it can choose certificates, and `ssl_preread` has to
 //! know it without any certificate. [`HelloReader`] is given the bytes of the connection so far, and says when the
 //! ClientHello is whole. It reads the record layer ([`records`], RFC 8446 section 5.1) and the message with its
-//! extensions ([`hello`], RFC 8446 section 4.2, RFC 6066 section 3, RFC 7301 section 3.1, RFC 8422 section 5.1). What is
-//! refused, and with which alert ([`alert`], RFC 8446 section 6), is what nginx on OpenSSL 3 was seen to do. Whether the
-//! offers fit the server's settings is not judged here.
+//! extensions ([`hello`]). Extensions are in RFC 8446 section 4.2, RFC 6066 section 3, RFC 7301 section 3.1 and RFC
+//! 8422 section 5.1. What is refused, and the alert for it ([`alert`], RFC 8446 section 6), is what nginx on OpenSSL 3
+//! was seen to do. Whether the offers fit the server's settings is not judged here.
 //!
 //! [`names`] prints the offers as nginx's variables, [`fingerprint`] as JA3 and JA4, and [`preread`] is what
 //! `ssl_preread` wants to know, which forgives more.
@@ -39,12 +39,12 @@ pub const fn is_tls(first: u8) -> bool {
     first == records::HANDSHAKE || first & records::SSLV2_BIT != 0
 }
 
-/// How far a ClientHello has come.
+/// Progress of a ClientHello.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Progress {
     /// More bytes are needed; there are fewer than [`records::MAX_INPUT`] so far.
     NeedMore,
-    /// It is whole.
+    /// The message is whole.
     Hello(ReceivedHello),
 }
 
@@ -53,7 +53,7 @@ pub enum Progress {
 pub struct ReceivedHello {
     /// The message.
     pub raw: RawMessage,
-    /// What it says, as spans into the message.
+    /// The contents, as spans into the message.
     pub hello: ClientHello,
 }
 
@@ -71,7 +71,7 @@ impl ReceivedHello {
 
 /// Reads a ClientHello from the bytes of a connection.
 ///
-/// What it answers does not depend on how the bytes were cut into pieces: each error is told at the byte that makes it
+/// Its answer does not depend on how the bytes were cut into pieces: each error is reported at the byte that makes it
 /// certain. Bytes behind the message are not looked at.
 #[derive(Debug, Default)]
 pub struct HelloReader {

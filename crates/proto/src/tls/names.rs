@@ -56,7 +56,7 @@ pub const fn group(id: u16) -> Option<&'static str> {
     named(GROUPS, id)
 }
 
-/// The name of a signature scheme in RFC 8446 section 4.2.3, and of those of TLS 1.2 that it leaves out.
+/// The name of a signature scheme in RFC 8446 section 4.2.3, or of a scheme of TLS 1.2 that it leaves out.
 pub const fn signature(id: u16) -> Option<&'static str> {
     named(SIGNATURES, id)
 }
@@ -205,7 +205,7 @@ const SIGNATURES: &[(u16, &str)] = &[
     (0x0906, "mldsa87"),
 ];
 
-/// Cipher suites: all that nginx prints by name on Debian's OpenSSL 3.0, which was built without those of RC4 and 3DES.
+/// Cipher suites: all that nginx prints by name on Debian's OpenSSL 3.0, which was built without RC4 and 3DES.
 #[rustfmt::skip]
 const CIPHERS: &[(u16, &str)] = &[
     (0x0001, "NULL-MD5"),

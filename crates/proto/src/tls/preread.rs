@@ -1,6 +1,6 @@
-//! What `ssl_preread` wants to know of a connection that is passed on as it is.
+//! Facts that `ssl_preread` needs of a connection that is passed on as it is.
 //!
-//! It forgives what does not concern it, because the server behind will judge; where the bytes make no sense nothing is
+//! It forgives what does not concern it, because the server behind will judge. Where the bytes make no sense nothing is
 //! known, and the connection is passed on all the same. The rules are those that nginx was seen to follow.
 
 use super::hello::{ExtensionType, Parts};
@@ -9,7 +9,7 @@ use super::records::{CLIENT_HELLO, SSLV2_BIT};
 use super::{MessageReader, RawMessage, TLS_1_3};
 use crate::Span;
 
-/// What is known of a connection; spans are into [`Preread::message`].
+/// Facts about a connection; spans are into [`Preread::message`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Preread {
     /// The highest version that the client speaks, as `$ssl_preread_protocol`; empty if that is not known.

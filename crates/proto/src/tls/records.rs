@@ -7,13 +7,13 @@ use crate::Span;
 
 /// The type of records with messages of the handshake.
 pub(super) const HANDSHAKE: u8 = 22;
-/// What is set in the first byte of a hello of SSLv2, which begins with its length.
+/// The bit in the first byte of a hello of SSLv2, which begins with its length.
 pub(super) const SSLV2_BIT: u8 = 0x80;
 /// The type of the message ClientHello; hellos of SSLv2 have the same one.
 pub(super) const CLIENT_HELLO: u8 = 1;
-/// What a record begins with: type, version, length.
+/// The beginning of a record: type, version, length.
 pub(super) const RECORD_HEAD: usize = 5;
-/// What a message begins with: type, and length in three bytes (RFC 8446 section 4).
+/// The beginning of a message: type, and length in three bytes (RFC 8446 section 4).
 pub(super) const MESSAGE_HEAD: usize = 4;
 
 /// The most bytes in a record that is not encrypted.
@@ -21,13 +21,13 @@ pub const MAX_RECORD: usize = 1 << 14;
 /// The longest ClientHello that a server takes, its head included: the longest message that rustls reads. OpenSSL takes twice
 /// as much.
 pub const MAX_CLIENT_HELLO: usize = MESSAGE_HEAD + 0xffff;
-/// The most bytes of a connection in which a server's ClientHello has to be whole, however it is cut into records: the largest
-/// one and heads for records of six bytes or more.
+/// The most bytes of a connection in which a server's ClientHello has to be whole, however it is cut into records. It
+/// is the largest one and heads for records of six bytes or more.
 pub const MAX_INPUT: usize = 2 * (MESSAGE_HEAD + 0xffff);
 /// The most records in a row that may be empty; OpenSSL's. (RFC 8446 forbids to send even one.)
 pub const MAX_EMPTY_RECORDS: u8 = 32;
 
-/// How much a [`MessageReader`] reads.
+/// Limits of a [`MessageReader`].
 #[derive(Debug, Clone, Copy)]
 struct Limits {
     /// The longest message, its head included.
@@ -38,13 +38,13 @@ struct Limits {
 
 /// The limits of a server.
 const SERVER_LIMITS: Limits = Limits { message: MAX_CLIENT_HELLO, input: MAX_INPUT };
-/// No limits but those of the protocol, and of spans.
+/// No limits but the protocol's, and the limits of spans.
 const NO_LIMITS: Limits = Limits { message: MESSAGE_HEAD + 0xff_ffff, input: u32::MAX as usize };
 
 /// A message that has come in one or several records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RawMessage {
-    /// Where it ends in the input.
+    /// Its end in the input.
     pub input_len: u32,
     place: Place,
 }
@@ -53,11 +53,11 @@ pub struct RawMessage {
 enum Place {
     /// In one record, as nearly always.
     Input(Span),
-    /// It came in several records.
+    /// The message came in several records.
     Joined {
         /// The message, put together.
         message: Box<[u8]>,
-        /// How many bytes its last record has behind it, as the head of that record says.
+        /// The number of bytes that its last record has behind it, as the head of that record says.
         behind: u16,
     },
 }
@@ -71,7 +71,7 @@ impl RawMessage {
         }
     }
 
-    /// Where the message is in the input, if it came in one record.
+    /// The place of the message in the input, if it came in one record.
     pub fn span(&self) -> Option<Span> {
         match self.place {
             Place::Input(span) => Some(span),
@@ -99,7 +99,8 @@ impl RawMessage {
     }
 }
 
-/// The head of a handshake record with so many bytes, in the version that first records have (RFC 8446 section 5.1).
+/// The head of a handshake record with this number of bytes, in the version that first records have (RFC 8446 section
+/// 5.1).
 fn record_head(len: u16) -> [u8; RECORD_HEAD] {
     let [high, low] = len.to_be_bytes();
     [HANDSHAKE, 3, 1, high, low]
@@ -135,8 +136,8 @@ pub fn replace_in_messages(records: &mut [u8], at: usize, new: &[u8]) {
     }
 }
 
-/// Where the contents of the handshake records among these begin and end. The last one may end before its length says so: a
-/// message may be whole before its record is.
+/// The begins and ends of the contents of the handshake records among these. The last one may end before its length
+/// says so: a message may be whole before its record is.
 fn handshake_records(records: &[u8]) -> impl Iterator<Item = (usize, usize)> {
     let mut next = 0;
     std::iter::from_fn(move || {
@@ -153,13 +154,13 @@ fn handshake_records(records: &[u8]) -> impl Iterator<Item = (usize, usize)> {
 #[derive(Debug)]
 pub struct MessageReader {
     limits: Limits,
-    /// Where the next record begins in the input.
+    /// The begin of the next record in the input.
     next: usize,
-    /// How many bytes of the message stand in the records before.
+    /// The number of bytes of the message in the records before.
     before: usize,
     /// The head of the message, as far as it has come.
     head: [u8; MESSAGE_HEAD],
-    /// How many records in a row were empty.
+    /// The number of records in a row that were empty.
     empty: u8,
 }
 
@@ -194,7 +195,7 @@ impl MessageReader {
     /// Reads on in `input`, all bytes of the connection so far. `None`: more are needed.
     ///
     /// # Errors
-    /// Those of [`HelloError`] that concern records, the type of the message or its length.
+    /// The errors of [`HelloError`] that concern records, the type of the message or its length.
     pub fn advance(&mut self, input: &[u8]) -> Result<Option<RawMessage>, HelloError> {
         while let Some(record) = self.record(input)? {
             match self.take(&record)? {
@@ -276,7 +277,7 @@ impl MessageReader {
         Ok(if known < len { ControlFlow::Continue(()) } else { ControlFlow::Break(len) })
     }
 
-    /// Where the message is that ends at `end` of the input and has `len` bytes.
+    /// The place of the message that ends at `end` of the input and has `len` bytes.
     fn place(&self, input: &[u8], end: usize, len: usize) -> Place {
         if self.before == 0 {
             return Place::Input(Span::new((end - len) as u32, end as u32));

@@ -22,6 +22,6 @@ pub struct DecodedField<'a> {
 /// The receiver of the fields of a block.
 pub trait FieldSink {
     /// Takes the next field. This cannot fail, since a block is always decoded to its end, so that the decoder's table
-    /// stays as the sender has it; the sink keeps in mind what is wrong.
+    /// stays as the sender has it. The sink keeps in mind what is wrong.
     fn field(&mut self, field: DecodedField<'_>);
 }

@@ -5,22 +5,22 @@ use thiserror::Error;
 /// The greatest value that is read: what RFC 9204 section 4.1.1 asks for. Nothing of HTTP/2 comes near it.
 const MOST: u64 = (1 << 62) - 1;
 
-/// How many bytes may follow the first one: as many as [`MOST`] can need. More would be zeros without effect.
+/// The number of bytes that may follow the first one, which [`MOST`] can need. More would be zeros without effect.
 const MOST_FURTHER: usize = 9;
 
-/// What is wrong with an integer.
+/// Fault of an integer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub(crate) enum IntegerError {
     /// The bytes end within it.
     #[error("an integer is cut off")]
     Truncated,
-    /// It is greater than anything that could be meant, or written with more bytes than such a value needs.
+    /// The integer is greater than anything that could be meant, or written with more bytes than such a value needs.
     #[error("an integer is too large")]
     Overflow,
 }
 
-/// Reads an integer. `first` is the byte in which it begins, `mask` has the bits of that byte which belong to it, and
-/// `rest` is what follows the byte; it is left behind the integer.
+/// Reads an integer. `first` is the byte in which it begins, `mask` has the bits of that byte which belong to it.
+/// `rest` is the text behind the byte; it is left behind the integer.
 #[inline(always)]
 pub(crate) fn read(first: u8, mask: u8, rest: &mut &[u8]) -> Result<u64, IntegerError> {
     let value = first & mask;
@@ -42,7 +42,7 @@ fn read_further(mask: u8, rest: &mut &[u8]) -> Result<u64, IntegerError> {
     Err(if rest.len() < MOST_FURTHER { IntegerError::Truncated } else { IntegerError::Overflow })
 }
 
-/// Writes an integer. `pattern` has the bits above those of `mask`, which are the integer's.
+/// Writes an integer. `mask` has the bits of the integer in its first byte, and `pattern` the bits above them.
 #[inline(always)]
 pub(crate) fn write(pattern: u8, mask: u8, value: usize, out: &mut Vec<u8>) {
     if value < usize::from(mask) {

@@ -24,5 +24,5 @@ pub use field::{DecodedField, FieldSink, Pseudo};
 /// SETTINGS_HEADER_TABLE_SIZE (RFC 9113 section 6.5.2).
 pub const INITIAL_TABLE_SIZE: u32 = 4096;
 
-/// What a field counts beside its name and its value, in bytes: RFC 7541 section 4.1, RFC 9113 section 6.5.2.
+/// The size of a field beside its name and its value, in bytes: RFC 7541 section 4.1, RFC 9113 section 6.5.2.
 pub const FIELD_OVERHEAD: usize = 32;

@@ -3,7 +3,7 @@
 use super::field::{DecodedField, Pseudo};
 use crate::HeaderId;
 
-/// How many entries the static table has. Index 1 is its first one, and the dynamic table comes behind its last.
+/// The number of entries in the static table. Index 1 is its first one, and the dynamic table comes behind its last.
 pub(super) const ENTRIES: usize = 61;
 
 /// The entry of an index from 1 to [`ENTRIES`].

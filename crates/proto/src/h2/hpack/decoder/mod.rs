@@ -11,7 +11,7 @@ use super::integer::{self, IntegerError};
 use super::statics;
 use crate::HeaderId;
 
-/// What a block may hold. Everything is checked before memory is taken for it.
+/// Limits of a block. Everything is checked before memory is taken for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BlockLimits {
     /// The length of a name or of a value, decoded, in bytes.
@@ -19,11 +19,12 @@ pub struct BlockLimits {
     /// The sum of all names and values in bytes, no matter how they are written: a byte of a block may stand for a whole
     /// field.
     pub most_total: usize,
-    /// The number of fields, each of which takes memory besides its text (32 bytes by RFC 9113 section 6.5.2).
+    /// The number of fields. Each takes memory besides its text (32 bytes by RFC 9113 section 6.5.2).
     pub most_fields: usize,
 }
 
-/// Why a block is not decoded to its end. The decoder is then of no more use, and neither is the connection.
+/// Reason for which a block is not decoded to its end. The decoder is then of no more use, and neither is the
+/// connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum DecodeError {
     /// The block is wrong: a connection error of type COMPRESSION_ERROR (RFC 9113 section 4.3). The text says what is
@@ -62,11 +63,11 @@ const LATE_UPDATE: DecodeError = DecodeError::Compression("a size update is not 
 const LARGE_UPDATE: DecodeError = DecodeError::Compression("a size update is above the limit");
 const NO_UPDATE: DecodeError = DecodeError::Compression("a header block lacks the size update that has to come");
 
-/// How a block begins that has nothing but size updates left to read: `001` and five bits of the size.
+/// The beginning of a block that has nothing but size updates left to read: `001` and five bits of the size.
 const UPDATE: u8 = 0x20;
 const UPDATE_BITS: u8 = 0xe0;
 
-/// What is left of the limits within a block.
+/// The rest of the limits within a block.
 struct Left {
     total: usize,
     fields: usize,
@@ -94,16 +95,16 @@ impl Left {
 
 /// A string that was read.
 enum Text<'b> {
-    /// It stands in the block as it is.
+    /// The text stands in the block as it is.
     Plain(&'b [u8]),
-    /// It was decoded to the end of the work area, and has this length.
+    /// The text was decoded to the end of the work area, and has this length.
     Worked(usize),
 }
 
 /// The name of a literal field.
 enum Name<'b> {
     Static(u8),
-    /// That of an entry of the dynamic table.
+    /// The text of an entry of the dynamic table.
     Dynamic(usize),
     New(Text<'b>),
 }
@@ -146,7 +147,7 @@ impl Decoder {
         self.table.heap_bytes()
     }
 
-    /// What the entries of the dynamic table count, in bytes, as RFC 7541 section 4.1 has it.
+    /// The size of the dynamic table's entries, in bytes, as RFC 7541 section 4.1 counts it.
     pub fn table_size(&self) -> usize {
         self.table.size()
     }
@@ -206,7 +207,7 @@ impl Decoder {
     fn indexed<S: FieldSink>(&self, index: usize, left: &mut Left, sink: &mut S) -> Result<(), DecodeError> {
         let field = match statics::entry(index) {
             Some(entry) => *entry,
-            // An index of 0 wraps around to one that is in no table.
+            // An index of 0 wraps around to an index that is in no table.
             None => self.table.get(index.wrapping_sub(statics::ENTRIES + 1)).ok_or(NO_ENTRY)?,
         };
         left.count(field.name.len(), field.value.len())?;

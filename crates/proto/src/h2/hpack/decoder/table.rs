@@ -8,19 +8,19 @@ use crate::HeaderId;
 /// The largest table: lengths are kept in two bytes.
 pub(super) const LARGEST: u32 = 65_535;
 
-/// How much more memory than its entries take a table may keep, in bytes: enough for the strings of most blocks, which
-/// are decoded behind the entries.
+/// The most memory that a table may keep beyond its entries' need, in bytes. It is enough for the strings of most
+/// blocks, which are decoded behind the entries.
 const SPARE: usize = 160;
 
-/// How many entries there is memory for at first.
+/// The number of entries with memory at first.
 const FIRST_ENTRIES: usize = 4;
 
 /// An entry. Its name, unless the static table has it, and its value behind it are in [`Table::bytes`].
 #[derive(Clone, Copy)]
 struct Entry {
-    /// Where it begins, as a distance from the first byte that was ever in the table; it wraps around.
+    /// The begin of the entry, as a distance from the first byte that was ever in the table; it wraps around.
     start: u32,
-    /// How long the name is in [`Table::bytes`].
+    /// The length of the name in [`Table::bytes`].
     name_len: u16,
     value_len: u16,
     /// The index in the static table of an entry with the same name, or 0.
@@ -34,7 +34,7 @@ impl Entry {
         statics::entry(self.name_index.into()).map_or(self.name_len.into(), |entry| entry.name.len())
     }
 
-    /// What it counts: RFC 7541 section 4.1.
+    /// The size of the entry: RFC 7541 section 4.1.
     fn size(&self) -> usize {
         self.name_len() + usize::from(self.value_len) + FIELD_OVERHEAD
     }
@@ -43,29 +43,29 @@ impl Entry {
 /// The name of a field that is about to be put into the table.
 #[derive(Clone, Copy)]
 pub(super) enum EntryName {
-    /// It is that of the entry with this index in the static table.
+    /// The name of the entry with this index in the static table.
     Static(u8),
-    /// It has this length, and begins where the work area begins.
+    /// The name has this length, and begins where the work area begins.
     InWork(usize),
 }
 
 /// The table. Behind the entries it has a work area, in which the strings of a block are put together.
 pub(super) struct Table {
-    /// Bytes of entries that are gone, then those of the entries, the oldest first, then the work area.
+    /// Bytes of entries that are gone, then the bytes of the entries, the oldest first, then the work area.
     bytes: Vec<u8>,
-    /// Where the entries' bytes begin.
+    /// The begin of the entries' bytes.
     begin: usize,
-    /// Where they end, and the work area begins.
+    /// The end of the entries' bytes, and the begin of the work area.
     end: usize,
     /// The distance of `bytes[0]` from the first byte that was ever in the table.
     base: u32,
     /// Entries that are gone, then the others, the oldest first.
     entries: Vec<Entry>,
-    /// How many entries are gone.
+    /// The number of entries that are gone.
     gone: usize,
-    /// What the entries count.
+    /// The size of the entries.
     size: usize,
-    /// What they may count.
+    /// The most that the entries may count.
     most: usize,
 }
 
@@ -84,12 +84,12 @@ impl Table {
         }
     }
 
-    /// What the entries may count.
+    /// The most that the entries may count.
     pub(super) const fn most(&self) -> u32 {
         self.most as u32
     }
 
-    /// What the entries count.
+    /// The size of the entries.
     pub(super) fn size(&self) -> usize {
         self.size
     }
@@ -140,7 +140,7 @@ impl Table {
         &mut self.bytes
     }
 
-    /// What is in the work area.
+    /// The contents of the work area.
     #[inline(always)]
     pub(super) fn worked(&self) -> &[u8] {
         &self.bytes[self.end..]
@@ -150,7 +150,7 @@ impl Table {
     pub(super) fn copy_name(&mut self, number: usize, block: usize) {
         let len = self.get(number).map_or(0, |entry| entry.name.len());
         self.work(len, block);
-        // The place is asked for afterwards, since making room moves the entries.
+        // The place is looked up afterwards, since making room moves the entries.
         let Some(entry) = self.entries.len().checked_sub(number + 1).and_then(|at| self.entries.get(at)) else {
             return;
         };

@@ -1,10 +1,10 @@
 //! Encoding of header blocks.
 //!
-//! What the peer has in its table is named by an index, which is a byte or two. What goes into the table follows from the
-//! name: at once what has few values (`server`, `content-type`, `vary`), when it comes for the second time what may be the
-//! same in all messages or in none (`etag`, `last-modified`, names that are not known), and never what hardly comes again
-//! (`content-length`) or is secret (`set-cookie`, `authorization`). A field that takes more than a quarter of the table
-//! stays out of it.
+//! Fields in the peer's table are named by an index, which is a byte or two. The name decides whether a field goes into
+//! the table. A field with few values (`server`, `content-type`, `vary`) goes in at once. A field whose value may be
+//! the same in all messages or in none goes in when it comes for the second time (`etag`, `last-modified`, names that
+//! are not known). A field that hardly comes again (`content-length`) or is secret (`set-cookie`, `authorization`)
+//! never goes in. A field that takes more than a quarter of the table stays out of it.
 
 mod names;
 mod table;
@@ -14,24 +14,24 @@ use self::table::{Sought, Table};
 use super::field::Pseudo;
 use super::{INITIAL_TABLE_SIZE, integer, statics, string};
 
-/// How a field is written: RFC 7541 section 6.2.
+/// Representation of a field: RFC 7541 section 6.2.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Indexing {
-    /// It goes into the table; if it is there, it is named by its index.
+    /// The field goes into the table; if it is there, it is named by its index.
     Incremental,
-    /// It does not go into the table.
+    /// The field does not go into the table.
     Without,
-    /// It does not go into the table, and whoever passes it on may not put it into one.
+    /// The field does not go into the table, and whoever passes it on may not put it into one.
     Never,
 }
 
 /// The sending half of HPACK on a connection.
 pub struct Encoder {
-    /// What there is once a field was to go into it.
+    /// The table, once a field was to go into it.
     table: Option<Box<Table>>,
-    /// What the table's entries may count.
+    /// The most that the table's entries may count.
     most: u32,
-    /// What the peer was told of that.
+    /// The limit of the table that the peer was told.
     told: u32,
     /// The least that they could count since the last block.
     lowest: u32,
@@ -72,7 +72,7 @@ impl Encoder {
         self.table.as_ref().map_or(0, |table| size_of::<Table>() + table.heap_bytes())
     }
 
-    /// What the entries of the dynamic table count, in bytes, as RFC 7541 section 4.1 has it.
+    /// The size of the dynamic table's entries, in bytes, as RFC 7541 section 4.1 counts it.
     pub fn table_size(&self) -> usize {
         self.table.as_ref().map_or(0, |table| table.size())
     }
@@ -137,7 +137,7 @@ impl Encoder {
         }
     }
 
-    /// Writes a pseudo-header field, of which a request has several. For [`Pseudo::Unknown`], which has no name, nothing is
+    /// Writes a pseudo-header field; a request has several. For [`Pseudo::Unknown`], which has no name, nothing is
     /// written.
     pub fn pseudo(&mut self, pseudo: Pseudo, value: &[u8], out: &mut Vec<u8>) {
         let id = match (pseudo, value) {

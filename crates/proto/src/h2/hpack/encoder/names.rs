@@ -1,6 +1,6 @@
 //! The names that the encoder knows, and what becomes of their fields.
 
-/// What becomes of a field.
+/// Treatment of a field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Policy {
     /// There are few values, and one of them comes with most messages: it goes into the table at once.
@@ -10,10 +10,11 @@ pub(super) enum Policy {
     /// Often there is a value for each message, often always the same one: it goes into the table when it comes for the
     /// second time.
     Repeated,
-    /// It hardly comes again, or is so short that it is not worth the room.
+    /// The field hardly comes again, or is so short that it is not worth the room.
     Passing,
-    /// It is secret: it goes into no table, so that nobody finds out by guesses whether it is in one (RFC 7541 section 7.1). It is
-    /// not marked as one that others may not index either: nginx marks none, and there are peers that do not know the mark.
+    /// The field is secret: it goes into no table, so that nobody finds out by guesses whether it is in one (RFC 7541
+    /// section 7.1). It is not marked as a field that others may not index either: nginx marks none, and there are
+    /// peers that do not know the mark.
     Secret,
 }
 
@@ -98,7 +99,7 @@ const fn id(name: &str) -> Id {
     SLOTS[bucket(outer(name.as_bytes()), name.len())]
 }
 
-/// What is known of the name with this id.
+/// The facts about the name with this id.
 #[inline(always)]
 pub(super) fn known(id: Id) -> &'static Known {
     KNOWN.get(usize::from(id)).unwrap_or(&KNOWN[0])
@@ -109,8 +110,8 @@ const SHORTEST: usize = 2;
 /// The longest known name.
 const LONGEST: usize = 32;
 
-/// The bit that tells upper case from lower case in each byte. It is set in all that known names are made of, and no name
-/// has control characters, of which one would be taken for `-` with it.
+/// The bit that tells upper case from lower case in each byte. It is set in all bytes that known names are made of. No
+/// name has control characters; one of them would be taken for `-` with it.
 const LOWER: u64 = 0x2020_2020_2020_2020;
 
 /// The id of a name in any case; 0 if it is not known.

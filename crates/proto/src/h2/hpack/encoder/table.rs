@@ -7,12 +7,12 @@ use crate::ascii;
 /// The largest table: places and lengths are kept in two bytes.
 pub(super) const LARGEST: u32 = 16_384;
 
-/// How many bytes of memory the entries' texts begin with.
+/// The bytes of memory that the entries' texts begin with.
 const FIRST_BYTES: usize = 96;
-/// How many entries there is memory for at first.
+/// The number of entries with memory at first.
 const FIRST_ENTRIES: usize = 8;
 
-/// How many fields are kept in mind that have come once.
+/// The number of fields that are kept in mind after they have come once.
 const SEEN: usize = 32;
 
 /// A field as the table looks for it.
@@ -35,7 +35,7 @@ impl<'a> Sought<'a> {
         Sought { id, name, value, print: (print ^ ends(value)).wrapping_mul(0xd6e8_feb8_6659_fd93) }
     }
 
-    /// What the field counts: RFC 7541 section 4.1.
+    /// The size of the field: RFC 7541 section 4.1.
     #[inline(always)]
     pub(super) fn size(&self) -> usize {
         self.name.len() + self.value.len() + FIELD_OVERHEAD
@@ -47,14 +47,14 @@ impl<'a> Sought<'a> {
         (self.print >> 56) as u8
     }
 
-    /// By this most wrong ones of the entries found are told apart from the right one.
+    /// A key that distinguishes most wrong ones of the entries found from the right one.
     #[inline(always)]
     fn key(&self) -> u32 {
         key(self.id, self.value.len(), (self.print >> 48) as u8)
     }
 }
 
-/// What of an entry and a field is compared before their texts are.
+/// The key of an entry or a field, which is compared before their texts are.
 #[inline(always)]
 const fn key(id: Id, value_len: usize, check: u8) -> u32 {
     // A value that is so long that its length is cut off here is not in the table, and its text differs.
@@ -90,9 +90,9 @@ fn same(one: &[u8], other: &[u8]) -> bool {
 /// An entry. Its name, if that is not a known one, and its value behind it are in [`Table::bytes`].
 #[derive(Clone, Copy)]
 struct Entry {
-    /// Where it begins, as a distance from the first byte that was ever in the table; it wraps around.
+    /// The begin of the entry, as a distance from the first byte that was ever in the table; it wraps around.
     start: u16,
-    /// How long the name is, if it is not a known one.
+    /// The length of the name, if it is not a known one.
     name_len: u16,
     /// See [`key`].
     key: u32,
@@ -121,19 +121,19 @@ pub(super) struct Table {
     tags: Vec<[u8; 8]>,
     /// Entries that are gone, then the others, the oldest first.
     entries: Vec<Entry>,
-    /// How many entries are gone.
+    /// The number of entries that are gone.
     gone: usize,
-    /// Bytes of entries that are gone, then those of the others, the oldest first.
+    /// Bytes of entries that are gone, then the bytes of the others, the oldest first.
     bytes: Vec<u8>,
-    /// Where the entries' bytes begin.
+    /// The begin of the entries' bytes.
     begin: usize,
     /// The distance of `bytes[0]` from the first byte that was ever in the table.
     base: u16,
-    /// What the entries count.
+    /// The size of the entries.
     size: usize,
-    /// How many entries were ever in the table when the last one came whose successor makes it useless; or 0.
+    /// The number of entries that were ever in the table when the last one came whose successor makes it useless; or 0.
     latest: u32,
-    /// How many entries have gone.
+    /// The number of entries that have gone.
     evicted: u32,
     /// The fingerprints of fields that have come once.
     seen: [u16; SEEN],
@@ -159,7 +159,7 @@ impl Table {
         self.size == 0
     }
 
-    /// What the entries count.
+    /// The size of the entries.
     pub(super) fn size(&self) -> usize {
         self.size
     }
@@ -216,7 +216,7 @@ impl Table {
         std::mem::replace(seen, print) == print
     }
 
-    /// Puts a field into the table, of which the entries may count `most`; the field may not count more.
+    /// Puts a field into the table. The entries may count `most`, and so may the field.
     pub(super) fn insert(&mut self, sought: &Sought<'_>, latest: bool, most: usize) {
         let size = sought.size();
         self.evict(most.saturating_sub(size));
@@ -241,13 +241,13 @@ impl Table {
         }
     }
 
-    /// How many entries there are.
+    /// The number of entries.
     fn live(&self) -> usize {
         self.entries.len() - self.gone
     }
 
-    /// Makes the last entry whose successor makes it useless one that is not found. Its bytes are free at once if they are
-    /// the last ones, which they are on a connection whose other fields stay the same.
+    /// Makes the last entry whose successor makes it useless impossible to find. Its bytes are free at once if they are
+    /// the last ones. They are so on a connection where the other fields stay the same.
     fn forget_latest(&mut self) {
         let place = self.latest.wrapping_sub(self.evicted).wrapping_sub(1) as usize;
         if self.latest == 0 || place >= self.live() {
@@ -263,7 +263,7 @@ impl Table {
         }
     }
 
-    /// Sees to it that there is room for one more entry with a text of this length.
+    /// Makes room for one more entry with a text of this length.
     fn make_room(&mut self, len: usize) {
         if self.entries.len() == self.entries.capacity() {
             // The tags move by whole groups.

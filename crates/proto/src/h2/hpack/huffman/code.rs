@@ -6,7 +6,7 @@ pub(super) const EOS: usize = 256;
 /// The length of the longest code, in bits.
 pub(super) const LONGEST: usize = 30;
 
-/// How many bits the code of each symbol has: RFC 7541, appendix B.
+/// The number of bits in the code of each symbol: RFC 7541, appendix B.
 #[rustfmt::skip]
 pub(super) const LENGTHS: [u8; 257] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28,
@@ -28,8 +28,8 @@ pub(super) const LENGTHS: [u8; 257] = [
     30,
 ];
 
-/// The codes, in the low bits. They follow from their lengths: sorted by length, and those of one length by symbol, each
-/// code is the one before plus one.
+/// The codes, in the low bits. They follow from their lengths: sorted by length, and codes of one length by symbol,
+/// each code is the one before plus one.
 pub(super) const CODES: [u32; 257] = {
     let mut codes = [0; 257];
     let mut code = 0;

@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use super::code::{CODES, EOS, LENGTHS, LONGEST};
 
-/// What is wrong with a string.
+/// Fault of a string.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub(crate) enum HuffmanError {
     /// Its last bits are no code, and not the beginning of the code of EOS or more than seven bits of it.
@@ -13,12 +13,12 @@ pub(crate) enum HuffmanError {
     /// The code of EOS is in it.
     #[error("a Huffman-coded string has EOS in it")]
     Eos,
-    /// It is longer than the caller takes.
+    /// The string is longer than the caller takes.
     #[error("a string is too long")]
     TooLong,
 }
 
-/// How long a string can be at most, whose code has `len` bytes: no code is shorter than five bits.
+/// The longest string whose code has `len` bytes: no code is shorter than five bits.
 pub(crate) fn longest(len: usize) -> usize {
     len.saturating_mul(8) / 5
 }
@@ -69,7 +69,7 @@ struct Long {
     code: u32,
     /// The first 32 bits of what follows the last of them.
     end: u64,
-    /// Where their symbols begin in [`LONG_SYMBOLS`].
+    /// The begin of their symbols in [`LONG_SYMBOLS`].
     symbols: u16,
 }
 
@@ -103,7 +103,7 @@ static LONG: [Long; LONGEST + 1 - LONG_BEGIN] = {
     table
 };
 
-/// How many symbols have longer codes.
+/// The number of symbols with longer codes.
 const LONG_COUNT: usize = {
     let mut count = 0;
     let mut symbol = 0;
@@ -135,8 +135,8 @@ static LONG_SYMBOLS: [u16; LONG_COUNT] = {
     table
 };
 
-/// The symbol at the beginning of `bits`, of which at least 30 are there, whose code has more than 8 bits; and how many
-/// bits it has. `None` for EOS.
+/// The symbol at the beginning of `bits` if its code has more than 8 bits, and the number of its bits. At least 30 of
+/// `bits` are there. `None` for EOS.
 #[inline(never)]
 fn longer(bits: u64) -> Option<(u8, u32)> {
     let step = MIDDLE[((bits >> 49) as usize).wrapping_sub(MIDDLE_BEGIN) & 0xff];
@@ -151,10 +151,11 @@ fn longer(bits: u64) -> Option<(u8, u32)> {
     Some((u8::try_from(*symbol).ok()?, length as u32))
 }
 
-/// How many symbols are decoded before further bytes are looked at: each has at most 8 bits of the 56 that are there.
+/// The number of symbols that are decoded before further bytes are looked at: each has at most 8 bits of the 56 that
+/// are there.
 const BATCH: usize = 7;
 
-/// How many bytes beyond the end of a string are written before it is seen that they are too many.
+/// The number of bytes beyond the end of a string that are written before it is seen that they are too many.
 pub(crate) const SPARE: usize = BATCH + 1;
 
 /// Decodes a string and appends it to `out`; if it is wrong, or longer than `most`, `out` is left as it was. Meanwhile
@@ -201,11 +202,11 @@ fn decode_into(text: &[u8], target: &mut [u8]) -> Result<usize, HuffmanError> {
             done += 1;
         }
         len += done;
-        // A code of which only the beginning is in the text.
+        // Only the beginning of a code is in the text.
         left = left.checked_sub((before - there) as usize).ok_or(HuffmanError::Padding)?;
         if done == 0 {
             if left < 8 {
-                // Eight ones are next, of which some are the padding.
+                // Eight ones are next, and some of them are the padding.
                 return Ok(len);
             }
             let (symbol, length) = match longer(bits) {

@@ -19,7 +19,7 @@ static TABLE: [Code; 256] = {
     table
 };
 
-/// How many bytes the code of a string has. With `LOWER`, the string counts as if it were in lower case.
+/// The number of bytes in the code of a string. With `LOWER`, the string counts as if it were in lower case.
 pub(crate) fn encoded_len<const LOWER: bool>(text: &[u8]) -> usize {
     let bits: usize = text.iter().map(|&byte| code::<LOWER>(byte).bits as usize).sum();
     bits.div_ceil(8)
