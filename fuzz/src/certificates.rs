@@ -4,8 +4,8 @@ use std::sync::OnceLock;
 
 use freerun_tls::load::{Chain, check_dhparam};
 use freerun_tls::verify::{
-    Asked, DEFAULT_LEVEL, PeerCertificate, Purpose, Rules, Signer, Trust, TrustBuilder, Verified, ocsp_answer,
-    ocsp_request,
+    CertificatePurpose, CertificateRequest, DEFAULT_LEVEL, PeerCertificate, Signer, TrustBuilder, TrustStore,
+    VerifyResult, VerifyRules, ocsp_answer, ocsp_request,
 };
 
 use crate::choice;
@@ -22,7 +22,7 @@ const NOW: i64 = 1_900_000_000;
 /// The certificates and keys that all inputs are checked against.
 struct Fixed {
     /// An authority is trusted, and there is a list of it.
-    trust: Trust,
+    trust: TrustStore,
     /// A certificate of this authority, and a certificate of an authority below it with another key.
     chains: [Vec<Vec<u8>>; 2],
     /// A certificate and its issuer, for OCSP.
@@ -61,8 +61,8 @@ fn fixed() -> &'static Fixed {
 /// first byte says what the others are.
 pub fn certificates(data: &[u8]) {
     let (options, bytes) = choice(data);
-    let rules = Rules {
-        purpose: if options & 0x80 == 0 { Purpose::Client } else { Purpose::Server },
+    let rules = VerifyRules {
+        purpose: if options & 0x80 == 0 { CertificatePurpose::Client } else { CertificatePurpose::Server },
         depth: u32::from(options >> 5 & 3),
         level: DEFAULT_LEVEL,
         now: NOW,
@@ -79,18 +79,18 @@ pub fn certificates(data: &[u8]) {
     }
 }
 
-fn verify(trust: &Trust, chain: &[&[u8]], rules: &Rules) -> Verified {
+fn verify(trust: &TrustStore, chain: &[&[u8]], rules: &VerifyRules) -> VerifyResult {
     let (verified, built) = trust.verify_and_build(chain.iter().copied(), rules);
     assert!(!verified.variable().is_empty());
-    assert_eq!(verified.refusal(Asked::Required).is_none(), verified == Verified::Success);
-    assert_eq!(verified.upstream_error().is_none(), verified == Verified::Success);
-    assert_eq!(built.is_empty(), verified != Verified::Success);
+    assert_eq!(verified.refusal(CertificateRequest::Required).is_none(), verified == VerifyResult::Success);
+    assert_eq!(verified.upstream_error().is_none(), verified == VerifyResult::Success);
+    assert_eq!(built.is_empty(), verified != VerifyResult::Success);
     assert!(built.len() <= rules.depth as usize + 2);
     verified
 }
 
 /// A certificate that a peer sends as its own, and with others.
-fn peer(der: &[u8], rules: &Rules) {
+fn peer(der: &[u8], rules: &VerifyRules) {
     let Fixed { trust, chains, ocsp } = fixed();
     let verified = verify(trust, &[der], rules);
     for chain in chains {
@@ -98,13 +98,13 @@ fn peer(der: &[u8], rules: &Rules) {
         let alone = verify(trust, &longer, rules);
         longer.insert(1, der);
         let with = verify(trust, &longer, rules);
-        assert!(alone == Verified::Success || with != Verified::Success, "nobody is trusted because of more");
+        assert!(alone == VerifyResult::Success || with != VerifyResult::Success, "nobody is trusted because of more");
     }
     let Some(peer) = PeerCertificate::from_der(der) else {
-        assert_ne!(verified, Verified::Success);
+        assert_ne!(verified, VerifyResult::Success);
         return;
     };
-    if verified == Verified::Success {
+    if verified == VerifyResult::Success {
         // A holder of the authority's key has signed it.
         let known = |chain: &Vec<Vec<u8>>| {
             let own = chain.first().and_then(|der| PeerCertificate::from_der(der));
@@ -133,7 +133,7 @@ fn peer(der: &[u8], rules: &Rules) {
 }
 
 /// A text that an administrator trusts.
-fn trusted(text: &[u8], rules: &Rules) {
+fn trusted(text: &[u8], rules: &VerifyRules) {
     let mut builder = TrustBuilder::default();
     let added = [
         builder.add_client_certificates(text).map_err(|error| error.words("f")),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use freerun_tls::session::{
     ClientCertificates, ClientConfig, ClientSettings, Event, MIN_OUTPUT, PeerSessions, ServerConfig, ServerSettings,
-    Session, SessionCache, SessionStore, Sessions, TicketKeys, Version,
+    SessionCache, SessionSettings, SessionStore, TicketKeys, TlsSession, TlsVersion,
 };
 
 use crate::choice;
@@ -26,7 +26,7 @@ struct Settings {
 
 /// A session with the buffers of its caller.
 struct End {
-    session: Session,
+    session: TlsSession,
     received: Vec<u8>,
     output: Vec<u8>,
     /// The number of bytes of plaintext that it has sent, and the bytes that it has got.
@@ -40,10 +40,10 @@ struct End {
 /// Settings of TLS 1.2 and 1.3; none if the certificate cannot be read, which a unit test would say.
 fn settings() -> Option<&'static [Settings; 2]> {
     static SETTINGS: OnceLock<Option<[Settings; 2]>> = OnceLock::new();
-    SETTINGS.get_or_init(|| Some([made(Version::Tls12)?, made(Version::Tls13)?])).as_ref()
+    SETTINGS.get_or_init(|| Some([made(TlsVersion::Tls12)?, made(TlsVersion::Tls13)?])).as_ref()
 }
 
-fn made(version: Version) -> Option<Settings> {
+fn made(version: TlsVersion) -> Option<Settings> {
     let common = (vec![version], vec![X25519], key()?);
     let (versions, groups, certificate) = common;
     let servers = ServerSettings {
@@ -56,14 +56,15 @@ fn made(version: Version) -> Option<Settings> {
     };
     let server = servers.build().ok()?;
     let timeout = Duration::from_secs(300);
-    let store = Sessions {
+    let store = SessionSettings {
         cache: SessionCache::Kept(SessionStore::new(1 << 20)),
         tickets: None,
         timeout,
         figures: Default::default(),
     };
     let keys = TicketKeys::random(timeout, NOW).ok()?;
-    let tickets = Sessions { cache: SessionCache::Off, tickets: Some(keys), timeout, figures: Default::default() };
+    let tickets =
+        SessionSettings { cache: SessionCache::Off, tickets: Some(keys), timeout, figures: Default::default() };
     let servers = [store, tickets].map(|sessions| server.with_sessions(&sessions, b"context"));
     let clients =
         ClientSettings { versions, groups, certificate: Some(certificate), fragment: 64, ..ClientSettings::default() };
@@ -76,7 +77,7 @@ fn byte(place: usize) -> u8 {
 }
 
 impl End {
-    fn new(session: Session) -> Self {
+    fn new(session: TlsSession) -> Self {
         Self {
             session,
             received: Vec::new(),
@@ -157,8 +158,8 @@ pub fn conversation(data: &[u8]) {
 }
 
 fn talk(settings: &Settings, server: usize, peer: &PeerSessions, actions: &[u8]) {
-    let client = Session::client(&settings.client, NOW, Some("a.example"), Some(peer.clone()));
-    let (Ok(client), Ok(server)) = (client, Session::new(&settings.servers[server])) else { panic!("no session") };
+    let client = TlsSession::client(&settings.client, NOW, Some("a.example"), Some(peer.clone()));
+    let (Ok(client), Ok(server)) = (client, TlsSession::new(&settings.servers[server])) else { panic!("no session") };
     let (mut client, mut server) = (End::new(client), End::new(server));
     for action in actions {
         let count = usize::from(action >> 3);

@@ -5,9 +5,9 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use freerun_proto::tls::{HelloReader, Progress as Hello};
-use freerun_tls::load::{CertifiedKey, Chain, Key};
+use freerun_tls::load::{CertificateKey, CertifiedKey, Chain};
 use freerun_tls::session::{
-    ClientConfig, ClientSettings, Event, FailureKind, MAX_INPUT, ServerConfig, ServerSettings, Session,
+    ClientConfig, ClientSettings, Event, FailureKind, MAX_INPUT, ServerConfig, ServerSettings, TlsSession,
 };
 
 use crate::choice;
@@ -25,7 +25,7 @@ const LONGEST: usize = 8192;
 /// The pair above.
 pub(crate) fn key() -> Option<CertifiedKey> {
     let chain = Chain::from_pem(PAIR[0].as_bytes()).ok()?;
-    let key = Key::from_pem::<&[u8]>(PAIR[1].as_bytes(), &[]).ok()?;
+    let key = CertificateKey::from_pem::<&[u8]>(PAIR[1].as_bytes(), &[]).ok()?;
     CertifiedKey::new(&chain, &key).ok()
 }
 
@@ -57,7 +57,7 @@ pub fn session(data: &[u8]) {
 fn answer(bytes: &[u8]) {
     let Some((server, _)) = settings() else { panic!("the certificate of the tests cannot be read") };
     let Ok(Hello::Hello(read)) = HelloReader::new().advance(bytes) else { return };
-    let Ok(mut session) = Session::answer(server, &read.hello, read.message(bytes)) else { return };
+    let Ok(mut session) = TlsSession::answer(server, &read.hello, read.message(bytes)) else { return };
     let mut received = read.reframed(bytes.to_vec());
     let (mut output, mut plaintext) = (Vec::new(), Vec::new());
     let progress = session.step(Duration::from_secs(1), &mut received, &mut output, &mut plaintext, 64);
@@ -68,11 +68,11 @@ fn answer(bytes: &[u8]) {
 }
 
 /// A session of either side.
-fn begun(options: u8) -> Session {
+fn begun(options: u8) -> TlsSession {
     let Some((server, client)) = settings() else { panic!("the certificate of the tests cannot be read") };
     let session = match options & 64 {
-        0 => Session::new(server),
-        _ => Session::client(client, Duration::from_secs(1), Some("a.example"), None),
+        0 => TlsSession::new(server),
+        _ => TlsSession::client(client, Duration::from_secs(1), Some("a.example"), None),
     };
     let Ok(session) = session else { panic!("no session") };
     session

@@ -1,7 +1,7 @@
 //! Texts of an administrator in the language of OpenSSL.
 
 use freerun_tls::openssl::ciphers::{self, Suite};
-use freerun_tls::openssl::protocols::{Protocol, Protocols};
+use freerun_tls::openssl::protocols::{Protocols, SslProtocol};
 use freerun_tls::openssl::{ciphersuites, conf_command, groups};
 
 use crate::choice;
@@ -44,17 +44,17 @@ pub fn cipher_string(data: &[u8]) {
 
     let mut protocols = Protocols::NONE;
     if options & 1 == 0 {
-        protocols = protocols.with(Protocol::Tls12);
+        protocols = protocols.with(SslProtocol::Tls12);
     }
     if options & 2 == 0 {
-        protocols = protocols.with(Protocol::Tls13);
+        protocols = protocols.with(SslProtocol::Tls13);
     }
     if let Ok(settled) = ciphers::settle(&text, &list, protocols) {
         assert!(settled.suites.iter().all(|suite| suite.usable() && list.suites.contains(suite)));
-        assert_eq!(settled.suites.is_empty(), !settled.protocols.has(Protocol::Tls12));
-        assert_eq!(settled.protocols.has(Protocol::Tls13), protocols.has(Protocol::Tls13));
+        assert_eq!(settled.suites.is_empty(), !settled.protocols.has(SslProtocol::Tls12));
+        assert_eq!(settled.protocols.has(SslProtocol::Tls13), protocols.has(SslProtocol::Tls13));
     } else {
-        assert!(!protocols.has(Protocol::Tls13));
+        assert!(!protocols.has(SslProtocol::Tls13));
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use freerun_sys::datagrams::{Known, Message, Options, Receiver, Sender};
+use freerun_sys::datagrams::{DatagramDetail, DatagramOptions, Message, Receiver, Sender};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::error::{Doing, Result};
@@ -36,7 +36,7 @@ impl End {
     pub fn bind(address: Ipv4Addr, gro: bool) -> Result<End> {
         let socket = UdpSocket::bind((address, 0)).doing("bind a UDP socket")?;
         socket.set_nonblocking(true).doing("prepare a UDP socket")?;
-        let options = Options { destination: address.is_unspecified(), ecn: false, gro };
+        let options = DatagramOptions { destination: address.is_unspecified(), ecn: false, gro };
         options.apply(&socket, false).doing("prepare a UDP socket")?;
         // As much as an unprivileged process may ask for; the rest is the system's.
         let _ = socket2::SockRef::from(&socket).set_recv_buffer_size(4 << 20);
@@ -63,11 +63,11 @@ impl End {
 
     /// Waits up to `limit` for datagrams. `None`: there were none.
     pub fn receive(&mut self, limit: Duration) -> Option<&Receiver> {
-        if self.receiver.receive(&self.socket, BATCH, Known::All).is_err() {
+        if self.receiver.receive(&self.socket, BATCH, DatagramDetail::All).is_err() {
             let mut wanted = [PollFd::new(&self.socket, PollFlags::IN)];
             let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
             let _ = poll(&mut wanted, Some(&limit));
-            self.receiver.receive(&self.socket, BATCH, Known::All).ok()?;
+            self.receiver.receive(&self.socket, BATCH, DatagramDetail::All).ok()?;
         }
         Some(&self.receiver)
     }

@@ -4,7 +4,7 @@ use freerun_sys::x509::PrivateKey;
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use zeroize::Zeroizing;
 
-/// The key of an account from PEM: PKCS #8 in DER; `None` if it is not one that the library signs with.
+/// The key of an account from PEM: PKCS #8 in DER; `None` if the library does not sign with it.
 pub(crate) fn account_key(pem: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     let der = Zeroizing::new(PrivateKey::from_pem(pem, None).ok()?.to_pkcs8()?);
     instant_acme::Key::from_pkcs8_der(PrivatePkcs8KeyDer::from(der.as_slice())).ok()?;

@@ -4,30 +4,30 @@ use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::board::{Board, CertificateStatus};
 use crate::host::{Host, Pair};
 use crate::settings::{CertificateSettings, IssuerSettings};
-use crate::thread::{Running, Wanted};
+use crate::status_board::{Board, CertificateStatus};
+use crate::thread::{ClientThread, ThreadOrders};
 use crate::upkeep;
 
-/// The ACME client of a server: a handle, which all who have one share. Its thread starts with the first
-/// [`update`](Acme::update) that names a certificate, and ends with [`end`](Acme::end), [`stop`](Acme::stop) or the last
+/// The ACME client of a server: a handle, shared by all its clones. Its thread starts with the first
+/// [`update`](Acme::update) that names a certificate. It ends with [`end`](Acme::end), [`stop`](Acme::stop) or the last
 /// handle.
 #[derive(Clone)]
-pub struct Acme(Arc<Inner>);
+pub struct Acme(Arc<ClientState>);
 
-struct Inner {
+struct ClientState {
     host: Arc<dyn Host>,
     board: Arc<Board>,
     /// Taken by the control thread, to tell the client's thread something.
-    running: Mutex<Option<Running>>,
+    running: Mutex<Option<ClientThread>>,
 }
 
 impl Acme {
     /// A client without certificates. It has no thread yet.
     #[must_use]
     pub fn new(host: Arc<dyn Host>) -> Acme {
-        Acme(Arc::new(Inner { host, board: Arc::default(), running: Mutex::default() }))
+        Acme(Arc::new(ClientState { host, board: Arc::default(), running: Mutex::default() }))
     }
 
     /// Reads the certificate that an earlier run left on disk, if there is one which fits its key; it may have ended. What
@@ -52,14 +52,14 @@ impl Acme {
         self.0.board.keep(&certificates);
         let thread = match running.take() {
             Some(thread) if !thread.has_to_end() => thread,
-            _ => Running::start(self.0.host.clone(), self.0.board.clone())?,
+            _ => ClientThread::start(self.0.host.clone(), self.0.board.clone())?,
         };
-        thread.update(Wanted { issuers, certificates });
+        thread.update(ThreadOrders { issuers, certificates });
         *running = Some(thread);
         Ok(())
     }
 
-    /// How all certificates are doing, in the order of the last [`update`](Acme::update). Takes a lock that is only held
+    /// The state of all certificates, in the order of the last [`update`](Acme::update). Takes a lock that is only held
     /// to copy and to store; event loops have no reason to ask.
     #[must_use]
     pub fn status(&self) -> Vec<CertificateStatus> {
@@ -83,7 +83,7 @@ impl Acme {
         }
     }
 
-    fn running(&self) -> MutexGuard<'_, Option<Running>> {
+    fn running(&self) -> MutexGuard<'_, Option<ClientThread>> {
         self.0.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! What a certificate says of itself, as far as its renewal and the choice of its chain depend on it.
+//! Facts that a certificate says of itself, as far as its renewal and the choice of its chain depend on them.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,18 +10,18 @@ use x509_parser::parse_x509_certificate;
 
 use crate::schedule::Validity;
 
-/// What is known of a chain.
+/// Facts about a chain.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
     pub(crate) validity: Validity,
-    /// How the CA names the certificate where it says when to renew it (RFC 9773, section 4.1); not every certificate has
-    /// what such a name is made of.
+    /// The CA's name for the certificate where it says when to renew it (RFC 9773, section 4.1). Some certificates lack
+    /// the parts of such a name.
     pub(crate) identifier: Option<CertificateIdentifier<'static>>,
     /// The common name of who issued the topmost certificate of the chain.
     pub(crate) topmost_issuer: Option<String>,
 }
 
-/// Reads a chain in PEM; `None` if it has no certificate, or one that cannot be read.
+/// Reads a chain in PEM; `None` if it has no certificate, or has a certificate that cannot be read.
 pub(crate) fn of_chain(pem: &str) -> Option<Facts> {
     let chain = Chain::from_pem(pem.as_bytes()).ok()?.to_der();
     let own = chain.first()?;

@@ -1,4 +1,4 @@
-//! What the client needs of the server it runs in: a log, names, answers to challenges, a place for certificates.
+//! Interface that the client needs of its server: a log, names, answers to challenges, a place for certificates.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -10,10 +10,10 @@ use crate::identifier::Identifier;
 use crate::resolve::{Addresses, resolve_by_system};
 use crate::settings::CertificateSettings;
 
-/// How much a line of the log matters.
+/// Importance of a line in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// What is done, step by step.
+    /// Progress, step by step.
     Debug,
     /// A certificate was issued, or an account made.
     Info,
@@ -36,7 +36,7 @@ pub trait Host: Send + Sync + 'static {
         resolve_by_system(host)
     }
 
-    /// What time it is. Tests have another one.
+    /// The present time. Tests have another one.
     fn now(&self) -> SystemTime {
         SystemTime::now()
     }
@@ -55,8 +55,9 @@ pub trait Host: Send + Sync + 'static {
     /// Takes a certificate that was issued, or that replaces the one before, or that an earlier run has left on disk.
     fn issued(&self, certificate: &CertificateSettings, pair: &Pair);
 
-    /// The certificate that the server uses, if it has come. It is asked for where a reload has changed something about the
-    /// issuer and there is nothing on disk. Without an own method the certificate is ordered anew then.
+    /// The certificate that the server uses, if it has come. The client asks for it where a reload has changed
+    /// something about the issuer and there is nothing on disk. Without an own method the certificate is ordered anew
+    /// then.
     fn held(&self, _certificate: &CertificateSettings) -> Option<Pair> {
         None
     }
@@ -65,7 +66,7 @@ pub trait Host: Send + Sync + 'static {
 /// An answer to a challenge of the CA.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Challenge {
-    /// What is answered with status 200 to `GET /.well-known/acme-challenge/<token>` (RFC 8555, section 8.3).
+    /// The answer with status 200 to `GET /.well-known/acme-challenge/<token>` (RFC 8555, section 8.3).
     Http01 {
         /// The last part of the path: letters, digits, `-` and `_`.
         token: String,
@@ -74,7 +75,8 @@ pub enum Challenge {
     },
     /// The certificate that a client gets which asks for the protocol `acme-tls/1` and nothing else (RFC 8737).
     TlsAlpn01 {
-        /// What the CA asks for by SNI; for an address it is [`tls_alpn_name`](Challenge::tls_alpn_name).
+        /// The identifier that the CA asks for by SNI; for an address it is
+        /// [`tls_alpn_name`](Challenge::tls_alpn_name).
         identifier: Identifier,
         /// The certificate as DER.
         certificate: Vec<u8>,
@@ -84,8 +86,8 @@ pub enum Challenge {
 }
 
 impl Challenge {
-    /// The name that the CA sends by SNI when it looks at a challenge of tls-alpn-01: the host name, or for an address
-    /// the name below `in-addr.arpa` or `ip6.arpa` (RFC 8738, section 6).
+    /// The name that the CA sends by SNI when it looks at a challenge of tls-alpn-01. It is the host name, or for an
+    /// address the name below `in-addr.arpa` or `ip6.arpa` (RFC 8738, section 6).
     #[must_use]
     pub fn tls_alpn_name(identifier: &Identifier) -> String {
         match identifier {

@@ -1,9 +1,9 @@
-//! What a certificate is for: names and addresses.
+//! Subjects of a certificate: names and addresses.
 
 use std::fmt;
 use std::net::IpAddr;
 
-/// What a certificate is for.
+/// Subject of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Identifier {
     /// A host name: lower case, ASCII, without a dot at the end (RFC 8555, section 7.1.4).
@@ -12,7 +12,7 @@ pub enum Identifier {
     Ip(IpAddr),
 }
 
-/// Why a text is no identifier of a certificate by ACME.
+/// Reason for which a text is no identifier of a certificate by ACME.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdentifierError {
     /// There is nothing.
@@ -21,7 +21,7 @@ pub enum IdentifierError {
     /// Wildcards need the challenge dns-01, which is not there.
     #[error("wildcard names need the challenge dns-01, which is not supported")]
     Wildcard,
-    /// It is neither a host name nor an address: another character, or a part that is too long.
+    /// The text is neither a host name nor an address: another character, or a part that is too long.
     #[error("not a host name or an address")]
     Malformed,
 }
@@ -32,8 +32,8 @@ impl Identifier {
     ///
     /// # Errors
     ///
-    /// For names that no CA issues a certificate for, by the rules of host names (RFC 1123, section 2.1): letters,
-    /// digits, `-` and (because it is seen) `_`, in parts of 1 to 63 characters, 253 in all.
+    /// For names that no CA issues a certificate for, by the rules of host names (RFC 1123, section 2.1). A name has
+    /// letters, digits, `-` and (because it is seen) `_`, in parts of 1 to 63 characters, 253 in all.
     pub fn parse(text: &str) -> Result<Identifier, IdentifierError> {
         if text.is_empty() {
             return Err(IdentifierError::Empty);

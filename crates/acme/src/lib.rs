@@ -14,13 +14,12 @@
 //! | `order` | accounts and orders: the conversation with a CA |
 //! | `upkeep` | one certificate over time: ordered, kept, renewed |
 //! | `thread` | all certificates, on the client's own thread |
-//! | `board` | how all certificates are doing |
+//! | `status_board` | how all certificates are doing |
 //! | `turns` | who orders now, and who waits |
 //! | `acme` | the client as the server sees it |
 
 mod account_key;
 mod acme;
-mod board;
 mod client;
 mod facts;
 mod host;
@@ -30,14 +29,15 @@ mod resolve;
 mod schedule;
 mod settings;
 mod state;
+mod status_board;
 mod thread;
 mod turns;
 mod upkeep;
 
 pub use acme::Acme;
-pub use board::{CertificateState, CertificateStatus};
 pub use host::{Challenge, Host, Level, Pair};
 pub use identifier::{Identifier, IdentifierError};
 pub use resolve::Addresses;
 pub use settings::{AccountKey, CertificateSettings, ChallengeKind, ExternalAccount, IssuerSettings, KeyKind, Profile};
 pub use state::{CertificateFile, Damage};
+pub use status_board::{CertificateState, CertificateStatus};

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::pin::Pin;
 
-/// What [`Host::resolve`](crate::Host::resolve) gives.
+/// Result of [`Host::resolve`](crate::Host::resolve).
 pub type Addresses = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
 
 /// Asks the system for the addresses of a name, on a thread that ends with the answer.

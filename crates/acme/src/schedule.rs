@@ -1,4 +1,4 @@
-//! When a certificate is ordered next. Pure: the time comes with each call.
+//! Times at which a certificate is ordered. Pure: the time comes with each call.
 //!
 //! | what | when |
 //! |---|---|
@@ -38,7 +38,7 @@ impl Pause {
         Pause { until: now.checked_add(length), length }
     }
 
-    /// When it is over. A clock that was put back would make it longer, so it is shortened then.
+    /// The end of the pause. A clock that was put back would make it longer, so it is shortened then.
     fn end(&mut self, now: SystemTime) -> SystemTime {
         let Some(until) = self.until else { return now };
         let latest = now.checked_add(self.length).unwrap_or(now);
@@ -48,18 +48,18 @@ impl Pause {
     }
 }
 
-/// What a certificate says about its own time, and where in a window it is renewed.
+/// Validity that a certificate states, and the point of a window at which it is renewed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Validity {
     /// Since when it is valid.
     pub(crate) from: SystemTime,
-    /// When it ends.
+    /// The end of the validity.
     pub(crate) to: SystemTime,
     /// A number of 0 to 1 that is the certificate's own, so that a window is spread over many of them.
     pub(crate) share: f64,
 }
 
-/// What is done next.
+/// Next step for a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Order a certificate.
@@ -70,7 +70,7 @@ pub(crate) enum Step {
     Wait(SystemTime),
 }
 
-/// What is known about one certificate, as far as it decides when it is ordered.
+/// Facts about one certificate that decide when it is ordered.
 #[derive(Debug, Default)]
 pub(crate) struct Schedule {
     held: Option<Validity>,
@@ -87,7 +87,7 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// When the next attempt may be made.
+    /// The moment at which the next attempt may be made.
     pub(crate) fn end(&mut self, now: SystemTime) -> SystemTime {
         self.pause.end(now)
     }
@@ -101,7 +101,7 @@ impl Backoff {
 }
 
 impl Schedule {
-    /// What is to be done now.
+    /// The step to take now.
     pub(crate) fn next(&mut self, now: SystemTime) -> Step {
         let order = self.next_attempt(now);
         if order <= now {
@@ -114,18 +114,18 @@ impl Schedule {
         if ask <= now { Step::AskWindow } else { Step::Wait(order.min(ask)) }
     }
 
-    /// When a certificate is ordered, as things are.
+    /// The moment at which a certificate is ordered, as things are.
     pub(crate) fn next_attempt(&mut self, now: SystemTime) -> SystemTime {
         let due = self.held.map_or(now, |held| renewal(held, self.window));
         due.max(self.attempt.end(now))
     }
 
-    /// When the CA wants the certificate to be renewed.
+    /// The time in which the CA wants the certificate to be renewed.
     pub(crate) fn window(&self) -> Option<(SystemTime, SystemTime)> {
         self.window
     }
 
-    /// When the certificate in use ends.
+    /// The end of the certificate in use.
     pub(crate) fn not_after(&self) -> Option<SystemTime> {
         self.held.map(|held| held.to)
     }
@@ -153,7 +153,7 @@ impl Schedule {
         self.attempt.pause = Pause::begin(now, until.duration_since(now).unwrap_or_default());
     }
 
-    /// Notes what the CA said about its window: when to ask again, and the window itself, if it gave one that makes sense.
+    /// Notes the CA's answer about its window: when to ask again, and the window itself, if it makes sense.
     pub(crate) fn asked(&mut self, now: SystemTime, answer: Option<(SystemTime, SystemTime, Duration)>) {
         match answer {
             Some((from, to, again)) => {
@@ -166,7 +166,7 @@ impl Schedule {
     }
 }
 
-/// When a certificate is renewed.
+/// The moment at which a certificate is renewed.
 fn renewal(held: Validity, window: Option<(SystemTime, SystemTime)>) -> SystemTime {
     let lifetime = held.to.duration_since(held.from).unwrap_or_default();
     let latest = held.from + lifetime / 20 * 19;
@@ -180,7 +180,7 @@ fn renewal(held: Validity, window: Option<(SystemTime, SystemTime)>) -> SystemTi
     wanted.min(latest)
 }
 
-/// The pause after so many failures in a row: doubled each time, and a quarter shorter or longer by chance, so that
+/// The pause after this number of failures in a row: doubled each time, and a quarter shorter or longer by chance. So
 /// servers which failed together do not come back together.
 fn pause(failures: u32, jitter: f64) -> Duration {
     let doubled = FIRST_PAUSE * 2_u32.pow(failures.saturating_sub(1).min(16));

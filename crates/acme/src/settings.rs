@@ -1,4 +1,4 @@
-//! What a configuration says: the CAs, and the certificates that are wanted of them.
+//! Settings of a configuration: the CAs, and the certificates to order from them.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -12,13 +12,13 @@ use crate::identifier::Identifier;
 /// reload which leaves a block as it was disturbs nothing.
 #[derive(Clone, PartialEq, Eq)]
 pub struct IssuerSettings {
-    /// The name by which [`CertificateSettings::issuer`] refers to it.
+    /// The name for [`CertificateSettings::issuer`].
     pub name: String,
     /// The URL of the CA's directory (RFC 8555, section 7.1.1): https, or http for tests.
     pub uri: String,
     /// The key of the account.
     pub account_key: AccountKey,
-    /// How control over a name is shown.
+    /// The way of showing control over a name.
     pub challenge: ChallengeKind,
     /// URLs where the CA reaches the account's owner, like `mailto:admin@example.com`.
     pub contacts: Vec<String>,
@@ -28,7 +28,8 @@ pub struct IssuerSettings {
     pub preferred_chain: Option<String>,
     /// The certificate profile that orders ask for (draft-ietf-acme-profiles).
     pub profile: Option<Profile>,
-    /// The certificates, as PEM, of which one must have issued that of the CA's own server; the system's without it.
+    /// Trusted certificates as PEM: one of them must have issued the certificate of the CA's own server. Without them
+    /// the system's are used.
     pub trusted: Option<Vec<u8>>,
     /// Whether the certificate of the CA's own server is verified.
     pub verify: bool,
@@ -41,8 +42,9 @@ pub struct IssuerSettings {
 }
 
 impl IssuerSettings {
-    /// A CA of this name, whose directory has this URL, with what a block `acme_issuer` has that says no more: the account's
-    /// key is made here, control is shown by pages, nothing is kept on disk, and the terms of service are not accepted.
+    /// A CA of this name, whose directory has this URL, with the settings of a block `acme_issuer` without other
+    /// directives. The account's key is made here, control is shown by pages, nothing is kept on disk, and the terms of
+    /// service are not accepted.
     #[must_use]
     pub fn new(name: &str, uri: &str) -> IssuerSettings {
         IssuerSettings {
@@ -119,10 +121,10 @@ impl fmt::Debug for IssuerSettings {
     }
 }
 
-/// Where the key of an account comes from.
+/// Source of an account's key.
 #[derive(Clone, PartialEq, Eq)]
 pub enum AccountKey {
-    /// It is made here, and kept in [`IssuerSettings::state_path`].
+    /// The key is made here, and kept in [`IssuerSettings::state_path`].
     Generate(KeyKind),
     /// The administrator's own key: a private key as PEM, not encrypted.
     Pem(Zeroizing<Vec<u8>>),
@@ -171,7 +173,7 @@ impl KeyKind {
         })
     }
 
-    /// How the directives write it, with its size.
+    /// The name of the key in directives, with its size.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -185,7 +187,7 @@ impl KeyKind {
     }
 }
 
-/// How control over a name is shown to the CA.
+/// Way of showing control over a name to the CA.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ChallengeKind {
     /// By a page under `/.well-known/acme-challenge/` on port 80 (RFC 8555, section 8.3).
@@ -225,7 +227,8 @@ pub struct Profile {
 pub struct CertificateSettings {
     /// The [`IssuerSettings::name`] of who issues it.
     pub issuer: String,
-    /// What it is for; the first is the common name where a CSR has one. In the order in which they were written.
+    /// Subjects of the certificate, in the order in which they were written; the first is the common name where a CSR
+    /// has one.
     pub identifiers: Vec<Identifier>,
     /// The kind of its private key.
     pub key: KeyKind,

@@ -1,4 +1,4 @@
-//! How all certificates are doing: written by the client's thread, read by whoever asks.
+//! State of all certificates: written by the client's thread, read by whoever asks.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,24 +6,24 @@ use std::time::SystemTime;
 
 use crate::settings::CertificateSettings;
 
-/// How a certificate is doing.
+/// State of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateStatus {
     /// Which certificate it is.
     pub certificate: CertificateSettings,
-    /// What is being done about it.
+    /// The work on it.
     pub state: CertificateState,
-    /// When the certificate that is in use ends; `None` while there is none.
+    /// The end of the certificate that is in use; `None` while there is none.
     pub not_after: Option<SystemTime>,
-    /// When it is ordered next; `None` while it is being ordered.
+    /// The moment of its next order; `None` while it is being ordered.
     pub next_attempt: Option<SystemTime>,
-    /// Why the last attempt failed; `None` after one that succeeded.
+    /// The reason for which the last attempt failed; `None` after a success.
     pub last_error: Option<String>,
-    /// When the CA would like it to be renewed: from, to (RFC 9773).
+    /// The time in which the CA would like it to be renewed: from, to (RFC 9773).
     pub renewal_window: Option<(SystemTime, SystemTime)>,
 }
 
-/// What is being done about a certificate.
+/// Work on a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CertificateState {
     /// There is none, and none was tried for yet.
@@ -39,7 +39,7 @@ pub enum CertificateState {
 }
 
 impl CertificateStatus {
-    /// What is being done about it at a moment: what was valid when its state was noted may have ended since.
+    /// The work on it at a moment: what was valid when its state was noted may have ended since.
     pub fn state_at(&self, now: SystemTime) -> CertificateState {
         match self.state {
             CertificateState::Valid if self.not_after.is_some_and(|end| end <= now) => CertificateState::Expired,
@@ -47,7 +47,7 @@ impl CertificateStatus {
         }
     }
 
-    /// That of a certificate of which nothing is known.
+    /// The state of a certificate about which nothing is known.
     pub(crate) fn new(certificate: CertificateSettings) -> CertificateStatus {
         CertificateStatus {
             certificate,
@@ -62,16 +62,16 @@ impl CertificateStatus {
 
 /// The states of all certificates. The lock is held to copy or to store, and for nothing else.
 #[derive(Default)]
-pub(crate) struct Board(Mutex<Shown>);
+pub(crate) struct Board(Mutex<StatusTable>);
 
 #[derive(Default)]
-struct Shown {
+struct StatusTable {
     order: Vec<CertificateSettings>,
     states: HashMap<CertificateSettings, CertificateStatus>,
 }
 
 impl Board {
-    fn lock(&self) -> MutexGuard<'_, Shown> {
+    fn lock(&self) -> MutexGuard<'_, StatusTable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -93,7 +93,7 @@ impl Board {
         }
     }
 
-    /// How all certificates are doing.
+    /// The states of all certificates.
     pub(crate) fn all(&self) -> Vec<CertificateStatus> {
         let shown = self.lock();
         shown.order.iter().filter_map(|certificate| shown.states.get(certificate).cloned()).collect()

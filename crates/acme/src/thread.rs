@@ -10,40 +10,40 @@ use std::thread::{Builder, JoinHandle};
 use tokio::sync::{Notify, watch};
 use tokio::task::{AbortHandle, JoinSet, LocalSet};
 
-use crate::board::Board;
 use crate::host::{Host, Level};
 use crate::order::Issuer;
 use crate::settings::{CertificateSettings, IssuerSettings};
+use crate::status_board::Board;
 use crate::turns::Turns;
 use crate::upkeep::Upkeep;
 
-/// What is wanted: the last configuration.
+/// Orders for the thread: the last configuration.
 #[derive(Default)]
-pub(crate) struct Wanted {
+pub(crate) struct ThreadOrders {
     pub(crate) issuers: Vec<IssuerSettings>,
     pub(crate) certificates: Vec<CertificateSettings>,
 }
 
 /// The thread, and what it is told. It ends when this is dropped.
-pub(crate) struct Running {
+pub(crate) struct ClientThread {
     /// `None` when it was told to end.
-    wanted: Option<watch::Sender<Arc<Wanted>>>,
+    wanted: Option<watch::Sender<Arc<ThreadOrders>>>,
     thread: JoinHandle<()>,
 }
 
-impl Running {
+impl ClientThread {
     /// Starts the thread.
-    pub(crate) fn start(host: Arc<dyn Host>, board: Arc<Board>) -> io::Result<Running> {
+    pub(crate) fn start(host: Arc<dyn Host>, board: Arc<Board>) -> io::Result<ClientThread> {
         let (wanted, changes) = watch::channel(Arc::default());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
         let thread = Builder::new().name("acme".to_owned()).spawn(move || {
             LocalSet::new().block_on(&runtime, keep_all(host, board, changes));
         })?;
-        Ok(Running { wanted: Some(wanted), thread })
+        Ok(ClientThread { wanted: Some(wanted), thread })
     }
 
-    /// Tells the thread what is wanted from now on. One that was told to end does not take it.
-    pub(crate) fn update(&self, wanted: Wanted) {
+    /// Tells the thread what it has to do from now on. A thread that was told to end does not take it.
+    pub(crate) fn update(&self, wanted: ThreadOrders) {
         if let Some(sender) = &self.wanted {
             sender.send_replace(Arc::new(wanted));
         }
@@ -61,7 +61,7 @@ impl Running {
 
     /// Ends the thread, and waits for it, unless the thread itself calls this.
     pub(crate) fn stop(self) {
-        let Running { wanted, thread } = self;
+        let ClientThread { wanted, thread } = self;
         drop(wanted);
         if thread.thread().id() != std::thread::current().id() {
             // A panic was reported where it was.
@@ -71,7 +71,7 @@ impl Running {
 }
 
 /// A certificate that is kept.
-struct Kept {
+struct CertificateTask {
     issuer: Rc<Issuer>,
     nudge: Rc<Notify>,
     /// Whether the host has a certificate of this issuer.
@@ -79,10 +79,10 @@ struct Kept {
     task: AbortHandle,
 }
 
-async fn keep_all(host: Arc<dyn Host>, board: Arc<Board>, mut changes: watch::Receiver<Arc<Wanted>>) {
+async fn keep_all(host: Arc<dyn Host>, board: Arc<Board>, mut changes: watch::Receiver<Arc<ThreadOrders>>) {
     let turns = Turns::default();
     let mut issuers: HashMap<String, Rc<Issuer>> = HashMap::new();
-    let mut kept: HashMap<CertificateSettings, Kept> = HashMap::new();
+    let mut kept: HashMap<CertificateSettings, CertificateTask> = HashMap::new();
     let mut tasks = JoinSet::new();
     loop {
         tokio::select! {
@@ -144,7 +144,7 @@ async fn keep_all(host: Arc<dyn Host>, board: Arc<Board>, mut changes: watch::Re
                 has_come: has_come.clone(),
             };
             let task = tasks.spawn_local(upkeep.run());
-            kept.insert(certificate.clone(), Kept { issuer: issuer.clone(), nudge, has_come, task });
+            kept.insert(certificate.clone(), CertificateTask { issuer: issuer.clone(), nudge, has_come, task });
         }
         for gone in old.values() {
             gone.task.abort();

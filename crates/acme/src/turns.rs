@@ -1,4 +1,4 @@
-//! Who orders now, and who waits.
+//! Turns of orders: some run now, others wait.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -7,16 +7,16 @@ use tokio::sync::Notify;
 
 use crate::identifier::Identifier;
 
-/// How many orders there are at a time: more would be of no use on one thread, and CAs count them.
+/// The most orders at a time: more would be of no use on one thread, and CAs count them.
 const ORDERS: usize = 4;
 
 /// The orders in progress. Two of them never have an identifier in common, because their answers to challenges would take
 /// each other's place.
 #[derive(Clone, Default)]
-pub(crate) struct Turns(Rc<Inner>);
+pub(crate) struct Turns(Rc<OrdersInProgress>);
 
 #[derive(Default)]
-struct Inner {
+struct OrdersInProgress {
     busy: RefCell<Vec<Vec<Identifier>>>,
     changed: Notify,
 }

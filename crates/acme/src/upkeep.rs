@@ -1,4 +1,4 @@
-//! One certificate over time: ordered, kept, renewed.
+//! A certificate over time: ordered, kept, renewed.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -10,19 +10,19 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::board::{Board, CertificateState, CertificateStatus};
 use crate::facts::{self, Facts};
 use crate::host::{Host, Level, Pair};
 use crate::order::{self, Failure, Issuer};
 use crate::schedule::{Schedule, Step, jitter};
 use crate::settings::{CertificateSettings, IssuerSettings};
 use crate::state::{self, CertificateFile, Damage, MAX_CERTIFICATE, certificate_name, checked_pair};
+use crate::status_board::{Board, CertificateState, CertificateStatus};
 use crate::turns::Turns;
 
-/// How long the thread sleeps at most before it looks at the clock again, which may have been set meanwhile.
+/// The longest sleep of the thread before it looks at the clock again, which may have been set meanwhile.
 const LONGEST_SLEEP: Duration = Duration::from_secs(10 * 60);
 
-/// What one certificate needs.
+/// Upkeep of one certificate.
 pub(crate) struct Upkeep {
     pub(crate) host: Arc<dyn Host>,
     pub(crate) board: Arc<Board>,
@@ -154,8 +154,8 @@ impl Upkeep {
     }
 }
 
-/// Does something in a task of its own, which ends with this: the library panics where a CA sends it a URL that is none,
-/// and that is a failure like others.
+/// Does something in a task of its own, which ends with this. The library panics where a CA sends it a URL that is
+/// none, and that is a failure like others.
 async fn guarded<T: 'static>(work: impl Future<Output = Result<T, Failure>> + 'static) -> Result<T, Failure> {
     let mut tasks = JoinSet::new();
     tasks.spawn_local(work);

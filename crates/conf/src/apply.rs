@@ -14,12 +14,12 @@ use crate::settings::{Entry, SettingsSet};
 use crate::unknown_directive::missing;
 use crate::value::raw_entries;
 
-/// Applies the directives of one block: unknown names, contexts, terminators and counts are checked with nginx's
-/// wording, settings are folded over `parent`, and the structural directives (mostly child blocks) are returned in the
+/// Applies the directives of one block. Unknown names, contexts, terminators and counts are checked with nginx's
+/// wording, and settings are folded over `parent`. The structural directives (mostly child blocks) are returned in the
 /// order in which they were written, for a builder to walk.
 ///
-/// Problems of directives are noted in `cx` and applying goes on, so that [`Cx::conclude`] can report the one that
-/// comes first in reading order; an invalid structural directive is not returned.
+/// Problems of directives are noted in `cx` and applying goes on, so that [`Cx::conclude`] can report the first problem
+/// in reading order. An invalid structural directive is not returned.
 ///
 /// # Errors
 /// Only if [`crate::MAX_PROBLEMS`] were noted.
@@ -31,7 +31,7 @@ pub fn apply_block<'n>(
     cx: &mut Cx,
 ) -> Result<(SettingsSet, Vec<&'n Node>), Problem> {
     let outer = std::mem::replace(&mut cx.context, context);
-    let mut levels: Vec<Level> = registry.groups().iter().map(|_| Level::default()).collect();
+    let mut levels: Vec<BlockLevel> = registry.groups().iter().map(|_| BlockLevel::default()).collect();
     let mut structure = Vec::new();
     let result = nodes.iter().try_for_each(|node| {
         match place(registry, context, node) {
@@ -64,7 +64,7 @@ pub fn apply_block<'n>(
     Ok((merged(registry, levels, parent, context), structure))
 }
 
-/// Adds the place of the first directive to the problem of one that occurs twice.
+/// Adds the place of the first directive to the problem of its second occurrence.
 fn name_the_first(problem: &mut Problem, nodes: &[Node], node: &Node) {
     if problem.first.is_some() || !problem.message.ends_with(" directive is duplicate") {
         return;
@@ -130,13 +130,13 @@ fn written(node: &Node, shape: Shape) -> String {
     meant.map_or_else(String::new, |meant| format!("did you mean \"{meant}\"? "))
 }
 
-/// How sizes are written.
+/// The form of sizes.
 const OF_SIZES: &str = " where a size is 512, 8k or 10m";
 
-/// How times are written.
+/// The form of times.
 const OF_TIMES: &str = " where a time is 500ms, 30, 30s, 5m, 12h or 1d";
 
-/// How the sizes and times that a directive takes are written.
+/// The form of the sizes and times that a directive takes.
 fn units(shape: Shape) -> &'static str {
     let takes = |what: &str| shape.syntax.split(|mark: char| !mark.is_alphabetic()).any(|word| word == what);
     match (takes("size"), takes("time")) {
@@ -153,8 +153,8 @@ fn syntax(name: &str, shape: Shape) -> String {
     format!("the syntax is: {name}{space}{}{tail}", shape.syntax)
 }
 
-/// The line at whose end a `;` may be missing: the line after it begins with the name of a directive, which has become an
-/// argument. Of a block that its type reads, it is the line of an entry that goes on in the next one.
+/// The line at whose end a `;` may be missing: the line after it begins with the name of a directive, but this name has
+/// become an argument. In a block that its type reads, it is the line of an entry that goes on in the next one.
 fn forgotten_end(problem: &Problem, registry: &Registry, context: Contexts, node: &Node) -> Option<u32> {
     let is_raw = registry.lookup(&node.name.text, context).is_some_and(|known| known.shape.block == Block::Raw);
     let entry = node.children().iter().find(|entry| is_raw && problem.order == Some(entry.order));
@@ -168,13 +168,13 @@ fn forgotten_end(problem: &Problem, registry: &Registry, context: Contexts, node
 }
 
 #[derive(Default)]
-struct Level {
+struct BlockLevel {
     state: Option<Box<dyn Any>>,
     locals: bool,
 }
 
 /// The new set; the parent's own set if the block changes nothing.
-fn merged(registry: &Registry, levels: Vec<Level>, parent: &SettingsSet, within: Contexts) -> SettingsSet {
+fn merged(registry: &Registry, levels: Vec<BlockLevel>, parent: &SettingsSet, within: Contexts) -> SettingsSet {
     let mut entries: Option<Vec<Option<Entry>>> = None;
     for (group, level) in registry.groups().iter().zip(levels) {
         let Some(Some(old)) = parent.0.get(group.slot()) else { continue };

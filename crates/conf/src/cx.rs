@@ -7,13 +7,14 @@ use crate::contexts::Contexts;
 use crate::diagnostics::Diagnostics;
 use crate::node::Node;
 use crate::place::Sources;
-use crate::problem::{Level, Problem, UNQUOTED};
+use crate::problem::{Problem, Severity, UNQUOTED};
 use crate::tree::MAX_WARNINGS;
 
 /// The most problems that are collected before applying gives up.
 pub const MAX_PROBLEMS: usize = 100;
 
-/// One value of each type: modules share state (pool names, variables, paths) in it while a configuration is applied.
+/// A map with one value of each type: modules share state (pool names, variables, paths) in it while a configuration is
+/// applied.
 #[derive(Default)]
 pub struct TypeMap(HashMap<TypeId, Box<dyn Any>>);
 
@@ -77,7 +78,7 @@ impl Cx {
     /// Notes a warning; warnings beyond [`MAX_WARNINGS`] are dropped.
     pub fn warn(&mut self, problem: Problem) {
         if self.warnings.len() < MAX_WARNINGS {
-            self.warnings.push(Problem { level: problem.level.min(Level::Warn), ..problem });
+            self.warnings.push(Problem { level: problem.level.min(Severity::Warn), ..problem });
         }
     }
 
@@ -107,16 +108,17 @@ impl Cx {
     /// Ends the application: the result, unless a problem was noted or the text itself has an error.
     ///
     /// nginx checks directives while it reads and stops at the first problem. Here a block's simple directives are
-    /// applied before its child blocks, so problems are collected and sorted: those of directives in reading order,
-    /// then the syntax error, then `result`'s own error if it belongs to no directive. The warnings are sorted too.
+    /// applied before its child blocks, so problems are collected and sorted. First are the problems of directives in
+    /// reading order, then the syntax error, then `result`'s own error if it belongs to no directive. The warnings are
+    /// sorted too.
     ///
     /// # Errors
-    /// All problems; the first one is the one that nginx would report.
+    /// All problems; nginx would report the first.
     pub fn conclude<T>(&mut self, result: Result<T, Problem>, syntax: Option<Problem>) -> Result<T, Diagnostics> {
         let rank = |problem: &Problem| problem.order.map_or(u64::from(u32::MAX) + 1, u64::from);
         self.warnings.sort_by_key(rank);
         let mut problems = std::mem::take(&mut self.problems);
-        // With a brace that is none, those of the blocks are counted wrongly.
+        // With a brace that opens or closes no block, the blocks' own braces are counted wrongly.
         let is_miscounted = problems.iter().any(|problem| problem.hint.as_deref() == Some(UNQUOTED));
         let syntax = syntax.filter(|_| !is_miscounted);
         problems.extend(syntax.map(|problem| Problem { order: Some(u32::MAX), ..problem }));

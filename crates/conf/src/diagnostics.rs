@@ -15,7 +15,7 @@ const BEFORE: usize = 30;
 /// The text that is shown for a tab.
 const TAB: &str = "    ";
 
-/// Problems; the first one is the one that nginx would report. Never empty when made by [`crate::Cx::conclude`].
+/// Problems; nginx would report the first. Never empty when made by [`crate::Cx::conclude`].
 #[derive(Clone, Debug, Default)]
 pub struct Diagnostics(pub Vec<Problem>);
 
@@ -34,8 +34,8 @@ impl Diagnostics {
     /// The problems that are independent of each other, each once, as [`Diagnostics::render`]s the first: at most
     /// [`MAX_SHOWN`], and then whether there are more.
     ///
-    /// A problem that is found only when everything was read, such as a variable that nothing defines, may follow from one
-    /// of a directive: it is left out if there are such.
+    /// A problem that is found only when everything was read may follow from the problem of a directive. An example is
+    /// a variable that nothing defines. It is left out if there are problems of directives.
     pub fn render_all(&self, sources: &Sources, prefix: &str) -> String {
         let mut shown: Vec<&Problem> = Vec::new();
         // A file that is included several times has the same problem each time.
@@ -90,7 +90,7 @@ impl Problem {
         self.first_line(sources) + "\n" + &self.explained(sources)
     }
 
-    /// What stands below nginx's line: the source line with a caret under the place, then `help:`; each with a line end.
+    /// The lines below nginx's line: the source line with a caret under the place, then `help:`; each with a line end.
     pub fn explained(&self, sources: &Sources) -> String {
         let mut text = String::new();
         if let Some(place) = self.place
@@ -134,8 +134,8 @@ fn excerpt(out: &mut String, line: &[u8], place: Place) {
     let _ = writeln!(out, " {margin} | {}{}", " ".repeat(indent), "^".repeat(carets));
 }
 
-/// Appends text in a form that can be shown: tabs as spaces, control characters as U+FFFD, and a byte that is not UTF-8 as
-/// one character, which is that byte where it is printed.
+/// Appends text in a form that can be shown: tabs as spaces, and control characters as U+FFFD. A byte that is not UTF-8
+/// becomes one character, which is that byte where it is printed.
 fn append(shown: &mut Vec<char>, bytes: &[u8]) {
     for letter in text_of(bytes).chars() {
         match letter {

@@ -45,13 +45,13 @@ impl Shape {
         Shape { min, max: Shape::MANY, syntax, block: Block::No }
     }
 
-    /// This shape, with a block whose directives are those of `context`.
+    /// A shape like this, with a block of directives of `context`.
     #[must_use]
     pub const fn with_block(self, context: Contexts) -> Shape {
         Shape { block: Block::Inside(context), ..self }
     }
 
-    /// This shape, with a block that the directive's type reads itself.
+    /// A shape like this, with a block that the directive's type reads itself.
     #[must_use]
     pub const fn with_raw_block(self) -> Shape {
         Shape { block: Block::Raw, ..self }
@@ -68,7 +68,7 @@ impl Shape {
     }
 }
 
-/// How a directive compares with nginx's.
+/// Comparison of a directive with nginx's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fidelity {
     /// The directive behaves as nginx documents it.
@@ -81,7 +81,7 @@ pub enum Fidelity {
     Own,
 }
 
-/// One row of a directive table.
+/// A row of a directive table.
 #[derive(Clone, Copy, Debug)]
 pub struct Directive {
     /// The name.
@@ -94,7 +94,7 @@ pub struct Directive {
     pub default: Option<&'static str>,
     /// The documentation: lines of Markdown; the first paragraph is the summary.
     pub documentation: &'static str,
-    /// How the directive compares with nginx's.
+    /// The comparison of the directive with nginx's.
     pub fidelity: Fidelity,
     /// Whether a block without the directive takes the value of the enclosing block.
     pub inherit: bool,
@@ -103,7 +103,7 @@ pub struct Directive {
 }
 
 impl Directive {
-    /// A structural directive: one that a builder, not a settings group, handles.
+    /// A structural directive: a builder handles it, not a settings group.
     pub const fn structural(
         name: &'static str,
         contexts: Contexts,
@@ -122,7 +122,7 @@ impl Directive {
         }
     }
 
-    /// This directive, with another fidelity.
+    /// The same directive with another fidelity.
     #[must_use]
     pub const fn fidelity(self, fidelity: Fidelity) -> Directive {
         Directive { fidelity, ..self }

@@ -1,8 +1,8 @@
 //! The tokens of nginx.conf: words, `;`, `{`, `}`.
 //!
-//! The rules are those of the nginx binary, found by running it: a word ends at white space, `;` or `{`, but `}` and
-//! quotes inside a word are ordinary; `#` begins a comment only where a word could begin; `${` does not open a block; a
-//! backslash keeps the next byte from ending the word; `\"`, `\'` and `\\` lose their backslash and `\t`, `\r`, `\n`
+//! The rules are the nginx binary's, found by running it. A word ends at white space, `;` or `{`, but `}` and quotes
+//! inside a word are ordinary. `#` begins a comment only where a word could begin. `${` does not open a block. A
+//! backslash keeps the next byte from ending the word. `\"`, `\'` and `\\` lose their backslash and `\t`, `\r`, `\n`
 //! become the control character, quoted or not, while other escapes stay as they are.
 //!
 //! nginx refuses a comment of more than 4096 bytes on one line as a parameter that is too long; here it is a comment.
@@ -14,7 +14,7 @@ use crate::octets::{byte_of, text_of};
 use crate::place::Place;
 use crate::problem::Problem;
 
-/// One token.
+/// A token.
 #[derive(Debug)]
 pub(crate) enum Token {
     Word(Word),

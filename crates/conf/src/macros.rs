@@ -45,9 +45,9 @@
 ///
 /// * A field without `= "text"` starts out as its type's `Default`; a constant may stand for the text.
 /// * `in` names constants of [`Contexts`](crate::Contexts).
-/// * Options after the contexts, in any order: `local` (not inherited by a nested location, but by an `if` inside the
-///   location), `content` (like `local`, and inherited by a `limit_except` inside the location, too), `own` (not inherited
-///   by any of them), `fidelity = Differs("…")`, `since = "1.29.3"`.
+/// * Options after the contexts are `local`, `content`, `own`, `fidelity = Differs("…")` and `since = "1.29.3"`, in any
+///   order. `local`: not inherited by a nested location, but by an `if` inside the location. `content`: like `local`, and
+///   inherited by a `limit_except` inside the location, too. `own`: not inherited by any of them.
 /// * Several directives can fold into one field: name them after the struct in `also { … }`. The field's type implements
 ///   [`Setting`](crate::Setting) and looks at `directive.name.text`:
 ///
@@ -108,15 +108,15 @@ macro_rules! settings {
 
         const _: () = {
             #[allow(missing_docs)]
-            pub struct Level { $($field: ::core::option::Option<$type>,)* }
+            pub struct LevelFields { $($field: ::core::option::Option<$type>,)* }
 
-            impl ::core::default::Default for Level {
+            impl ::core::default::Default for LevelFields {
                 fn default() -> Self {
-                    Level { $($field: ::core::option::Option::None,)* }
+                    LevelFields { $($field: ::core::option::Option::None,)* }
                 }
             }
 
-            type Setter = fn(&mut Level, &$crate::Node, &mut $crate::Cx) -> ::core::result::Result<(), $crate::Problem>;
+            type Setter = fn(&mut LevelFields, &$crate::Node, &mut $crate::Cx) -> ::core::result::Result<(), $crate::Problem>;
 
             static DIRECTIVES: &[$crate::Directive] = &[
                 $($crate::Directive {
@@ -155,7 +155,7 @@ macro_rules! settings {
             ];
 
             impl $crate::Settings for $group {
-                type Level = Level;
+                type Level = LevelFields;
 
                 const NAME: &'static str = $crate::__name!($group $($module)?);
                 const DOCS: &'static str = concat!($($group_doc, "\n",)* "");
@@ -181,7 +181,7 @@ macro_rules! settings {
                 }
 
                 fn set(
-                    level: &mut Level,
+                    level: &mut LevelFields,
                     index: usize,
                     node: &$crate::Node,
                     cx: &mut $crate::Cx,
@@ -195,7 +195,7 @@ macro_rules! settings {
                 }
 
                 #[allow(unused_variables)]
-                fn merge(level: Level, parent: &Self, defaults: &Self, within: $crate::Contexts) -> Self {
+                fn merge(level: LevelFields, parent: &Self, defaults: &Self, within: $crate::Contexts) -> Self {
                     Self {
                         $($field: $crate::Setting::merge(
                             level.$field,

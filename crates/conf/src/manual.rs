@@ -1,8 +1,8 @@
-//! Where the public documentation of nginx, or of a module by others, has a directive.
+//! Addresses of directives in the public documentation of nginx, or of a module by others.
 
 use crate::contexts::Contexts;
 use crate::directive::{Directive, Fidelity};
-use crate::known::{self, Origin};
+use crate::directive_owners::{self, Origin};
 
 /// The page of a directive in somebody's documentation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub struct Manual {
 /// The beginning of the addresses of nginx's documentation.
 const NGINX: &str = "https://nginx.org/en/docs/";
 
-/// The module of a main-level directive, and of those of `events`.
+/// The module of directives at the main level and in `events`.
 const CORE: &str = "ngx_core_module";
 
 /// Modules by others whose directives freerun has: how the names of these begin, the module, its page.
@@ -43,7 +43,7 @@ const STREAM: Contexts = Contexts::STREAM.union(Contexts::STREAM_SERVER).union(C
 /// The module, or the program of others, that has a directive of this name; of several that share it, the most common one.
 /// `None`: nobody documents it.
 pub fn module_of(name: &str) -> Option<&'static str> {
-    match known::origin(name)? {
+    match directive_owners::origin(name)? {
         Origin::Nginx(module) | Origin::Plus(module) | Origin::Other(module, _) => Some(main_module(module)),
     }
 }
@@ -78,7 +78,7 @@ pub fn page(module: &str) -> String {
 
 /// The module of nginx; of several that share the name, the one with the directive's contexts.
 fn nginx_module(directive: &Directive) -> Option<&'static str> {
-    let module = match known::origin(directive.name)? {
+    let module = match directive_owners::origin(directive.name)? {
         Origin::Nginx(module) | Origin::Plus(module) => main_module(module),
         Origin::Other(..) => return None,
     };

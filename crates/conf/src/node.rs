@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::octets::bytes_of;
 use crate::place::Place;
 
-/// One word of a directive, without quotes and escapes.
+/// A word of a directive, without quotes and escapes.
 #[derive(Clone, Debug)]
 pub struct Word {
     /// The word. Where it becomes bytes, such as a path or a part of a response, [`bytes_of`] gives them:
@@ -41,7 +41,7 @@ impl Word {
     }
 }
 
-/// One directive: `name args… ;` or `name args… { block }`.
+/// A directive: `name args… ;` or `name args… { block }`.
 #[derive(Clone, Debug)]
 pub struct Node {
     /// The directive's name.

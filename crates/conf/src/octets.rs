@@ -1,9 +1,9 @@
 //! Bytes as text, and back: configuration is bytes, as in nginx, and the words of its directives are `str`.
 //!
-//! A byte that is not part of valid UTF-8 stands in such a text as one code point of its own, at the end of the last
-//! private-use plane (`0xE9` is U+10FFE9). Bytes that spell one of these code points in UTF-8 are treated as if they were
-//! not valid, so that no two byte strings have the same text: [`bytes_of`] gives back what [`text_of`] was given.
-//! Why texts are kept so is told in `docs/design/0043-bytes-in-texts.md`.
+//! A byte outside of valid UTF-8 stands in such a text as one code point of its own. The code point is at the end of
+//! the last private-use plane (`0xE9` is U+10FFE9). Bytes that spell one of these code points in UTF-8 are treated as
+//! if they were not valid, so that no two byte strings have the same text. [`bytes_of`] gives back what [`text_of`] was
+//! given. The reasons are in `docs/design/0043-bytes-in-texts.md`.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use memchr::memchr;
 
-/// The code point of the byte 0; those of 0x80 to 0xff are used.
+/// The code point of the byte 0; the code points of 0x80 to 0xff are used.
 const BASE: u32 = 0x10_ff00;
 /// The first byte of these code points in UTF-8.
 const LEAD: u8 = 0xf4;

@@ -12,7 +12,7 @@ const BLANKS: &[char] = &['\u{a0}', '\u{202f}', '\u{2007}', '\u{200b}', '\u{2060
 /// The words between which a template has what is filled in.
 const TEMPLATES: &[(&str, &str)] = &[("{{", "}}"), ("<%", "%>"), ("{%", "%}")];
 
-/// What may be wrong with the text of a problem at `place`, whatever the problem is: it may be only what follows from this.
+/// The possible fault of the text of a problem at `place`, whatever the problem is: it may only follow from this fault.
 pub fn help(sources: &Sources, place: Place) -> Option<String> {
     let line = sources.line(place)?;
     let start = (place.column.saturating_sub(1) as usize).min(line.len());
@@ -72,8 +72,8 @@ fn has_environment(word: &str) -> bool {
     })
 }
 
-/// The place within `place` that a message is about, if it quotes a variable or a regular expression that is a part of the
-/// word there, or stands behind it on the line.
+/// The place within `place` that a message is about, if the message quotes a variable or a regular expression. This has
+/// to be a part of the word there, or stand behind it on the line.
 pub fn narrowed(sources: &Sources, place: Place, message: &str) -> Place {
     let Some(line) = sources.line(place) else { return place };
     let start = (place.column.saturating_sub(1) as usize).min(line.len());

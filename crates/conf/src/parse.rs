@@ -9,7 +9,7 @@ use crate::near::near;
 use crate::node::{Node, Word};
 use crate::octets::bytes_of;
 use crate::place::{Place, Source, Sources};
-use crate::problem::{Level, Problem};
+use crate::problem::{Problem, Severity};
 use crate::tree::{Loader, MAX_BLOCKS, MAX_FILE, MAX_INCLUDED, MAX_INCLUDES, MAX_NODES, MAX_TOTAL, Tree};
 
 /// Reads a configuration: first the `-g` text, if any, then the main file, with `include` followed through `loader`.
@@ -65,9 +65,9 @@ struct Parser<'a> {
     indexes: HashMap<String, u32>,
     order: u32,
     bytes: usize,
-    /// How many files include each other here.
+    /// The number of files that include each other here.
     includes: u32,
-    /// How many files were included so far.
+    /// The number of files that were included so far.
     included: u32,
     /// The blocks that are being read, the outermost first.
     open: Vec<Open>,
@@ -312,7 +312,7 @@ fn unexpected(sign: &str, place: Place, words: &[Word]) -> Problem {
 fn unreadable(path: &str, error: &io::Error) -> Problem {
     if error.kind() == io::ErrorKind::IsADirectory {
         let problem = Problem::new(format!("pread() \"{path}\" failed ({})", reason(error)));
-        return Problem { level: Level::Crit, ..problem };
+        return Problem { level: Severity::Crit, ..problem };
     }
     Problem::new(format!("open() \"{path}\" failed ({})", reason(error)))
 }

@@ -26,7 +26,7 @@ impl Place {
     }
 }
 
-/// One text that was read: a file, or the `-g` parameter.
+/// A text that was read: a file, or the `-g` parameter.
 #[derive(Clone, Debug)]
 pub struct Source {
     /// The path as it was opened, or `command line` for the `-g` text.

@@ -6,12 +6,12 @@ use crate::node::{Node, Word};
 use crate::odd_text;
 use crate::place::{Place, Sources};
 
-/// The hint to a brace of a regular expression that was taken for that of a block.
+/// The hint to a brace of a regular expression that was taken for the brace of a block.
 pub(crate) const UNQUOTED: &str = "a regular expression with \"{\" or \"}\" has to stand in quotes";
 
 /// The severity of a problem, with nginx's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
+pub enum Severity {
     /// The configuration works; this is for information.
     Notice,
     /// The configuration works, but probably not as intended.
@@ -22,35 +22,35 @@ pub enum Level {
     Emerg,
 }
 
-impl Level {
+impl Severity {
     /// nginx's name for the level.
     pub fn name(self) -> &'static str {
         match self {
-            Level::Notice => "notice",
-            Level::Warn => "warn",
-            Level::Crit => "crit",
-            Level::Emerg => "emerg",
+            Severity::Notice => "notice",
+            Severity::Warn => "warn",
+            Severity::Crit => "crit",
+            Severity::Emerg => "emerg",
         }
     }
 }
 
-/// One problem: nginx's words, the place, and a hint. This is the crate's only error type.
+/// A problem: nginx's words, the place, and a hint. This is the crate's only error type.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub struct Problem {
     /// The severity.
-    pub level: Level,
+    pub level: Severity,
     /// nginx's wording, without ` in FILE:LINE`.
     pub message: String,
     /// The place that the caret points at.
     pub place: Option<Place>,
-    /// The line the message names. nginx names the line of a directive's `;` or `{`, not that of the wrong word. If
+    /// The line the message names. nginx names the line of a directive's `;` or `{`, not the line of the wrong word. If
     /// this is absent, `place` is used; [`crate::apply_block`] fills it in.
     pub reported: Option<Place>,
     /// The text after `help: `.
     pub hint: Option<String>,
-    /// Of two things of which there must be one only, the place of the first; this is the problem of the second. Without a
-    /// `hint` it is the help.
+    /// The place of the first of two things where only one may be; this is the problem of the second. Without a `hint`
+    /// it is the help.
     pub first: Option<Place>,
     /// The [`Node::order`] of the directive that the problem is about; filled in by [`crate::apply_block`].
     pub order: Option<u32>,
@@ -66,12 +66,12 @@ impl Problem {
     /// An error that refuses the configuration, without a place so far.
     pub fn new(message: impl Into<String>) -> Self {
         let message = message.into();
-        Problem { level: Level::Emerg, message, place: None, reported: None, hint: None, first: None, order: None }
+        Problem { level: Severity::Emerg, message, place: None, reported: None, hint: None, first: None, order: None }
     }
 
     /// A warning, without a place so far.
     pub fn warning(message: impl Into<String>) -> Self {
-        Problem { level: Level::Warn, ..Problem::new(message) }
+        Problem { level: Severity::Warn, ..Problem::new(message) }
     }
 
     /// The problem `"name" directive WHAT`, pointing at the directive's name: `Problem::directive(node, "is
@@ -138,7 +138,7 @@ impl Problem {
         self
     }
 
-    /// Names the place of the first of two things of which there must be one only.
+    /// Names the place of the first of two things where only one may be.
     #[must_use]
     pub fn first_at(mut self, place: Place) -> Self {
         self.first = Some(place);

@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 
 use crate::contexts::Contexts;
 use crate::directive::{Directive, Fidelity};
-use crate::known;
+use crate::directive_owners;
 use crate::manual::{Manual, manual};
 use crate::plain::{fold, plain, unmarked};
 use crate::registry::Registry;
 
-/// What the reference has besides the tables of directives.
+/// Parts of the reference besides the tables of directives.
 #[derive(Default)]
 pub struct Additions {
     /// Examples of directives.
@@ -46,12 +46,13 @@ impl Examples {
 
 /// The contexts of `stream`.
 const STREAM: Contexts = Contexts::STREAM.union(Contexts::STREAM_SERVER).union(Contexts::STREAM_UPSTREAM);
-/// What the names of groups begin with that only builds with debug assertions have, for tests of the server. They are no part
-/// of the reference.
+/// The beginning of the names of groups that only builds with debug assertions have, for tests of the server. They are
+/// no part of the reference.
 const DEBUG: &str = "debug/";
 
-/// The reference as Markdown files, name and text, in a fixed order: `README.md` with the lists of supported and
-/// unsupported directives, one file for each settings group, `blocks.md` for the structural directives, and the additions.
+/// The reference as Markdown files, name and text, in a fixed order. They are `README.md` with the lists of supported
+/// and unsupported directives, one file for each settings group, `blocks.md` for the structural directives, and the
+/// additions.
 pub fn reference(registry: &Registry, additions: &Additions) -> Vec<(String, String)> {
     let mut files = Vec::new();
     let mut pages = Vec::new();
@@ -72,7 +73,7 @@ pub fn reference(registry: &Registry, additions: &Additions) -> Vec<(String, Str
     files
 }
 
-/// What the reference says about the directives of a name, as plain text for a terminal: one part for each set of contexts
+/// The reference's text about the directives of a name, as plain text for a terminal: one part for each set of contexts
 /// in which it means something else. `None` if there is no such directive.
 pub fn explain(registry: &Registry, name: &str, additions: &Additions) -> Option<String> {
     let parts: Vec<String> = registry.named(name).map(|directive| explained(directive, additions)).collect();
@@ -106,7 +107,7 @@ fn context_name(context: Contexts) -> String {
     context.names().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ").replace("`main`", "the main level")
 }
 
-/// What the tables know about a directive: labels and Markdown.
+/// The table's facts about a directive: labels and Markdown.
 fn facts(directive: &Directive) -> Vec<(&'static str, String)> {
     let Directive { name, shape, .. } = directive;
     let space = if shape.syntax.is_empty() { "" } else { " " };
@@ -267,11 +268,11 @@ fn index(registry: &Registry, pages: &[Page<'_>], additions: &Additions) -> Stri
             let _ = writeln!(text, "- {module}: {}", names.join(", "));
         }
     };
-    for (module, mut names) in known::modules() {
+    for (module, mut names) in directive_owners::modules() {
         missing(&mut text, module, &mut names);
     }
     text.push_str("\nNGINX Plus has these:\n\n");
-    for (module, mut names) in known::commercial() {
+    for (module, mut names) in directive_owners::commercial() {
         missing(&mut text, module, &mut names);
     }
     text

@@ -61,12 +61,13 @@ pub trait Settings: Clone + Send + Sync + 'static {
     /// The directive is invalid.
     fn set(level: &mut Self::Level, index: usize, node: &Node, cx: &mut Cx) -> Result<(), Problem>;
 
-    /// The values of a level of the context `within` over those of the enclosing level; `local` fields over the defaults.
+    /// The values of a level of the context `within` over the values of the enclosing level; `local` fields over the
+    /// defaults.
     fn merge(level: Self::Level, parent: &Self, defaults: &Self, within: Contexts) -> Self;
 }
 
 /// A value of a settings type, with its type erased.
-pub type Erased = Arc<dyn Any + Send + Sync>;
+pub type ErasedSettings = Arc<dyn Any + Send + Sync>;
 
 /// [`Settings`] with the type erased, for lists of groups. Made by [`group`].
 pub trait Group: Sync {
@@ -86,7 +87,7 @@ pub trait Group: Sync {
     ///
     /// # Errors
     /// See [`Settings::defaults`].
-    fn defaults(&self, cx: &mut Cx) -> Result<Erased, Problem>;
+    fn defaults(&self, cx: &mut Cx) -> Result<ErasedSettings, Problem>;
     /// An empty level.
     fn level(&self) -> Box<dyn Any>;
     /// Takes one directive into a level: [`Settings::set`].
@@ -95,7 +96,13 @@ pub trait Group: Sync {
     /// See [`Settings::set`].
     fn set(&self, level: &mut dyn Any, index: usize, node: &Node, cx: &mut Cx) -> Result<(), Problem>;
     /// Merges a level with its parent: [`Settings::merge`].
-    fn merge(&self, level: Option<Box<dyn Any>>, parent: &Erased, defaults: &Erased, within: Contexts) -> Erased;
+    fn merge(
+        &self,
+        level: Option<Box<dyn Any>>,
+        parent: &ErasedSettings,
+        defaults: &ErasedSettings,
+        within: Contexts,
+    ) -> ErasedSettings;
 }
 
 struct Of<T>(PhantomData<fn() -> T>);
@@ -130,7 +137,7 @@ impl<T: Settings> Group for Of<T> {
         T::directives()
     }
 
-    fn defaults(&self, cx: &mut Cx) -> Result<Erased, Problem> {
+    fn defaults(&self, cx: &mut Cx) -> Result<ErasedSettings, Problem> {
         Ok(Arc::new(T::defaults(cx)?))
     }
 
@@ -145,7 +152,13 @@ impl<T: Settings> Group for Of<T> {
         }
     }
 
-    fn merge(&self, level: Option<Box<dyn Any>>, parent: &Erased, defaults: &Erased, within: Contexts) -> Erased {
+    fn merge(
+        &self,
+        level: Option<Box<dyn Any>>,
+        parent: &ErasedSettings,
+        defaults: &ErasedSettings,
+        within: Contexts,
+    ) -> ErasedSettings {
         let level = level.and_then(|level| level.downcast::<T::Level>().ok()).map(|level| *level).unwrap_or_default();
         match (parent.downcast_ref::<T>(), defaults.downcast_ref::<T>()) {
             (Some(parent), Some(defaults)) => Arc::new(T::merge(level, parent, defaults, within)),
@@ -156,9 +169,9 @@ impl<T: Settings> Group for Of<T> {
 
 #[derive(Clone)]
 pub(crate) struct Entry {
-    pub(crate) value: Erased,
+    pub(crate) value: ErasedSettings,
     /// The defaults, for `local` fields.
-    pub(crate) default: Erased,
+    pub(crate) default: ErasedSettings,
     /// Whether a `local` field was written at this level, so that the next level cannot share the value.
     pub(crate) locals: bool,
 }

@@ -63,7 +63,7 @@ pub fn parse_offset(text: &str) -> Option<u64> {
 }
 
 /// Parses a time to the millisecond: units `w`, `d`, `h`, `m`, `s`, `ms` from large to small, each once, with spaces
-/// between allowed; a number without unit is seconds and comes last. `None` for anything else, and for more than
+/// between allowed. A number without unit is seconds and comes last. `None` for anything else, and for more than
 /// `i64::MAX` ms.
 pub fn parse_time(text: &str) -> Option<Duration> {
     time(text, true).map(Duration::from_millis)
@@ -214,7 +214,7 @@ impl Value for String {
     }
 }
 
-/// One or more words.
+/// At least one word.
 impl Value for Vec<String> {
     const SHAPE: Shape = Shape::at_least(1, "string ...");
 

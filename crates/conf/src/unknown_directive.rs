@@ -1,13 +1,14 @@
 //! Messages about a directive whose name is unknown where it stands.
 
 use crate::contexts::Contexts;
-use crate::known::{self, Origin};
+use crate::directive_owners::{self, Origin};
 use crate::near::near;
 use crate::node::Node;
 use crate::problem::{Problem, UNQUOTED};
 use crate::registry::Registry;
 
-/// The problem of a directive whose name is unknown in this context, with who has it or what may be meant as help.
+/// The problem of a directive whose name is unknown in this context. Its help is the name's owner or the name that may
+/// be meant.
 pub fn missing(registry: &Registry, context: Contexts, node: &Node) -> Problem {
     let name = &node.name.text;
     if registry.knows(name) {
@@ -25,15 +26,16 @@ pub fn missing(registry: &Registry, context: Contexts, node: &Node) -> Problem {
     if is_repetition(name) {
         return problem.hint(UNQUOTED);
     }
-    if let Some((_, instead)) = known::WITHOUT.iter().find(|(without, _)| without == name) {
+    if let Some((_, instead)) = directive_owners::WITHOUT.iter().find(|(without, _)| without == name) {
         return problem.hint(*instead);
     }
-    if let Some((_, instead)) = known::REMOVED.iter().find(|(removed, _)| removed == name) {
+    if let Some((_, instead)) = directive_owners::REMOVED.iter().find(|(removed, _)| removed == name) {
         return problem.hint(*instead);
     }
-    match known::origin(name) {
+    match directive_owners::origin(name) {
         Some(Origin::Nginx(module)) => {
-            let instead = known::INSTEAD.iter().find(|(replaced, _)| *replaced == module).map(|(_, instead)| *instead);
+            let instead =
+                directive_owners::INSTEAD.iter().find(|(replaced, _)| *replaced == module).map(|(_, instead)| *instead);
             let lacking = || format!("nginx has this directive (in {module}), freerun does not have it yet");
             return problem.hint(instead.map_or_else(lacking, str::to_owned));
         }
@@ -51,7 +53,7 @@ pub fn missing(registry: &Registry, context: Contexts, node: &Node) -> Problem {
     if let Some(near) = near(name, registry.names(context)).or_else(|| near(name, registry.names(Contexts::ANY))) {
         return problem.hint(format!("did you mean \"{near}\"?"));
     }
-    match near(name, known::modules().flat_map(|(_, names)| names)) {
+    match near(name, directive_owners::modules().flat_map(|(_, names)| names)) {
         Some(near) => problem.hint(format!("did you mean \"{near}\"? nginx has it, freerun does not have it yet")),
         None => problem,
     }

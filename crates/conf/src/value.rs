@@ -30,7 +30,8 @@ pub trait Setting: Sized + Clone + Send + Sync + 'static {
     /// The arguments of the field's first directive; checked before `set` is called.
     const SHAPE: Shape;
 
-    /// Whether [`Setting::merge`] has to be called at every level, even at one that has none of the group's directives.
+    /// Whether [`Setting::merge`] has to be called at every level, even at a level that has none of the group's
+    /// directives.
     const MERGES_ALWAYS: bool = false;
 
     /// The value after `directive`; `previous` is the value of this level's earlier directives, never the inherited
@@ -40,8 +41,8 @@ pub trait Setting: Sized + Clone + Send + Sync + 'static {
     /// The directive is invalid; the message is nginx's.
     fn set(previous: Option<Self>, directive: &Node, cx: &mut Cx) -> Result<Self, Problem>;
 
-    /// The value of a level: the one written at it, or else that of the enclosing level (`outer`). Types whose
-    /// directives have inheritance rules of their own override this.
+    /// The value of a level: its own, or else the value of the enclosing level (`outer`). Types whose directives have
+    /// inheritance rules of their own override this.
     fn merge(level: Option<Self>, outer: &Self) -> Self {
         level.unwrap_or_else(|| outer.clone())
     }

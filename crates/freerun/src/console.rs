@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use freerun_conf::{Level as Severity, MAX_SHOWN, Problem, Sources, bytes_of};
+use freerun_conf::{MAX_SHOWN, Problem, Severity, Sources, bytes_of};
 use freerun_runtime::log::{ErrorLog, Level, Writer};
 
 use crate::configuration::Failure;

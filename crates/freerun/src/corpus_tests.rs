@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use freerun_conf::{Loader, Node, known};
+use freerun_conf::{Loader, Node, directive_owners};
 use freerun_testkit::require;
 
 use freerun_serve::configuration::zones::Zones;
@@ -58,7 +58,7 @@ fn wrap(context: &str, file: &Path, before: &str) -> String {
 fn missing(nodes: &[Node], into: &mut BTreeSet<String>) {
     Node::each(nodes, &mut |node| {
         let name = node.name.as_str();
-        let is_nginx_s = known::modules().any(|(_, mut names)| names.any(|known| known == name));
+        let is_nginx_s = directive_owners::modules().any(|(_, mut names)| names.any(|known| known == name));
         if is_nginx_s && !registry().knows(name) {
             into.insert(name.to_owned());
         }

@@ -5,7 +5,7 @@ use std::fmt::{self, Write as _};
 
 use rustix::process::{Resource, getrlimit};
 
-/// How many kilobytes of addresses a server with two loops needs, most of them for the stacks of its threads.
+/// Kilobytes of addresses that a server with two loops needs, most of them for the stacks of its threads.
 const NEEDED: u64 = 500_000;
 
 /// With fewer kilobytes than this, the program and the first 32 MB that the allocator takes may be more than there is.
@@ -44,12 +44,12 @@ impl fmt::Display for LowLimit {
 }
 
 /// Text on the stack; what does not fit is left out.
-struct Line {
+struct MapsLine {
     bytes: [u8; 192],
     len: usize,
 }
 
-impl fmt::Write for Line {
+impl fmt::Write for MapsLine {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let room = self.bytes.get_mut(self.len..self.len + text.len()).ok_or(fmt::Error)?;
         room.copy_from_slice(text.as_bytes());
@@ -61,7 +61,7 @@ impl fmt::Write for Line {
 /// Tells of a limit with which even the allocations that Rust's runtime makes before `main` may fail. Allocates nothing.
 extern "C" fn tell_before_main() {
     if let Some(limit) = LowLimit::of_process().filter(|limit| limit.kilobytes < LEAST) {
-        let mut line = Line { bytes: [0; 192], len: 0 };
+        let mut line = MapsLine { bytes: [0; 192], len: 0 };
         // A line that is cut, or that nobody takes, cannot be told of.
         let _ = writeln!(line, "nginx: [warn] {limit}");
         let _ = rustix::io::write(rustix::stdio::stderr(), &line.bytes[..line.len]);
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn a_line_is_cut_where_there_is_no_room() {
-        let mut line = Line { bytes: [0; 192], len: 0 };
+        let mut line = MapsLine { bytes: [0; 192], len: 0 };
         writeln!(line, "nginx: [warn] {}", LowLimit { kilobytes: u64::MAX }).unwrap();
         assert!(line.bytes[..line.len].ends_with(b" KB are needed\n"));
         assert!(line.write_str(&"x".repeat(192)).is_err());

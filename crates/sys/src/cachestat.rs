@@ -37,7 +37,7 @@ pub fn cachestat(file: impl AsFd, offset: u64, len: u64) -> io::Result<CacheStat
     let range = Range { offset, len };
     let mut answer = CacheStat::default();
     // SAFETY: both pointers are to live locals whose layout is the kernel's `cachestat_range` and `cachestat`
-    // (`repr(C)`, two and five `u64`); the kernel reads the first and writes the second during the call only.
+    // (`repr(C)`, two and five `u64`). The kernel reads the first and writes the second during the call only.
     let failed = unsafe {
         libc::syscall(SYS_CACHESTAT, file.as_fd().as_raw_fd(), &raw const range, &raw mut answer, 0 as libc::c_uint)
     };

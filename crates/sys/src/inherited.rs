@@ -13,7 +13,7 @@ const STANDARD: i32 = 2;
 /// `EBADF`: there is no such descriptor, or this process has opened it itself. `ENOTSOCK`: it is no socket.
 pub fn take_socket(number: i32) -> io::Result<OwnedFd> {
     let error = |code| Err(io::Error::from_raw_os_error(code));
-    // SAFETY: F_GETFD takes a number, which need not be that of an open descriptor, and touches no memory of this program.
+    // SAFETY: F_GETFD takes a number, which need not be an open descriptor's, and touches no memory of this program.
     let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
     if flags < 0 {
         return Err(io::Error::last_os_error());
@@ -23,7 +23,8 @@ pub fn take_socket(number: i32) -> io::Result<OwnedFd> {
     }
     let mut kind: libc::c_int = 0;
     let mut len = size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes, which is the size of `kind`; the number is that of an open descriptor.
+    // SAFETY: the kernel writes at most `len` bytes, which is the size of `kind`; the number belongs to an open
+    // descriptor.
     let answer =
         unsafe { libc::getsockopt(number, libc::SOL_SOCKET, libc::SO_TYPE, (&raw mut kind).cast(), &raw mut len) };
     if answer != 0 {

@@ -40,9 +40,9 @@ pub fn give_back() {
     }
 }
 
-/// Gives memory that this thread has freed back to the system (`mi_collect`), and what the program's threads that have ended have
-/// left. It looks at each page of the thread's heap, and what it gives back has to be got again when it is needed, so it is for a
-/// thread that has nothing else to do.
+/// Gives memory that this thread has freed back to the system (`mi_collect`), and what the program's threads that have
+/// ended have left. It looks at each page of the thread's heap, and what it gives back has to be got again when it is
+/// needed. So it is for a thread that has nothing else to do.
 ///
 /// With the C library's allocator it does nothing: other threads would wait.
 pub fn give_back_own() {

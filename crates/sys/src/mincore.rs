@@ -44,8 +44,8 @@ impl Mapping {
 
     fn with(file: impl AsFd, offset: u64, len: usize, access: libc::c_int) -> io::Result<Mapping> {
         let offset = libc::off_t::try_from(offset).map_err(|_| io::Error::from_raw_os_error(libc::EOVERFLOW))?;
-        // SAFETY: the kernel chooses the address (no MAP_FIXED), so nothing that exists is replaced; the address is not
-        // given out, so nothing is read or written through it; errors are checked below.
+        // SAFETY: the kernel chooses the address (no MAP_FIXED), so nothing that exists is replaced. The address is not
+        // given out, so nothing is read or written through it. Errors are checked below.
         let at = unsafe {
             libc::mmap(std::ptr::null_mut(), len, access, libc::MAP_SHARED, file.as_fd().as_raw_fd(), offset)
         };
@@ -63,8 +63,8 @@ impl Mapping {
     /// # Errors
     /// `EINVAL` if this kernel does not support the advice; other errors of the advice itself.
     pub(crate) fn advise(&self, advice: Advice) -> io::Result<()> {
-        // SAFETY: `at` and `len` are those of a mapping that lives as long as `self`, which no other code knows; none
-        // of these changes what memory holds, and populating answers with an error where an access would end in SIGBUS.
+        // SAFETY: `at` and `len` describe a mapping that lives as long as `self`, which no other code knows. None of
+        // these changes what memory holds, and populating answers with an error where an access would end in SIGBUS.
         let failed = unsafe { libc::madvise(self.at.as_ptr(), self.len, advice as libc::c_int) };
         if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
@@ -76,8 +76,8 @@ impl Mapping {
     pub fn resident(&self, pages: &mut Vec<u8>) -> io::Result<()> {
         pages.clear();
         pages.resize(self.len.div_ceil(page_size()), 0);
-        // SAFETY: `at` and `len` are those of a mapping that lives as long as `self`; the vector has one byte for each
-        // page of it, which is what the call writes.
+        // SAFETY: `at` and `len` describe a mapping that lives as long as `self`. The vector has one byte for each page
+        // of it, which is what the call writes.
         let failed = unsafe { libc::mincore(self.at.as_ptr(), self.len, pages.as_mut_ptr().cast()) };
         if failed != 0 {
             return Err(io::Error::last_os_error());

@@ -2,7 +2,7 @@
 //!
 //! The data that `read(2)`, `readahead(2)` and `posix_fadvise(2)` bring into memory is in single pages, or in small
 //! folios, and each of them costs time whenever it is sent again. A mapping with `MADV_HUGEPAGE` is the only way to ask
-//! for larger ones: a fault in it reads the aligned [`BLOCK`] that it falls into, in folios as large as fit, if the
+//! for larger ones. A fault in it reads the aligned [`BLOCK`] that it falls into, in folios as large as fit, if the
 //! file system supports large folios.
 
 use std::io;
@@ -15,12 +15,12 @@ use crate::mincore::{Advice, Mapping, page_size};
 pub const BLOCK: u64 = 2 << 20;
 
 /// Reads the block around the page at `offset`, up to the end of the file, and waits until that page is in memory. If
-/// it is there already, nothing is read; if other pages of the block are, the rest comes page by page, but all of it is
+/// it is there already, nothing is read. If other pages of the block are, the rest comes page by page, but all of it is
 /// asked for. The contents are not accessed, so a file that becomes shorter meanwhile is no danger.
 ///
 /// # Errors
-/// `EINVAL` for a wrong offset, and on kernels without huge pages or before 5.14; `ENODEV` if the file system does not
-/// support mappings; `EFAULT` at the end of the file or if the disk fails; `ENOMEM`, `EPERM`, `EACCES`.
+/// `EINVAL` for a wrong offset, and on kernels without huge pages or before 5.14. `ENODEV` if the file system does not
+/// support mappings. `EFAULT` at the end of the file or if the disk fails. `ENOMEM`, `EPERM`, `EACCES`.
 pub fn read_block(file: impl AsFd, offset: u64) -> io::Result<()> {
     let page = Mapping::readable(file, offset, page_size())?;
     // Random: without it, a fault reads two blocks.

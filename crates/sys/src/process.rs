@@ -28,7 +28,7 @@ pub fn fork() -> io::Result<Fork> {
     if std::fs::read_dir("/proc/self/task")?.count() != 1 {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "fork() with several threads"));
     }
-    // SAFETY: the process has this one thread, so the child has the whole process's state, no lock is held by a thread
+    // SAFETY: the process has this one thread, so the child has the whole process's state. No lock is held by a thread
     // that does not exist in it, and it may do whatever the parent might have done.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
@@ -125,7 +125,7 @@ pub fn become_user(uid: u32, gid: u32, groups: &[u32]) -> Result<(), IdentityErr
     let check = |step, answer: libc::c_int| {
         if answer == 0 { Ok(()) } else { Err(IdentityError { step, error: io::Error::last_os_error() }) }
     };
-    // SAFETY: the pointer and the length are those of one slice.
+    // SAFETY: the pointer and the length come from one slice.
     check("setgroups", unsafe { libc::setgroups(groups.len(), groups.as_ptr()) })?;
     // SAFETY: setgid takes a number and touches no memory of this program.
     check("setgid", unsafe { libc::setgid(gid) })?;

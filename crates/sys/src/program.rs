@@ -10,7 +10,7 @@ pub const MAX_LOCKED: usize = 128 << 20;
 /// Locks code and constants of the running program and its libraries in memory (`mlock(2)`), and returns how many bytes
 /// these are.
 ///
-/// They are pages of files like any other: if memory is short, the kernel drops those that were not used for a while,
+/// They are pages of files like any other. If memory is short, the kernel drops those that were not used for a while,
 /// and a thread that needs one waits for the disk. Private pages are not locked: without swap they stay anyway.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! Receiving into a buffer of which pieces are handed out without copying.
+//! Receiving into a buffer whose pieces are handed out without copying.
 
 use std::io;
 use std::os::fd::AsFd;

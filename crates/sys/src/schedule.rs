@@ -25,7 +25,8 @@ pub fn set_slice(nanos: u64) -> io::Result<()> {
 }
 
 /// Makes the calling thread run as soon as it is woken, before all threads of normal policies (`SCHED_FIFO` in
-/// sched(7), its lowest priority): for code that measures how long others take. Threads that it starts inherit this.
+/// sched(7), its lowest priority). It is for code that measures how long others take. Threads that it starts inherit
+/// this.
 ///
 /// # Errors
 /// The error of `sched_setattr(2)`: `EPERM` without the permission.

@@ -2,8 +2,8 @@
 
 /// Blocks every signal that can be blocked in the calling thread, so that it goes to a thread that waits for it.
 pub fn block_all() {
-    // SAFETY: `sigfillset` initialises the set it is given, which is a live local; `pthread_sigmask` only reads it, and
-    // takes a null pointer for the old set, which is not asked for. Neither can fail with these arguments.
+    // SAFETY: `sigfillset` initialises the set it is given, which is a live local. `pthread_sigmask` only reads it, and
+    // takes a null pointer because the old set is not asked for. Neither can fail with these arguments.
     unsafe {
         let mut set = std::mem::zeroed::<libc::sigset_t>();
         libc::sigfillset(&mut set);
@@ -11,8 +11,8 @@ pub fn block_all() {
     }
 }
 
-/// Blocks no signal in the calling thread: a process has the mask of the one that executed it, and nginx blocks the signals
-/// that it waits for.
+/// Blocks no signal in the calling thread: a process has the mask of the process that executed it, and nginx blocks the
+/// signals that it waits for.
 pub fn unblock_all() {
     // SAFETY: as in `block_all`.
     unsafe {

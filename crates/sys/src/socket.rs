@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
 pub(crate) fn set(fd: impl AsFd, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
-    // SAFETY: the pointer and length are those of `value`, which lives through the call; the descriptor is open.
+    // SAFETY: the pointer and length describe `value`, which lives through the call; the descriptor is open.
     let answer = unsafe {
         libc::setsockopt(
             fd.as_fd().as_raw_fd(),
@@ -28,8 +28,8 @@ pub fn set_fastopen(fd: impl AsFd, queue: i32) -> io::Result<()> {
     set(fd, libc::IPPROTO_TCP, libc::TCP_FASTOPEN, queue)
 }
 
-/// `IP_BIND_ADDRESS_NO_PORT` (ip(7)): binding to port 0 takes no port yet; `connect` chooses one that is free for the
-/// address that it connects to.
+/// `IP_BIND_ADDRESS_NO_PORT` (ip(7)): binding to port 0 takes no port yet; `connect` chooses a port that is free for
+/// the address that it connects to.
 pub fn set_bind_address_no_port(fd: impl AsFd) -> io::Result<()> {
     set(fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)
 }
@@ -77,16 +77,16 @@ pub fn tcp_info(fd: impl AsFd) -> io::Result<TcpInfo> {
 /// `SO_MEMINFO` (`linux/sock_diag.h` names the values).
 const SO_MEMINFO: libc::c_int = 55;
 
-/// How many bytes of memory the socket's send queue may still take (`SO_MEMINFO`): somewhat more than the bytes that a
-/// write would take, since the kernel's own data about them counts too.
+/// The number of bytes of memory that the socket's send queue may still take (`SO_MEMINFO`). It is somewhat more than
+/// the bytes that a write would take, since the kernel's own data about them counts too.
 ///
 /// # Errors
 /// The error of `getsockopt(2)`.
 pub fn send_room(fd: impl AsFd) -> io::Result<usize> {
     let mut numbers = [0u32; libc::SK_MEMINFO_DROPS as usize + 1];
     let mut len = size_of_val(&numbers) as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes, which is the size of `numbers`, for whose elements any bits are
-    // valid; the descriptor is open.
+    // SAFETY: the kernel writes at most `len` bytes, which is the size of `numbers`. Any bits are valid for its
+    // elements. The descriptor is open.
     let answer = unsafe {
         libc::getsockopt(
             fd.as_fd().as_raw_fd(),
@@ -105,7 +105,7 @@ pub fn send_room(fd: impl AsFd) -> io::Result<usize> {
     Ok(number(libc::SK_MEMINFO_SNDBUF).saturating_sub(taken) as usize)
 }
 
-/// Who is at the other end of a Unix socket.
+/// The process at the other end of a Unix socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
     /// The process that has connected, or listened; 0 if it is not in this process's namespace.
@@ -121,8 +121,8 @@ pub struct Peer {
 pub fn peer(fd: impl AsFd) -> io::Result<Peer> {
     let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes, which is the size of `peer`, for whose integers any bits are valid; the
-    // descriptor is open.
+    // SAFETY: the kernel writes at most `len` bytes, which is the size of `peer`. Any bits are valid for its integers.
+    // The descriptor is open.
     let answer = unsafe {
         libc::getsockopt(
             fd.as_fd().as_raw_fd(),

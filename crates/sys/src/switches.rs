@@ -1,10 +1,10 @@
-//! How often a thread has waited, by `getrusage(2)`.
+//! Number of times that a thread has waited, by `getrusage(2)`.
 
 /// Voluntary context switches of the calling thread so far: in each it waited for something. Preemption by other
 /// threads is not counted, so a slow call that did not change this number has not waited.
 pub fn voluntary() -> u64 {
-    // SAFETY: all fields of `rusage` are integers, for which zero is a value; the pointer is to a live local that the
-    // call fills; it cannot fail with these arguments, and if it did the zeros would remain.
+    // SAFETY: all fields of `rusage` are integers, for which zero is a value. The pointer is to a live local that the
+    // call fills. It cannot fail with these arguments, and if it did the zeros would remain.
     let usage = unsafe {
         let mut usage = std::mem::zeroed::<libc::rusage>();
         libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);

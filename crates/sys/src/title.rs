@@ -1,8 +1,8 @@
 //! The title of the process: what ps(1) shows as its command line.
 //!
-//! The kernel shows the memory in which it has put the arguments (proc_pid_cmdline(5)), and, if the end of that was
-//! overwritten, the environment behind it, up to the first NUL: that is the room of a title. What stood there has to be
-//! moved away before, so arguments come from [`arguments`] from then on, and not from `std::env::args`.
+//! The kernel shows the memory in which it has put the arguments (proc_pid_cmdline(5)), up to the first NUL. If the end
+//! of that was overwritten, it also shows the environment behind it. This memory is the room of a title. What stood
+//! there has to be moved away before, so arguments come from [`arguments`] from then on, and not from `std::env::args`.
 
 use std::ffi::{OsString, c_char};
 use std::io;
@@ -63,18 +63,18 @@ pub fn set(title: &[u8]) {
     let Some(Room { start, len }) = &*room else { return };
     // The last byte stays the NUL that ends the last string.
     let shown = title.len().min(len - 1).min(MAX_TITLE);
-    // SAFETY: the kernel has mapped these `len` bytes for arguments and environment, writable, and never takes them back.
-    // Nothing refers to the environment there any more, and to the arguments only functions of std and of the C library
-    // that print the program's name; they find a string that ends, whenever they look. `title` is no part of the memory,
-    // since nobody makes a slice of that.
+    // SAFETY: the kernel has mapped these `len` bytes for arguments and environment, writable, and never takes them
+    // back. Nothing refers to the environment there any more. Only functions of std and of the C library that print the
+    // program's name refer to the arguments; they find a string that ends, whenever they look. `title` is no part of
+    // the memory, since nobody makes a slice of that.
     unsafe {
         start.write_bytes(0, *len);
         start.copy_from_nonoverlapping(title.as_ptr(), shown);
     }
 }
 
-/// The address and the length of the room, by `/proc/self/stat` (proc_pid_stat(5)). `shown` is the length of what the kernel
-/// shows now; if it is not that of the arguments, they are not understood.
+/// The address and the length of the room, by `/proc/self/stat` (proc_pid_stat(5)). `shown` is the length of what the
+/// kernel shows now. If it is not the length of the arguments, they are not understood.
 fn extent(stat: &str, shown: usize) -> Option<(usize, usize)> {
     // The name of the program is in parentheses and may contain any character; the third field follows.
     let mut fields =

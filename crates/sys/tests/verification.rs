@@ -1,6 +1,6 @@
 //! Chains of certificates are judged as nginx judges them with OpenSSL.
 
-use freerun_sys::x509::{Added, Certificate, Purpose, Rules, Store, verify_words};
+use freerun_sys::x509::{AddedCounts, Certificate, CertificatePurpose, CertificateStore, ChainRules, verify_words};
 use std::collections::HashMap;
 
 const CERTIFICATES: &str = include_str!("fixtures/certificates.pem");
@@ -26,15 +26,20 @@ fn nginx_is_of_the_same_opinion() {
     for line in CASES.lines().filter(|line| !line.starts_with('#')) {
         let [trusted, lists, chain, depth, client, server] =
             line.split('|').map(str::trim).collect::<Vec<_>>().try_into().expect("six columns");
-        let mut store = Store::new().expect("a store");
+        let mut store = CertificateStore::new().expect("a store");
         store.add_pem(texts(trusted).as_bytes()).expect("trusted certificates");
         if !lists.is_empty() {
             store.add_pem(texts(lists).as_bytes()).expect("lists");
         }
         let certificates = Certificate::chain_from_pem(texts(chain).as_bytes()).expect("a chain");
-        for (purpose, expected) in [(Purpose::Client, client), (Purpose::Server, server)] {
-            let rules =
-                Rules { purpose, depth: depth.parse().expect("a depth"), lists: !lists.is_empty(), level: 2, now: NOW };
+        for (purpose, expected) in [(CertificatePurpose::Client, client), (CertificatePurpose::Server, server)] {
+            let rules = ChainRules {
+                purpose,
+                depth: depth.parse().expect("a depth"),
+                lists: !lists.is_empty(),
+                level: 2,
+                now: NOW,
+            };
             let code = store.verify(&certificates, &rules).err().map_or(0, |error| error.code);
             if expected != "-" && expected.parse() != Ok(code) {
                 wrong.push(format!("{line}: {purpose:?} {code}"));
@@ -63,14 +68,15 @@ fn hosts_match_as_with_nginx() {
 }
 
 /// The number of what is found, or nothing if the chain is trusted.
-fn judged(store: &Store, chain: &[Certificate], rules: &Rules) -> Result<(), i32> {
+fn judged(store: &CertificateStore, chain: &[Certificate], rules: &ChainRules) -> Result<(), i32> {
     store.verify(chain, rules).map(|_| ()).map_err(|error| error.code)
 }
 
-const RULES: Rules = Rules { purpose: Purpose::Client, depth: 1, lists: false, level: 2, now: NOW };
+const RULES: ChainRules =
+    ChainRules { purpose: CertificatePurpose::Client, depth: 1, lists: false, level: 2, now: NOW };
 
-fn store(trusted: &str) -> Store {
-    let mut store = Store::new().expect("a store");
+fn store(trusted: &str) -> CertificateStore {
+    let mut store = CertificateStore::new().expect("a store");
     store.add_pem(texts(trusted).as_bytes()).expect("certificates");
     store
 }
@@ -94,7 +100,7 @@ fn results_have_the_words_of_openssl() {
 #[test]
 fn the_time_is_the_callers() {
     let (store, chain) = (store("root"), chain("leaf of root"));
-    let at = |now| judged(&store, &chain, &Rules { now, ..RULES });
+    let at = |now| judged(&store, &chain, &ChainRules { now, ..RULES });
     // From 2021 to 2120.
     assert_eq!(at(1_609_459_199), Err(9));
     assert_eq!(at(1_609_459_200), Ok(()));
@@ -106,7 +112,7 @@ fn the_time_is_the_callers() {
 
 #[test]
 fn levels_say_what_is_too_weak() {
-    let at = |trusted: &str, sent: &str, level| judged(&store(trusted), &chain(sent), &Rules { level, ..RULES });
+    let at = |trusted: &str, sent: &str, level| judged(&store(trusted), &chain(sent), &ChainRules { level, ..RULES });
     for (trusted, sent, highest, code) in [
         ("root", "leaf of root", 3, 66),
         ("root", "small", 1, 66),
@@ -125,8 +131,8 @@ fn levels_say_what_is_too_weak() {
 
 #[test]
 fn a_store_takes_what_it_knows_from_a_text() {
-    let add = |text: &str| Store::new().expect("a store").add_pem(text.as_bytes());
-    let added = |certificates, lists| Ok(Added { certificates, lists });
+    let add = |text: &str| CertificateStore::new().expect("a store").add_pem(text.as_bytes());
+    let added = |certificates, lists| Ok(AddedCounts { certificates, lists });
     let (one, list) = (texts("root"), texts("crl root"));
     assert_eq!(add(""), added(0, 0));
     assert_eq!(add("words"), added(0, 0));
@@ -149,7 +155,7 @@ fn a_store_takes_what_it_knows_from_a_text() {
 #[test]
 fn a_store_serves_several_threads() {
     let store = store("root, crl root, crl int1 leaf");
-    let rules = Rules { lists: true, ..RULES };
+    let rules = ChainRules { lists: true, ..RULES };
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
@@ -166,7 +172,7 @@ fn a_store_serves_several_threads() {
 fn the_chain_that_was_built_and_issuers_are_given() {
     let sent = chain("leaf of int2, int1, int2, root, self ca");
     let subjects = |chain: Vec<Certificate>| chain.iter().map(Certificate::subject).collect::<Vec<_>>();
-    let built = store("root").verify(&sent, &Rules { depth: 2, ..RULES }).expect("it is trusted");
+    let built = store("root").verify(&sent, &ChainRules { depth: 2, ..RULES }).expect("it is trusted");
     assert_eq!(subjects(built), ["CN=leaf of int2", "CN=int2", "CN=int1", "CN=root"]);
     let alone = store("self signing").verify(&chain("self signing"), &RULES).expect("it is trusted");
     assert_eq!(subjects(alone), ["CN=self signing"]);

@@ -5,8 +5,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::load::{CertifiedKey, Chain, Key, LoadError};
-use crate::verify::{DEFAULT_LEVEL, PeerCertificate, Purpose, Rules, TrustBuilder, Verified};
+use crate::load::{CertificateKey, CertifiedKey, Chain, LoadError};
+use crate::verify::{CertificatePurpose, DEFAULT_LEVEL, PeerCertificate, TrustBuilder, VerifyResult, VerifyRules};
 use rcgen::{
     BasicConstraints, CertificateParams, CidrSubnet, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
     GeneralSubtree, IsCa, Issuer, KeyPair, KeyUsagePurpose, NameConstraints, PKCS_ECDSA_P256_SHA256,
@@ -59,7 +59,7 @@ pub enum IssueError {
 
 /// A certificate, with what else belongs into its chain, and its key, in PEM.
 #[derive(Clone)]
-pub struct Issued {
+pub struct IssuedCertificate {
     /// The chain without the authority's own certificate.
     pub chain: String,
     /// The key, which is overwritten when it is dropped.
@@ -68,13 +68,13 @@ pub struct Issued {
     pub expires: i64,
 }
 
-impl std::fmt::Debug for Issued {
+impl std::fmt::Debug for IssuedCertificate {
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(to, "Issued(until {})", self.expires)
     }
 }
 
-impl Issued {
+impl IssuedCertificate {
     /// The certificate with its key, ready to serve clients.
     ///
     /// # Errors
@@ -82,7 +82,7 @@ impl Issued {
     pub fn certified(&self) -> Result<CertifiedKey, IssueError> {
         let none: &[&[u8]] = &[];
         let chain = Chain::from_pem(self.chain.as_bytes()).map_err(IssueError::Load)?;
-        let key = Key::from_pem(self.key.as_bytes(), none).map_err(IssueError::Load)?;
+        let key = CertificateKey::from_pem(self.key.as_bytes(), none).map_err(IssueError::Load)?;
         CertifiedKey::new(&chain, &key).map_err(IssueError::Load)
     }
 }
@@ -92,11 +92,11 @@ impl Issued {
 ///
 /// # Errors
 /// A name is not ASCII.
-pub fn temporary(names: &[String], now: i64, life: i64) -> Result<Issued, IssueError> {
+pub fn temporary(names: &[String], now: i64, life: i64) -> Result<IssuedCertificate, IssueError> {
     let (params, expires) = for_server(names, "freerun temporary certificate", now, life)?;
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
     let certificate = params.self_signed(&key)?;
-    Ok(Issued { chain: certificate.pem(), key: key.serialize_pem().into(), expires })
+    Ok(IssuedCertificate { chain: certificate.pem(), key: key.serialize_pem().into(), expires })
 }
 
 /// A local authority: it signs certificates for those who have been told to trust it.
@@ -137,7 +137,7 @@ impl Authority {
     pub fn from_pem(certificate: &str, key: &str) -> Result<Authority, IssueError> {
         let none: &[&[u8]] = &[];
         let chain = Chain::from_pem(certificate.as_bytes()).map_err(IssueError::Load)?;
-        let loaded = Key::from_pem(key.as_bytes(), none).map_err(IssueError::Load)?;
+        let loaded = CertificateKey::from_pem(key.as_bytes(), none).map_err(IssueError::Load)?;
         CertifiedKey::new(&chain, &loaded).map_err(IssueError::Load)?;
         let own = chain.to_der().into_iter().next().and_then(|der| PeerCertificate::from_der(&der));
         let own = own.ok_or(IssueError::Authority)?;
@@ -170,9 +170,9 @@ impl Authority {
         let mut trust = TrustBuilder::default();
         let Ok(issued) = self.issue(&[name.to_owned()], now, BEFORE) else { return false };
         let Ok(chain) = Chain::from_pem(issued.chain.as_bytes()) else { return false };
-        let rules = Rules { purpose: Purpose::Server, depth: 1, level: DEFAULT_LEVEL, now };
+        let rules = VerifyRules { purpose: CertificatePurpose::Server, depth: 1, level: DEFAULT_LEVEL, now };
         trust.add_trusted_certificates(self.certificate.as_bytes()).is_ok()
-            && trust.build().verify(chain.to_der().iter().map(Vec::as_slice), &rules) == Verified::Success
+            && trust.build().verify(chain.to_der().iter().map(Vec::as_slice), &rules) == VerifyResult::Success
     }
 
     /// A certificate for these DNS names and IP addresses, with a key of its own. It is valid for `life` seconds from `now`
@@ -180,7 +180,7 @@ impl Authority {
     ///
     /// # Errors
     /// A name is not ASCII.
-    pub fn issue(&self, names: &[String], now: i64, life: i64) -> Result<Issued, IssueError> {
+    pub fn issue(&self, names: &[String], now: i64, life: i64) -> Result<IssuedCertificate, IssueError> {
         let life = life.min(self.expires.saturating_sub(now));
         // Some clients take a common name that looks like a domain for one, and an address looks like that.
         let common_name = names.iter().find(|name| name.parse::<IpAddr>().is_err()).map_or("freerun", String::as_str);
@@ -188,7 +188,7 @@ impl Authority {
         params.use_authority_key_identifier_extension = true;
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
         let certificate = params.signed_by(&key, &self.issuer)?;
-        Ok(Issued { chain: certificate.pem(), key: key.serialize_pem().into(), expires })
+        Ok(IssuedCertificate { chain: certificate.pem(), key: key.serialize_pem().into(), expires })
     }
 }
 
@@ -257,16 +257,16 @@ mod tests {
         ["localhost", "127.0.0.1", "::1", "my-host"].map(str::to_owned).into()
     }
 
-    fn own(issued: &Issued) -> PeerCertificate {
+    fn own(issued: &IssuedCertificate) -> PeerCertificate {
         let der = Chain::from_pem(issued.chain.as_bytes()).expect("a chain").to_der();
         PeerCertificate::from_der(&der[0]).expect("a certificate")
     }
 
     /// What comes of verifying a certificate by one that is trusted.
-    fn verified(issued: &Issued, trusted: &str, now: i64) -> Verified {
+    fn verified(issued: &IssuedCertificate, trusted: &str, now: i64) -> VerifyResult {
         let mut trust = TrustBuilder::default();
         trust.add_trusted_certificates(trusted.as_bytes()).expect("a certificate");
-        let rules = Rules { purpose: Purpose::Server, depth: 1, level: DEFAULT_LEVEL, now };
+        let rules = VerifyRules { purpose: CertificatePurpose::Server, depth: 1, level: DEFAULT_LEVEL, now };
         let der = Chain::from_pem(issued.chain.as_bytes()).expect("a chain").to_der();
         trust.build().verify(der.iter().map(Vec::as_slice), &rules)
     }
@@ -293,9 +293,9 @@ mod tests {
             let issued = from.issue(&names(), NOW, 7 * DAY).expect("a certificate");
             issued.certified().expect("it can be used");
             assert_eq!(own(&issued).issuer(), "CN=freerun on my host");
-            assert_eq!(verified(&issued, authority.certificate(), NOW), Verified::Success);
-            assert_ne!(verified(&issued, authority.certificate(), NOW + 8 * DAY), Verified::Success);
-            assert_ne!(verified(&issued, other.certificate(), NOW), Verified::Success);
+            assert_eq!(verified(&issued, authority.certificate(), NOW), VerifyResult::Success);
+            assert_ne!(verified(&issued, authority.certificate(), NOW + 8 * DAY), VerifyResult::Success);
+            assert_ne!(verified(&issued, other.certificate(), NOW), VerifyResult::Success);
         }
         let last = kept.issue(&names(), NOW + AUTHORITY_LIFE - DAY, 7 * DAY).expect("a certificate");
         assert_eq!(last.expires, kept.expires(), "not longer than its issuer");

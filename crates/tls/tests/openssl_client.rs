@@ -6,10 +6,10 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use freerun_testkit::require;
-use freerun_tls::load::{CertifiedKey, Chain, Key};
+use freerun_tls::load::{CertificateKey, CertifiedKey, Chain};
 use freerun_tls::session::{
-    Event, Failure, FailureKind, ServerConfig, ServerSettings, Session, SessionCache, SessionStore, Sessions,
-    TicketKeys,
+    Event, FailureKind, ServerConfig, ServerSettings, SessionCache, SessionFailure, SessionSettings, SessionStore,
+    TicketKeys, TlsSession,
 };
 
 /// How long a test waits for the client, which needs some tens of milliseconds.
@@ -24,7 +24,7 @@ const REQUESTS: usize = 4;
 fn config(groups: &[u16]) -> ServerConfig {
     let pair = [include_str!("fixtures/ec.crt"), include_str!("fixtures/ec.key")];
     let chain = Chain::from_pem(pair[0].as_bytes()).expect("a chain");
-    let key = Key::from_pem::<&[u8]>(pair[1].as_bytes(), &[]).expect("a key");
+    let key = CertificateKey::from_pem::<&[u8]>(pair[1].as_bytes(), &[]).expect("a key");
     let keys = vec![CertifiedKey::new(&chain, &key).expect("a pair")];
     ServerSettings { keys, groups: groups.to_vec(), ..ServerSettings::default() }.build().expect("settings")
 }
@@ -36,14 +36,14 @@ struct Seen {
     resumed: bool,
     plaintext: Vec<u8>,
     /// How the session ended, unless it was closed.
-    failure: Option<Failure>,
+    failure: Option<SessionFailure>,
 }
 
 /// Serves one client that has connected: what it sends comes back, until it closes, fails or has sent `bye`.
 fn echo(mut socket: TcpStream, config: &ServerConfig) -> Seen {
     socket.set_read_timeout(Some(LIMIT)).expect("a socket");
     socket.set_write_timeout(Some(LIMIT)).expect("a socket");
-    let mut session = Session::new(config).expect("a session");
+    let mut session = TlsSession::new(config).expect("a session");
     let (mut received, mut output) = (Vec::new(), Vec::new());
     let mut seen = Seen { agreed: String::new(), resumed: false, plaintext: Vec::new(), failure: None };
     loop {
@@ -145,13 +145,13 @@ fn sessions_are_resumed_from_a_store_and_from_tickets() {
     let timeout = Duration::from_secs(300);
     let keys = TicketKeys::random(timeout, NOW).expect("keys");
     for sessions in [
-        Sessions {
+        SessionSettings {
             cache: SessionCache::Kept(SessionStore::new(1 << 20)),
             tickets: None,
             timeout,
             figures: Default::default(),
         },
-        Sessions { cache: SessionCache::Off, tickets: Some(keys), timeout, figures: Default::default() },
+        SessionSettings { cache: SessionCache::Off, tickets: Some(keys), timeout, figures: Default::default() },
     ] {
         let config = config(&[29]).with_sessions(&sessions, b"context");
         for version in ["-tls1_2", "-tls1_3"] {

@@ -1,6 +1,6 @@
 //! Real configurations of other people: whatever is in them, `-t` ends, and says something sensible.
 
-use freerun_conf::{Loader, Node, known};
+use freerun_conf::{Loader, Node, directive_owners};
 use freerun_testkit::{Kind, TempDir, check, require, run};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -41,7 +41,7 @@ impl Loader for Alone<'_> {
 fn names(file: &Path) -> BTreeSet<String> {
     fn collect(nodes: &[Node], into: &mut BTreeSet<String>) {
         for node in nodes {
-            if known::modules().any(|(_, mut names)| names.any(|name| name == node.name.as_str())) {
+            if directive_owners::modules().any(|(_, mut names)| names.any(|name| name == node.name.as_str())) {
                 into.insert(node.name.text.clone());
             }
             collect(node.children(), into);

@@ -1,4 +1,4 @@
-//! One HTTP request to a CA, over one connection.
+//! A single HTTP request to a CA, over its own connection.
 //!
 //! Connections are not kept: an order has a dozen requests, some of them minutes apart, and there are few orders.
 
@@ -20,21 +20,21 @@ use tokio_rustls::TlsConnector;
 use crate::host::Host;
 use crate::settings::IssuerSettings;
 
-/// How long a request may take, from the name lookup to the last byte of the response.
+/// The longest duration of a request, from the name lookup to the last byte of the response.
 const REQUEST: Duration = Duration::from_secs(60);
-/// How long one address may take to accept a connection, and how long a name may take to be looked up.
+/// The longest time for an address to accept a connection, and for the lookup of a name.
 const CONNECT: Duration = Duration::from_secs(10);
-/// How many addresses of a name are tried.
+/// The number of addresses of a name that are tried.
 const ADDRESSES: usize = 8;
 /// The largest body of a response, in bytes: chains have some thousands.
 const MAX_BODY: usize = 1 << 20;
 /// The largest head of a response, in bytes.
 const MAX_HEAD: usize = 64 << 10;
 
-/// Who sends a request.
+/// The name of the sender of a request.
 const AGENT: &str = concat!("freerun/", env!("CARGO_PKG_VERSION"), " instant-acme");
 
-/// Why there is no response.
+/// Reason for which there is no response.
 #[derive(Debug, thiserror::Error)]
 #[error("{url}: {what}")]
 pub(super) struct RequestError {

@@ -36,7 +36,7 @@ impl Client {
         Client { host, settings, notes: Arc::default() }
     }
 
-    /// What the responses said so far.
+    /// Notes from the responses so far.
     pub(crate) fn notes(&self) -> &Notes {
         &self.notes
     }

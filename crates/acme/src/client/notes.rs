@@ -1,4 +1,4 @@
-//! What responses say beside what the library reads: how long to wait, and where other chains are.
+//! Facts in responses beside what the library reads: how long to wait, and where other chains are.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -9,15 +9,15 @@ use http::{HeaderMap, HeaderValue, Response};
 
 /// The longest `Retry-After` that is passed on, in seconds: 30 days.
 const LONGEST: u64 = 30 * 86400;
-/// How many other chains of a certificate are looked at.
+/// The number of other chains of a certificate that are looked at.
 const MAX_ALTERNATES: usize = 8;
 
-/// What the responses of one conversation said. The lock is held for a look by the client's own thread, the only one.
+/// Notes from the responses of one conversation. The lock is held for a look by the client's own thread, the only one.
 #[derive(Default)]
-pub(crate) struct Notes(Mutex<Noted>);
+pub(crate) struct Notes(Mutex<ResponseNotes>);
 
 #[derive(Default)]
-struct Noted {
+struct ResponseNotes {
     retry_after: Option<Duration>,
     chain: Option<Bytes>,
     alternates: Vec<String>,
@@ -35,7 +35,7 @@ impl Notes {
         }
     }
 
-    /// How long the CA wants to be left alone, if the last response was an error and said so.
+    /// The time for which the CA wants to be left alone, if the last response was an error and said so.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).retry_after
     }

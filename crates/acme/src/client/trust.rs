@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use freerun_tls::verify::{DEFAULT_LEVEL, Purpose, Rules, Trust, TrustBuilder, Verified};
+use freerun_tls::verify::{CertificatePurpose, DEFAULT_LEVEL, TrustBuilder, TrustStore, VerifyResult, VerifyRules};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::verify_server_name;
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
@@ -14,7 +14,7 @@ use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, Signa
 
 use crate::settings::IssuerSettings;
 
-/// Where systems keep the certificates that they trust: Debian, Fedora, openSUSE, Alpine.
+/// Files in which systems keep the certificates that they trust: Debian, Fedora, openSUSE, Alpine.
 const BUNDLES: [&str; 5] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
@@ -22,11 +22,11 @@ const BUNDLES: [&str; 5] = [
     "/etc/ssl/ca-bundle.pem",
     "/etc/ssl/cert.pem",
 ];
-/// The most certificates between the CA's server and one that is trusted.
+/// The most certificates between the CA's server and a trusted certificate.
 const DEPTH: u32 = 10;
 
-/// What TLS connections to a CA are made with. The system's certificates are read anew for each of them, because orders
-/// are rare and the certificates change.
+/// The configuration for TLS connections to a CA. The system's certificates are read anew for each of them, because
+/// orders are rare and the certificates change.
 pub(super) fn client_config(settings: &IssuerSettings) -> Result<ClientConfig, String> {
     let trust = match (&settings.trusted, settings.verify) {
         (_, false) => None,
@@ -43,13 +43,13 @@ pub(super) fn client_config(settings: &IssuerSettings) -> Result<ClientConfig, S
         .with_no_client_auth())
 }
 
-fn trust(pem: &[u8], from: &str) -> Result<Trust, String> {
+fn trust(pem: &[u8], from: &str) -> Result<TrustStore, String> {
     let mut builder = TrustBuilder::default();
     builder.add_trusted_certificates(pem).map_err(|error| error.words(from))?;
     Ok(builder.build())
 }
 
-fn system(bundles: &[&str]) -> Result<Trust, String> {
+fn system(bundles: &[&str]) -> Result<TrustStore, String> {
     let found = bundles.iter().find_map(|path| Some((path, std::fs::read(Path::new(path)).ok()?)));
     let (path, pem) =
         found.ok_or("the system has no certificates of CAs; ssl_trusted_certificate says where they are")?;
@@ -59,7 +59,7 @@ fn system(bundles: &[&str]) -> Result<Trust, String> {
 /// Verifies as the server does elsewhere (`proxy_ssl_verify`), and the name or address by the rules of the Web.
 struct Verifier {
     /// `None` where `ssl_verify` is off.
-    trust: Option<Trust>,
+    trust: Option<TrustStore>,
     provider: Arc<CryptoProvider>,
 }
 
@@ -80,10 +80,10 @@ impl ServerCertVerifier for Verifier {
     ) -> Result<ServerCertVerified, Error> {
         let Some(trust) = &self.trust else { return Ok(ServerCertVerified::assertion()) };
         let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
-        let rules = Rules { purpose: Purpose::Server, depth: DEPTH, level: DEFAULT_LEVEL, now };
+        let rules = VerifyRules { purpose: CertificatePurpose::Server, depth: DEPTH, level: DEFAULT_LEVEL, now };
         match trust.verify(std::iter::once(own).chain(others).map(AsRef::as_ref), &rules) {
-            Verified::Success => {}
-            Verified::Failed(why) => {
+            VerifyResult::Success => {}
+            VerifyResult::Failed(why) => {
                 return Err(Error::General(format!("the server's certificate is not trusted: {}", why.text())));
             }
             _ => return Err(CertificateError::UnknownIssuer.into()),

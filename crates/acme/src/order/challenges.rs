@@ -6,14 +6,14 @@ use super::Failure;
 use crate::host::{Challenge, Host};
 
 /// Answers that the host has; they are taken back when this is dropped, however an order ends.
-pub(super) struct Published {
+pub(super) struct PublishedChallenges {
     host: Arc<dyn Host>,
     challenges: Vec<Challenge>,
 }
 
-impl Published {
-    pub(super) fn new(host: Arc<dyn Host>) -> Published {
-        Published { host, challenges: Vec::new() }
+impl PublishedChallenges {
+    pub(super) fn new(host: Arc<dyn Host>) -> PublishedChallenges {
+        PublishedChallenges { host, challenges: Vec::new() }
     }
 
     pub(super) fn add(&mut self, challenge: Challenge) -> Result<(), Failure> {
@@ -24,7 +24,7 @@ impl Published {
     }
 }
 
-impl Drop for Published {
+impl Drop for PublishedChallenges {
     fn drop(&mut self) {
         for challenge in &self.challenges {
             self.host.withdraw(challenge);

@@ -9,7 +9,7 @@ use instant_acme::{
 };
 use tokio::time::timeout;
 
-use super::challenges::Published;
+use super::challenges::PublishedChallenges;
 use super::{Failure, Issuer, keys};
 use crate::client::Client;
 use crate::facts;
@@ -18,17 +18,18 @@ use crate::identifier::Identifier;
 use crate::settings::{CertificateSettings, ChallengeKind};
 use crate::state::checked_pair;
 
-/// How long an order may take as a whole.
+/// The longest duration of an order as a whole.
 const ORDER: Duration = Duration::from_secs(10 * 60);
-/// How long the CA may take to look at the answers to its challenges, or to issue the certificate.
+/// The longest time for the CA to look at the answers to its challenges, or to issue the certificate.
 const POLL: Duration = Duration::from_secs(4 * 60);
-/// How long other chains are looked for.
+/// The time for looking for other chains.
 const CHAINS: Duration = Duration::from_secs(30);
 
 /// The longest chain in PEM that is taken, in bytes; it fits into a file with its key.
 const MAX_CHAIN: usize = 128 << 10;
 
-/// When the CA would like a certificate to be renewed, from and to, and how long it wants not to be asked again.
+/// The time in which the CA would like a certificate to be renewed, from and to, and the time before it wants to be
+/// asked again.
 pub(crate) type Window = (SystemTime, SystemTime, Duration);
 
 /// Orders a certificate, which may replace another one.
@@ -160,13 +161,13 @@ async fn answer(
     client: &Client,
     certificate: &CertificateSettings,
     order: &mut Order,
-) -> Result<Published, Failure> {
+) -> Result<PublishedChallenges, Failure> {
     let failure = |error: Error| Failure::of(&error, client.notes());
     let (kind, name) = match issuer.settings().challenge {
         ChallengeKind::Http01 => (ChallengeType::Http01, "http-01"),
         ChallengeKind::TlsAlpn01 => (ChallengeType::TlsAlpn01, "tls-alpn-01"),
     };
-    let mut published = Published::new(issuer.host.clone());
+    let mut published = PublishedChallenges::new(issuer.host.clone());
     let mut authorizations = order.authorizations();
     while let Some(authorization) = authorizations.next().await {
         let mut authorization = authorization.map_err(failure)?;
@@ -212,7 +213,7 @@ fn token(text: &str) -> Result<String, Failure> {
     }
 }
 
-/// Why the CA did not accept answers to its challenges, as far as it says.
+/// The reasons for which the CA did not accept answers to its challenges, as far as it says.
 async fn refusals(order: &mut Order) -> String {
     let mut found = Vec::new();
     let mut authorizations = order.authorizations();
@@ -227,7 +228,7 @@ async fn refusals(order: &mut Order) -> String {
     found.join(", ")
 }
 
-/// The chain that the settings prefer, if the CA offers it; otherwise the one that it gave.
+/// The chain that the settings prefer, if the CA offers it; otherwise the chain that it gave.
 async fn preferred(issuer: &Issuer, client: &Client, account: &Account, chain: String) -> String {
     let Some(name) = &issuer.settings().preferred_chain else { return chain };
     let fits = |chain: &str| facts::of_chain(chain).and_then(|facts| facts.topmost_issuer).as_ref() == Some(name);

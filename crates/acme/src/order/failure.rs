@@ -1,4 +1,4 @@
-//! Why something did not work, as the log and the pauses need it.
+//! Reasons for failures, as the log and the pauses need them.
 
 use std::error::Error as _;
 use std::time::{Duration, SystemTime};
@@ -10,14 +10,14 @@ use crate::client::Notes;
 /// The longest text of a failure, in bytes: much of it is the CA's.
 const MAX_TEXT: usize = 2000;
 
-/// Why something did not work.
+/// Failure of a request or an order.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// What is said in the log: the CA's problem document, or what went wrong on the way to it.
+    /// The text for the log: the CA's problem document, or what went wrong on the way to it.
     pub(crate) text: String,
     /// Whether the CA does not know the account, or has closed it.
     pub(crate) account_gone: bool,
-    /// How long the CA wants to be left alone.
+    /// The time for which the CA wants to be left alone.
     pub(crate) retry_after: Option<Duration>,
     /// The time that others wait for as well, where the failure was theirs and is in the log already.
     pub(crate) waits_until: Option<SystemTime>,
@@ -30,7 +30,7 @@ impl Failure {
         Failure { text, account_gone: false, retry_after: None, waits_until: None }
     }
 
-    /// What the library says, and what the responses said beside it.
+    /// Failure from the library's error and the notes from the responses.
     pub(crate) fn of(error: &Error, notes: &Notes) -> Failure {
         let kind = match error {
             Error::Api(problem) => problem.r#type.as_deref().unwrap_or_default(),

@@ -20,17 +20,17 @@ use crate::state::{self, AccountFile, MAX_ACCOUNT, account_name};
 pub(crate) struct Issuer {
     pub(super) host: Arc<dyn Host>,
     settings: Arc<IssuerSettings>,
-    /// What is known of the account. Who makes it holds the lock meanwhile, so that only one is made.
-    account: Mutex<Known>,
+    /// The account. Whoever makes it holds the lock meanwhile, so that only one is made.
+    account: Mutex<AccountState>,
     /// Failures of reaching the CA and of the account, and the text of the last; all certificates wait for these.
     trouble: RefCell<(Backoff, String)>,
 }
 
-/// What is known of the account.
+/// Facts about the account.
 #[derive(Default)]
-struct Known {
+struct AccountState {
     file: Option<AccountFile>,
-    /// How many accounts were dropped before.
+    /// The number of accounts that were dropped before.
     dropped: u64,
 }
 
@@ -48,7 +48,7 @@ impl Issuer {
         Client::new(self.host.clone(), self.settings.clone())
     }
 
-    /// The account: the one that is known, the one on disk, or a new one. The number is for
+    /// The account: the known one, the account on disk, or a new one. The number is for
     /// [`drop_account`](Issuer::drop_account).
     pub(super) async fn account(&self, client: &Client) -> Result<(Account, u64), Failure> {
         let mut known = self.account.lock().await;
@@ -75,7 +75,7 @@ impl Issuer {
         made
     }
 
-    async fn restore_or_make(&self, client: &Client, known: &mut Known) -> Result<Account, Failure> {
+    async fn restore_or_make(&self, client: &Client, known: &mut AccountState) -> Result<Account, Failure> {
         if let Err((directive, why)) = self.settings.check() {
             return Err(Failure::new(format!("\"{directive}\" {why}")));
         }
@@ -164,9 +164,9 @@ impl Issuer {
         }
     }
 
-    /// Why a request failed that makes an account or an order. There the answer `unauthorized` means that the account is
-    /// closed, and another one is made; one that belongs to an account elsewhere cannot always be made again, so that it is
-    /// given up only where the CA says that it is not there.
+    /// The failure of a request that makes an account or an order. There the answer `unauthorized` means that the
+    /// account is closed, and another one is made. An account that belongs to somebody elsewhere cannot always be made
+    /// again. So it is given up only where the CA says that it is not there.
     pub(super) fn failure(&self, error: &instant_acme::Error, client: &Client) -> Failure {
         match self.settings.external_account {
             Some(_) => Failure::of(error, client.notes()),
@@ -184,9 +184,9 @@ impl Issuer {
         self.can_have_another()
     }
 
-    /// Drops the account. Its file, which has the only copy of its key, is kept under another name until the next one is
-    /// dropped: the CA, or whoever answers in its place, may have been wrong.
-    fn forget(&self, known: &mut Known) -> bool {
+    /// Drops the account. Its file, which has the only copy of its key, is kept under another name until the next
+    /// account is dropped. The CA, or whoever answers in its place, may have been wrong.
+    fn forget(&self, known: &mut AccountState) -> bool {
         known.file = None;
         known.dropped += 1;
         if let Some(folder) = &self.settings.state_path
@@ -202,7 +202,7 @@ impl Issuer {
         matches!(self.settings.account_key, AccountKey::Generate(_))
     }
 
-    /// The account on disk, if it is the one that the settings are about.
+    /// The account on disk, if the settings are about it.
     fn stored(&self) -> Option<AccountFile> {
         let folder = self.settings.state_path.as_ref()?;
         let name = account_name(&self.settings.uri);

@@ -6,7 +6,7 @@ use zeroize::Zeroizing;
 /// The largest file that is read, in bytes.
 pub(crate) const MAX_FILE: usize = 64 << 10;
 
-/// What is kept of an account.
+/// Contents of an account's file.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct AccountFile {
     /// The CA's directory.

@@ -12,7 +12,7 @@
 //! ```
 
 use freerun_tls::digest::sha256;
-use freerun_tls::load::{CertifiedKey, Chain, Key};
+use freerun_tls::load::{CertificateKey, CertifiedKey, Chain};
 use zeroize::Zeroizing;
 
 use crate::host::Pair;
@@ -32,7 +32,7 @@ const END_OF_KEY: &str = "-----END PRIVATE KEY-----\n";
 pub struct CertificateFile {
     /// The URL of the CA's directory.
     pub uri: String,
-    /// What the certificate is for, with a space between two.
+    /// Subjects of the certificate, with a space between two.
     pub identifiers: String,
     /// The kind of the private key, as [`KeyKind::name`](crate::KeyKind::name) gives it.
     pub key_kind: String,
@@ -40,19 +40,19 @@ pub struct CertificateFile {
     pub pair: Pair,
 }
 
-/// Why a file is not used.
+/// Reason for which a file is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
-    /// It is too long.
+    /// The file is too long.
     #[error("the file is too large")]
     TooLarge,
     /// A line is missing, or is not what it should be.
     #[error("the file is not one of this program, or of another version")]
     Malformed,
-    /// What is in it is not what was written.
+    /// The contents are not what was written.
     #[error("the file is damaged")]
     Digest,
-    /// It is about another certificate.
+    /// The file is about another certificate.
     #[error("the file is about another certificate")]
     Other,
     /// The certificate cannot be used with the key.
@@ -92,7 +92,7 @@ impl CertificateFile {
     ///
     /// # Errors
     ///
-    /// It is not one that [`to_text`](CertificateFile::to_text) wrote, or not all of it.
+    /// The file was not written by [`to_text`](CertificateFile::to_text), or not all of it is there.
     pub fn parse(bytes: &[u8]) -> Result<CertificateFile, Damage> {
         if bytes.len() > MAX_FILE {
             return Err(Damage::TooLarge);
@@ -145,7 +145,7 @@ pub(crate) fn checked_pair(pair: &Pair, identifiers: &[Identifier]) -> Result<()
 
 fn certified(pair: &Pair) -> Result<CertifiedKey, Damage> {
     let chain = Chain::from_pem(pair.chain.as_bytes()).map_err(|_| Damage::Mismatch)?;
-    let key = Key::from_pem::<&[u8]>(pair.key.as_bytes(), &[]).map_err(|_| Damage::Mismatch)?;
+    let key = CertificateKey::from_pem::<&[u8]>(pair.key.as_bytes(), &[]).map_err(|_| Damage::Mismatch)?;
     CertifiedKey::new(&chain, &key).map_err(|_| Damage::Mismatch)
 }
 

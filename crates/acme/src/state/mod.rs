@@ -1,4 +1,4 @@
-//! What is kept on disk: a file for the account at a CA, and one for each certificate with its key.
+//! State kept on disk: a file for the account at a CA, and one for each certificate with its key.
 //!
 //! | module | holds |
 //! |---|---|

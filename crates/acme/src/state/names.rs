@@ -1,4 +1,4 @@
-//! What the files of a state folder are called.
+//! Names of the files in a state folder.
 
 use freerun_tls::digest::sha256;
 

@@ -6,7 +6,7 @@ mod others;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// Who has a directive that freerun lacks.
+/// Owner of a directive that freerun lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// nginx, in this module.
@@ -17,7 +17,7 @@ pub(crate) enum Origin {
     Other(&'static str, &'static str),
 }
 
-/// Who has a directive of this name; nginx comes first.
+/// The owner of a directive of this name; nginx comes first.
 pub(crate) fn origin(name: &str) -> Option<Origin> {
     static FREE: LazyLock<HashMap<&str, &str>> = LazyLock::new(|| modules_by_name(nginx::FREE));
     static COMMERCIAL: LazyLock<HashMap<&str, &str>> = LazyLock::new(|| modules_by_name(nginx::COMMERCIAL));

@@ -1,6 +1,6 @@
-//! The directives that nginx 1.31.5 documents, with their modules, and those that its commercial version adds.
+//! Directives that nginx 1.31.5 documents, with their modules, and directives that its commercial version adds.
 //!
-//! The names and modules are those of nginx's public documentation (its index of directives and change log). A name that
+//! The names and modules are from nginx's public documentation (its index of directives and change log). A name that
 //! several modules share is listed under the most common one.
 
 /// The directives of nginx and of the modules that its authors publish with it.

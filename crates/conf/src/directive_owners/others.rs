@@ -1,28 +1,28 @@
-//! Directives of modules by others than nginx's authors, and of programs that were made of nginx: who has them, and what
-//! does the same in freerun. The facts are from the public documentation of each.
+//! Directives of modules by others than nginx's authors, and of programs that were made of nginx: their owners, and
+//! what does the same in freerun. The facts are from the public documentation of each.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
 /// A module or a program with its directives.
-pub(super) struct Other {
+pub(super) struct OtherModule {
     /// Its name.
     pub program: &'static str,
     /// Its directives; a `*` at the end of one stands for any text.
     names: &'static str,
-    /// What does the same in freerun, as the end of a sentence; empty if nothing does.
+    /// The replacement in freerun, as the end of a sentence; empty if there is none.
     pub instead: &'static str,
 }
 
-const fn other(program: &'static str, names: &'static str, instead: &'static str) -> Other {
-    Other { program, names, instead }
+const fn other(program: &'static str, names: &'static str, instead: &'static str) -> OtherModule {
+    OtherModule { program, names, instead }
 }
 
-/// What a module has for requests to other protocols than HTTP.
+/// The replacement for a module's requests to other protocols than HTTP.
 const AS_SERVER: &str = "pass the request on to a program that asks";
 
 #[rustfmt::skip]
-static OTHERS: &[Other] = &[
+static OTHERS: &[OtherModule] = &[
     other("lua-nginx-module (OpenResty)", "\
         lua_* access_by_lua* balancer_by_lua* body_filter_by_lua* content_by_lua* exit_worker_by_lua* header_filter_by_lua* \
         init_by_lua* init_worker_by_lua* log_by_lua* preread_by_lua* proxy_ssl_certificate_by_lua* proxy_ssl_verify_by_lua* \
@@ -89,10 +89,10 @@ static OTHERS: &[Other] = &[
     other("ngx_small_light", "small_light small_light_*", ""),
 ];
 
-/// Who has each name, and each beginning of names that stands for many.
+/// Owners of each name, and of each beginning of names that stands for many.
 struct ByName {
-    whole: HashMap<&'static str, &'static Other>,
-    many: Vec<(&'static str, &'static Other)>,
+    whole: HashMap<&'static str, &'static OtherModule>,
+    many: Vec<(&'static str, &'static OtherModule)>,
 }
 
 static BY_NAME: LazyLock<ByName> = LazyLock::new(|| {
@@ -100,12 +100,12 @@ static BY_NAME: LazyLock<ByName> = LazyLock::new(|| {
     ByName { whole: all().filter(|(name, _)| !name.ends_with('*')).collect(), many: many.collect() }
 });
 
-fn all() -> impl Iterator<Item = (&'static str, &'static Other)> {
+fn all() -> impl Iterator<Item = (&'static str, &'static OtherModule)> {
     OTHERS.iter().flat_map(|other| other.names.split_whitespace().map(move |name| (name, other)))
 }
 
-/// Who has a directive of this name; a whole name comes before one that stands for many.
-pub(super) fn find(name: &str) -> Option<&'static Other> {
+/// The owner of a directive of this name; a whole name comes before a beginning that stands for many.
+pub(super) fn find(name: &str) -> Option<&'static OtherModule> {
     let many = || BY_NAME.many.iter().find(|(begin, _)| name.starts_with(begin)).map(|(_, other)| *other);
     BY_NAME.whole.get(name).copied().or_else(many)
 }

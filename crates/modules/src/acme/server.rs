@@ -13,7 +13,7 @@ use freerun_http::settings::acme::Wanted;
 use freerun_runtime::log::{ErrorLog, Level as LogLevel};
 use freerun_serve::tls::challenges::Challenges;
 use freerun_serve::tls::live::LivePair;
-use freerun_tls::load::{CertifiedKey, Chain, Key};
+use freerun_tls::load::{CertificateKey, CertifiedKey, Chain};
 use freerun_upstream::resolve::{Resolver, system, thread};
 use tokio::sync::oneshot;
 use zeroize::Zeroizing;
@@ -88,7 +88,7 @@ impl Server {
 fn certified(chain: &str, key: &str) -> Result<CertifiedKey, String> {
     let none: &[&[u8]] = &[];
     let chain = Chain::from_pem(chain.as_bytes());
-    let key = Key::from_pem(key.as_bytes(), none);
+    let key = CertificateKey::from_pem(key.as_bytes(), none);
     let made = chain.and_then(|chain| CertifiedKey::new(&chain, &key?));
     made.map_err(|error| error.words("certificate", "key"))
 }

@@ -9,8 +9,8 @@ use super::parser::ResponseField;
 /// Names longer than this are parsed the slower way.
 const LONG_NAME: usize = 64;
 
-/// Reads the line that begins at `start` with its end, if it has the usual form: a name, a colon, at most one space,
-/// and a value that goes up to the line's end. Also returns where the next line begins. `None`: the line is not
+/// Reads the line that begins at `start` with its end, if it has the usual form. This is a name, a colon, at most one
+/// space, and a value that goes up to the line's end. Also returns where the next line begins. `None`: the line is not
 /// complete, is the empty line at a head's end, or needs [`parse`].
 #[inline(always)]
 pub(super) fn plain(buf: &[u8], start: usize) -> Option<(ResponseField, usize)> {

@@ -1,7 +1,7 @@
 //! Response heads that an upstream sends, and the framing of the body behind them. The rules are RFC 9112 sections 4 to
 //! 6, and RFC 3875 (CGI) section 6 for the protocols that carry a CGI script's output.
 //!
-//! Like the request's, this parser is about lines: a head that comes in pieces costs no more than a whole one, and an
+//! Like the request's, this parser is about lines. A head that comes in pieces costs no more than a whole one, and an
 //! error names the place in the line as nginx's log does. Ambiguous framing is refused, never guessed, since a cache or
 //! another client of the same connection must not take anything else for a response.
 //!

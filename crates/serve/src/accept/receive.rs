@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use freerun_runtime::log::{Errno as ShowErrno, Level};
 use freerun_runtime::loops;
-use freerun_runtime::net::udp::{BATCH, Datagrams, Received};
+use freerun_runtime::net::udp::{BATCH, Datagrams, ReceivedDatagrams};
 use smallvec::SmallVec;
 use tokio::sync::Notify;
 
@@ -128,7 +128,7 @@ impl Receiving {
         self.listener.end();
     }
 
-    fn serve<'r>(&self, mut received: impl Iterator<Item = Received<'r>>) {
+    fn serve<'r>(&self, mut received: impl Iterator<Item = ReceivedDatagrams<'r>>) {
         self.service.clone().datagrams(&self.listener, &mut received);
     }
 
@@ -138,7 +138,7 @@ impl Receiving {
         &self,
         loop_state: &LoopState,
         reading: Option<Reading<'_>>,
-        received: impl Iterator<Item = Received<'r>>,
+        received: impl Iterator<Item = ReceivedDatagrams<'r>>,
     ) {
         let Some(SharedPart { directory, part }) =
             self.listener.shared().filter(|shared| shared.directory.has_strays())
@@ -146,7 +146,7 @@ impl Receiving {
             drop(reading);
             return self.serve(received);
         };
-        let mut own = SmallVec::<[Received<'r>; BATCH]>::new();
+        let mut own = SmallVec::<[ReceivedDatagrams<'r>; BATCH]>::new();
         let mut others: Vec<(usize, Vec<Copied>)> = Vec::new();
         for one in received {
             match directory.stray(&one).filter(|number| *number != part.number) {

@@ -4,7 +4,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use freerun_runtime::net::udp::{BATCH, Known, LONGEST_RUN, Receiver};
+use freerun_runtime::net::udp::{BATCH, DatagramDetail, LONGEST_RUN, Receiver};
 
 use super::LATE;
 use super::receive::hand_over;
@@ -30,7 +30,7 @@ impl Reader {
             // The loop may be reading right now: it is not late there.
             let Some(mut reading) = part.try_read().filter(|reading| reading.has_room()) else { break };
             let Some(helper) = helper(shared, at) else { break };
-            let Ok(count) = receiver.receive(socket, BATCH, Known::All) else { break };
+            let Ok(count) = receiver.receive(socket, BATCH, DatagramDetail::All) else { break };
             let mut batches: Vec<(Arc<Part>, Vec<Copied>)> = Vec::new();
             for one in receiver.iter() {
                 let known = directory.stray(&one);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use freerun_proto::ProxyHeader;
-use freerun_runtime::net::udp::Received;
+use freerun_runtime::net::udp::ReceivedDatagrams;
 use freerun_transport::Transport;
 
 use crate::accept::datagrams::DatagramListener;
@@ -101,7 +101,7 @@ pub trait Service {
     fn datagrams<'r>(
         self: Rc<Self>,
         _listener: &Rc<DatagramListener>,
-        _received: &mut dyn Iterator<Item = Received<'r>>,
+        _received: &mut dyn Iterator<Item = ReceivedDatagrams<'r>>,
     ) {
         debug_assert!(false, "{} listens for datagrams, which it does not take", self.name());
     }

@@ -353,7 +353,7 @@ impl Named {
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-    use freerun_conf::{Cx, Level, OneText, Sources};
+    use freerun_conf::{Cx, OneText, Severity, Sources};
 
     use super::*;
 
@@ -404,7 +404,7 @@ mod tests {
         let mut table = ZoneTable::default();
         let zone: Zone<Arc<AtomicU64>> = table.refer("a", "limit_x", Place::NONE).unwrap();
         let told = table.check().unwrap_err();
-        assert_eq!((told.message.as_str(), told.level), ("zero size shared memory zone \"a\"", Level::Emerg));
+        assert_eq!((told.message.as_str(), told.level), ("zero size shared memory zone \"a\"", Severity::Emerg));
         declare(&mut table, "zone=a:1m", "$k", "limit_x").unwrap();
         assert!(table.check().is_ok());
         assert!(zone.get().is_some());

@@ -15,7 +15,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use freerun_conf::{bytes_of, parse_size, parse_time};
-use freerun_runtime::net::udp::Options;
+use freerun_runtime::net::udp::DatagramOptions;
 use rustc_hash::FxHasher;
 
 use crate::listen::address::Address;
@@ -194,8 +194,8 @@ impl ListenSpec {
     /// The facts that the kernel is to tell about each datagram, for a socket that takes datagrams: its destination, if the
     /// socket has all addresses. The socket needs these before it is bound: they are missing for a datagram that has come
     /// earlier.
-    pub fn datagram_options(&self) -> Options {
-        Options { destination: self.is_wildcard(), ecn: false, gro: true }
+    pub fn datagram_options(&self) -> DatagramOptions {
+        DatagramOptions { destination: self.is_wildcard(), ecn: false, gro: true }
     }
 
     /// Applies an option of the `listen` directive that concerns the socket itself, such as `backlog=number`. Returns

@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use freerun_conf::{Cx, Problem};
 use freerun_tls::openssl::ciphers::CipherList;
 use freerun_tls::openssl::ciphersuites::{self, Ciphersuite};
-use freerun_tls::openssl::conf_command::{self, Command, SslOption, VerifyMode};
-use freerun_tls::openssl::protocols::Protocol;
+use freerun_tls::openssl::conf_command::{self, CommandMeaning, SslOption, VerifyMode};
+use freerun_tls::openssl::protocols::SslProtocol;
 use freerun_tls::openssl::signature_algorithms::{self, SignatureAlgorithm};
 use freerun_tls::openssl::{ciphers, groups};
-use freerun_tls::session::{Schemes, Version};
+use freerun_tls::session::{Schemes, TlsVersion};
 use freerun_tls::verify::DEFAULT_LEVEL;
 
 use super::values::{ConfCommand, FileName, Listed, ProtocolSet, Spot};
@@ -50,7 +50,7 @@ pub(super) struct Settled {
     /// The suites of both versions by number.
     pub(super) suites: Vec<u16>,
     /// The versions that are left.
-    pub(super) versions: Vec<Version>,
+    pub(super) versions: Vec<TlsVersion>,
     /// OpenSSL's security level.
     pub(super) level: u8,
 }
@@ -109,22 +109,22 @@ impl Wanted {
                 tell(Some(remark), *spot, cx);
             }
             match command {
-                Command::Protocol(changes) => {
+                CommandMeaning::Protocol(changes) => {
                     let set = &mut self.protocols.protocols;
                     *set = changes.iter().fold(*set, |set, change| change.apply(set));
                 }
-                Command::MinProtocol(bound) => oldest = bound,
-                Command::MaxProtocol(bound) => newest = bound,
-                Command::CipherString(list) => {
+                CommandMeaning::MinProtocol(bound) => oldest = bound,
+                CommandMeaning::MaxProtocol(bound) => newest = bound,
+                CommandMeaning::CipherString(list) => {
                     (self.cipher_text, self.ciphers, self.ciphers_at) = (value.clone(), list, *spot);
                 }
-                Command::Ciphersuites(suites) => {
+                CommandMeaning::Ciphersuites(suites) => {
                     self.ciphersuites = suites;
                     self.ciphersuites_told(*spot, cx);
                 }
-                Command::Groups(groups) => self.groups = Some((groups, *spot)),
-                Command::NumTickets(number) => self.tickets = usize::try_from(number).ok(),
-                Command::Options(changes) => {
+                CommandMeaning::Groups(groups) => self.groups = Some((groups, *spot)),
+                CommandMeaning::NumTickets(number) => self.tickets = usize::try_from(number).ok(),
+                CommandMeaning::Options(changes) => {
                     for change in changes {
                         match change.option {
                             SslOption::ServerPreference => self.prefer_server_order = Some(change.on),
@@ -133,12 +133,14 @@ impl Wanted {
                         }
                     }
                 }
-                Command::VerifyMode(mode) => self.verify_mode = Some((mode, *spot)),
-                Command::Certificate(path) => self.certificate = Some(FileName::new(&path, *spot, cx)),
-                Command::PrivateKey(path) => self.key = Some(FileName::new(&path, *spot, cx)),
-                Command::SignatureAlgorithms(list) => self.schemes = Some(schemes(&list, *spot, cx)?),
-                Command::ClientSignatureAlgorithms(list) => self.client_schemes = Some(schemes(&list, *spot, cx)?),
-                Command::Ignored => {}
+                CommandMeaning::VerifyMode(mode) => self.verify_mode = Some((mode, *spot)),
+                CommandMeaning::Certificate(path) => self.certificate = Some(FileName::new(&path, *spot, cx)),
+                CommandMeaning::PrivateKey(path) => self.key = Some(FileName::new(&path, *spot, cx)),
+                CommandMeaning::SignatureAlgorithms(list) => self.schemes = Some(schemes(&list, *spot, cx)?),
+                CommandMeaning::ClientSignatureAlgorithms(list) => {
+                    self.client_schemes = Some(schemes(&list, *spot, cx)?)
+                }
+                CommandMeaning::Ignored => {}
             }
         }
         self.protocols.protocols = self.protocols.protocols.between(oldest, newest);
@@ -173,11 +175,11 @@ impl Wanted {
         let mut protocols = settled.protocols;
         let (newer, _) = ciphersuites::usable(&self.ciphersuites);
         if newer.is_empty() {
-            protocols = protocols.without(Protocol::Tls13);
+            protocols = protocols.without(SslProtocol::Tls13);
         }
         let newer = newer.into_iter().map(Ciphersuite::id);
         let suites = newer.chain(settled.suites.iter().map(|suite| suite.id)).collect();
-        let versions = [(Protocol::Tls12, Version::Tls12), (Protocol::Tls13, Version::Tls13)];
+        let versions = [(SslProtocol::Tls12, TlsVersion::Tls12), (SslProtocol::Tls13, TlsVersion::Tls13)];
         let versions =
             versions.into_iter().filter(|(protocol, _)| protocols.has(*protocol)).map(|(_, version)| version);
         Ok(Settled { suites, versions: versions.collect(), level: self.level() })

@@ -4,7 +4,7 @@ use std::cell::{Ref, RefCell};
 use std::sync::Arc;
 
 use freerun_proto::host;
-use freerun_tls::verify::{Refusal, Verified};
+use freerun_tls::verify::{Refusal, VerifyResult};
 use freerun_transport::Transport;
 
 use super::figures::TlsFigures;
@@ -26,7 +26,7 @@ pub struct TlsFacts {
 /// What came of the verification of a client's certificate.
 #[derive(Debug)]
 struct Verdict {
-    verified: Verified,
+    verified: VerifyResult,
     /// The server by whose rules it was verified. Another configuration has another one, whatever its rules are.
     by: Option<Arc<ServerTls>>,
 }
@@ -37,7 +37,7 @@ pub const HELLO_VARIABLES: [&str; 5] = ["ssl_ciphers", "ssl_curves", "ssl_ja3_ha
 impl TlsFacts {
     /// What a ClientHello says.
     pub fn new(asked_for: Option<Box<[u8]>>, hello: Option<Box<[u8]>>) -> TlsFacts {
-        TlsFacts { asked_for, hello, verdict: RefCell::new(Verdict { verified: Verified::None, by: None }) }
+        TlsFacts { asked_for, hello, verdict: RefCell::new(Verdict { verified: VerifyResult::None, by: None }) }
     }
 
     /// What is known of a client that makes this offer; `keeps_hello`: with its ClientHello.
@@ -47,7 +47,7 @@ impl TlsFacts {
     }
 
     /// What came of the verification of the client's certificate (`ssl_verify_client`): none was sent, unless one was.
-    pub fn verified(&self) -> Ref<'_, Verified> {
+    pub fn verified(&self) -> Ref<'_, VerifyResult> {
         Ref::map(self.verdict.borrow(), |verdict| &verdict.verified)
     }
 

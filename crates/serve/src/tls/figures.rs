@@ -2,8 +2,8 @@
 
 use freerun_runtime::stats::{Counter, Histogram};
 use freerun_tls::load::KeyKind;
-use freerun_tls::session::{FailureKind, Origin, Session, Version};
-use freerun_tls::verify::{NotGood, Verified};
+use freerun_tls::session::{FailureKind, SessionOrigin, TlsSession, TlsVersion};
+use freerun_tls::verify::{NotGood, VerifyResult};
 
 use super::handshake::{HandshakeError, Refusal};
 
@@ -88,18 +88,18 @@ pub struct TlsFigures {
 
 impl TlsFigures {
     /// Counts a handshake that was completed.
-    pub fn completed(&self, session: &Session) {
+    pub fn completed(&self, session: &TlsSession) {
         let Some(agreed) = session.agreed() else { return };
         match session.origin() {
-            Some(Origin::Signed(kind)) => {
+            Some(SessionOrigin::Signed(kind)) => {
                 let name = kind_of_key(kind);
                 KEYS.iter().zip(&self.by_key).filter(|(key, _)| **key == name).for_each(|(_, counter)| counter.add());
             }
-            Some(Origin::Store) => self.resumed_by[0].add(),
-            Some(Origin::Ticket) => self.resumed_by[1].add(),
+            Some(SessionOrigin::Store) => self.resumed_by[0].add(),
+            Some(SessionOrigin::Ticket) => self.resumed_by[1].add(),
             None => {}
         }
-        self.by_version[usize::from(agreed.version == Version::Tls13)].add();
+        self.by_version[usize::from(agreed.version == TlsVersion::Tls13)].add();
         if let Some(index) = CIPHERS.iter().position(|name| *name == agreed.cipher) {
             self.by_cipher[index].add();
         }
@@ -109,13 +109,13 @@ impl TlsFigures {
     }
 
     /// Counts a peer whose certificate is not trusted.
-    pub fn untrusted(&self, verified: &Verified) {
+    pub fn untrusted(&self, verified: &VerifyResult) {
         let name = match verified {
-            Verified::None => "no_cert",
-            Verified::Failed(error) if NOT_NOW.contains(&error.code) => "expired_cert",
-            Verified::Failed(error) if error.code == REVOKED => "revoked_cert",
-            Verified::NotGood(NotGood::Revoked) => "revoked_cert",
-            Verified::Success | Verified::Failed(_) | Verified::NotGood(_) => "other",
+            VerifyResult::None => "no_cert",
+            VerifyResult::Failed(error) if NOT_NOW.contains(&error.code) => "expired_cert",
+            VerifyResult::Failed(error) if error.code == REVOKED => "revoked_cert",
+            VerifyResult::NotGood(NotGood::Revoked) => "revoked_cert",
+            VerifyResult::Success | VerifyResult::Failed(_) | VerifyResult::NotGood(_) => "other",
         };
         self.untrusted_for(name);
     }
@@ -176,12 +176,12 @@ mod tests {
     #[test]
     fn peers_that_are_not_trusted_are_counted_by_reason() {
         let figures = TlsFigures::default();
-        let failed = |code| Verified::Failed(VerifyError { code, depth: 0 });
-        for verified in [failed(9), failed(10), failed(23), failed(18), Verified::None] {
+        let failed = |code| VerifyResult::Failed(VerifyError { code, depth: 0 });
+        for verified in [failed(9), failed(10), failed(23), failed(18), VerifyResult::None] {
             figures.untrusted(&verified);
         }
-        figures.untrusted(&Verified::NotGood(NotGood::Revoked));
-        figures.untrusted(&Verified::NotGood(NotGood::Failed));
+        figures.untrusted(&VerifyResult::NotGood(NotGood::Revoked));
+        figures.untrusted(&VerifyResult::NotGood(NotGood::Failed));
         figures.mismatched();
         assert_eq!(figures.untrusted.each_ref().map(Counter::get), [1, 2, 2, 1, 2]);
     }

@@ -1,6 +1,6 @@
 //! Certificates and keys for tests.
 
-use freerun_tls::load::{CertifiedKey, Chain, Key};
+use freerun_tls::load::{CertificateKey, CertifiedKey, Chain};
 
 /// The contents of a file of the fixtures of the crate `freerun-tls`.
 pub(super) fn contents(name: &str) -> Vec<u8> {
@@ -12,6 +12,6 @@ pub(super) fn contents(name: &str) -> Vec<u8> {
 pub(super) fn certified(name: &str) -> CertifiedKey {
     let none: &[&[u8]] = &[];
     let chain = Chain::from_pem(&contents(&format!("{name}.crt"))).expect("a chain");
-    let key = Key::from_pem(&contents(&format!("{name}.key")), none).expect("a key");
+    let key = CertificateKey::from_pem(&contents(&format!("{name}.key")), none).expect("a key");
     CertifiedKey::new(&chain, &key).expect("a pair")
 }

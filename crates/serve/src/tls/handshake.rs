@@ -13,7 +13,7 @@ use freerun_runtime::log::{Errno, Level, clock};
 use freerun_runtime::loops;
 use freerun_runtime::pool::{CpuPool, PoolError};
 use freerun_runtime::timer::Timer;
-use freerun_tls::session::{Event, Failure, FailureKind, MAX_INPUT, ServerConfig, Session, asks_again};
+use freerun_tls::session::{Event, FailureKind, MAX_INPUT, ServerConfig, SessionFailure, TlsSession, asks_again};
 use freerun_transport::Transport;
 
 use super::figures::TlsFigures;
@@ -107,7 +107,7 @@ pub enum HandshakeError {
     /// There are no settings for the session.
     Refused(Refusal),
     /// The peers cannot agree, or one of them breaks the protocol.
-    Failed(Failure),
+    Failed(SessionFailure),
 }
 
 impl fmt::Display for HandshakeError {
@@ -167,7 +167,7 @@ impl From<io::Error> for HandshakeError {
 
 /// A handshake that goes on: a session, and the bytes on both sides of it.
 struct Handshake {
-    session: Box<Session>,
+    session: Box<TlsSession>,
     /// What was received and is not consumed.
     received: Vec<u8>,
     /// What is to be sent.
@@ -194,12 +194,12 @@ enum Next {
 }
 
 impl Handshake {
-    fn new(session: Session, received: Vec<u8>) -> Handshake {
+    fn new(session: TlsSession, received: Vec<u8>) -> Handshake {
         Handshake { session: Box::new(session), received, output: Vec::new() }
     }
 
     /// Goes on with what was received.
-    fn advance(&mut self) -> Result<Next, Failure> {
+    fn advance(&mut self) -> Result<Next, SessionFailure> {
         let now = clock::since_1970();
         let progress = self.session.step(now, &mut self.received, &mut self.output, &mut Vec::new(), 0);
         self.received.drain(..progress.consumed);
@@ -269,7 +269,7 @@ pub async fn shake_hands(
             }
         }
     };
-    let session = Session::answer(&config, &read.hello, read.message(&received)).map_err(|failure| {
+    let session = TlsSession::answer(&config, &read.hello, read.message(&received)).map_err(|failure| {
         refuse(transport, failure.alert.map(alert_record));
         HandshakeError::Failed(failure)
     })?;
@@ -289,7 +289,7 @@ pub async fn greet(
     timer: &mut Timer,
     timeout: Duration,
     helpers: Helpers<'_>,
-    session: Session,
+    session: TlsSession,
     signature: Duration,
 ) -> Result<(), HandshakeError> {
     let deadline = loops::now() + timeout;
@@ -347,7 +347,7 @@ async fn in_pool(
     deadline: Instant,
     Helpers { pool, lane, .. }: Helpers<'_>,
     mut handshake: Handshake,
-) -> Result<(Handshake, Result<Next, Failure>), HandshakeError> {
+) -> Result<(Handshake, Result<Next, SessionFailure>), HandshakeError> {
     let step = move || {
         let next = handshake.advance();
         (handshake, next)

@@ -5,8 +5,8 @@ use std::io;
 use std::time::Duration;
 
 use freerun_conf::{Cx, Problem};
-use freerun_tls::load::{CertifiedKey, Chain, Key, LoadError, Problem as PemProblem, inline, unopened};
-use freerun_tls::verify::{Source, TrustError};
+use freerun_tls::load::{CertificateKey, CertifiedKey, Chain, LoadError, Problem as PemProblem, inline, unopened};
+use freerun_tls::verify::{TrustError, TrustSource};
 
 use super::files::{ConfigurationFiles, KnownFile, Secret, SecretFiles, full_path};
 use super::inherited::{Contents, Inheritance};
@@ -170,7 +170,7 @@ pub(super) fn make<P: AsRef<[u8]>>(
         Unusable { help, ..failed(error) }
     })?;
     let pem = read(key).map_err(|error| open(Whose::Key, "certificate key", key, error))?;
-    let private = Key::from_pem(pem.bytes(), passwords).map_err(|error| {
+    let private = CertificateKey::from_pem(pem.bytes(), passwords).map_err(|error| {
         let help = help_for_key(&error, pem.bytes());
         Unusable { help, ..failed(error) }
     })?;
@@ -252,7 +252,7 @@ fn read_path(path: &str, cx: &mut Cx) -> io::Result<Secret> {
 /// Adds a file of trusted certificates or of revocation lists.
 pub(super) fn add(
     file: &FileName,
-    source: Source,
+    source: TrustSource,
     cx: &mut Cx,
     add: impl FnOnce(&[u8]) -> Result<(), TrustError>,
 ) -> Result<(), Problem> {

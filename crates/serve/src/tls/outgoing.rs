@@ -6,8 +6,8 @@ use std::time::Duration;
 use freerun_runtime::log::clock;
 use freerun_runtime::loops;
 use freerun_runtime::timer::Timer;
-use freerun_tls::session::{ClientConfig, PeerSessions, Session};
-use freerun_tls::verify::{PeerCertificate, Purpose, Rules, Trust, Verified};
+use freerun_tls::session::{ClientConfig, PeerSessions, TlsSession};
+use freerun_tls::verify::{CertificatePurpose, PeerCertificate, TrustStore, VerifyResult, VerifyRules};
 use freerun_transport::Transport;
 
 use super::handshake::{HandshakeError, Helpers, greet};
@@ -29,7 +29,7 @@ pub struct Outgoing {
 #[derive(Clone)]
 pub struct Verification {
     /// The trusted certificates and the revocation lists.
-    pub trust: Trust,
+    pub trust: TrustStore,
     /// How many certificates there may be between the server's own and a trusted one.
     pub depth: u32,
     /// OpenSSL's security level.
@@ -44,7 +44,7 @@ pub enum OutgoingError {
     /// The handshake has failed.
     Handshake(HandshakeError),
     /// The server's certificate is not trusted.
-    Untrusted(Verified),
+    Untrusted(VerifyResult),
     /// The certificate is for other names than this one.
     OtherName(String),
 }
@@ -75,7 +75,7 @@ impl Outgoing {
         let began = loops::now();
         let failed = OutgoingError::Handshake;
         let now = clock::since_1970();
-        let session = Session::client(&self.config, now, self.server_name.as_deref(), self.sessions.clone());
+        let session = TlsSession::client(&self.config, now, self.server_name.as_deref(), self.sessions.clone());
         let session = session.map_err(|failure| failed(HandshakeError::Failed(failure)))?;
         let greeted = greet(transport, timer, timeout, helpers, session, self.config.signature_time()).await;
         greeted.map_err(|error| {
@@ -83,14 +83,16 @@ impl Outgoing {
             failed(error)
         })?;
         let Some(verification) = &self.verification else { return Ok(()) };
-        let chain = |session: &Session| session.peer_certificates().map(<[u8]>::to_vec).collect::<Vec<_>>();
+        let chain = |session: &TlsSession| session.peer_certificates().map(<[u8]>::to_vec).collect::<Vec<_>>();
         let chain = transport.tls().and_then(|tls| tls.with_session(chain)).unwrap_or_default();
         let Verification { trust, depth, level, name } = verification.clone();
         let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
         let verify = move || {
-            let verified =
-                trust.verify(chain.iter().map(Vec::as_slice), &Rules { purpose: Purpose::Server, depth, level, now });
-            if verified != Verified::Success {
+            let verified = trust.verify(
+                chain.iter().map(Vec::as_slice),
+                &VerifyRules { purpose: CertificatePurpose::Server, depth, level, now },
+            );
+            if verified != VerifyResult::Success {
                 return Err(OutgoingError::Untrusted(verified));
             }
             match chain

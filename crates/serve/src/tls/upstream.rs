@@ -9,7 +9,7 @@ use freerun_conf::{Cx, Problem};
 use freerun_tls::digest::{sha256, sha256_of};
 use freerun_tls::load::CertifiedKey;
 use freerun_tls::session::{ClientConfig, ClientSessions, ClientSettings};
-use freerun_tls::verify::{Source, Trust, TrustBuilder};
+use freerun_tls::verify::{TrustBuilder, TrustSource, TrustStore};
 
 use super::algorithms::Wanted;
 use super::computed::{KnownPairs, PairNames, PairReader};
@@ -70,7 +70,7 @@ pub struct UpstreamTls {
     config: ClientConfig,
     /// What the certificate is made with, if its name has variables.
     computed: Option<Computed>,
-    verified_by: Option<(Trust, u32, u8)>,
+    verified_by: Option<(TrustStore, u32, u8)>,
     sends_name: bool,
     resumes: bool,
     /// A digest of the directives and of the contents of the files that they name, but for a certificate whose name has
@@ -217,15 +217,15 @@ fn digest(spec: &UpstreamSpec, certificate: Option<&CertifiedKey>, cx: &mut Cx) 
 }
 
 /// The trusted certificates.
-fn trust(spec: &UpstreamSpec, cx: &mut Cx) -> Result<Trust, Problem> {
+fn trust(spec: &UpstreamSpec, cx: &mut Cx) -> Result<TrustStore, Problem> {
     let prefix = spec.prefix;
     let Some(trusted) = spec.trusted.as_ref().filter(|file| !file.is_empty()) else {
         return Err(Problem::new(format!("no {prefix}ssl_trusted_certificate for {prefix}ssl_verify")));
     };
     let mut builder = TrustBuilder::default();
-    add(trusted, Source::Certificates, cx, |pem| builder.add_trusted_certificates(pem))?;
+    add(trusted, TrustSource::Certificates, cx, |pem| builder.add_trusted_certificates(pem))?;
     if let Some(lists) = spec.lists.as_ref().filter(|file| !file.is_empty()) {
-        add(lists, Source::Lists, cx, |pem| builder.add_lists(pem))?;
+        add(lists, TrustSource::Lists, cx, |pem| builder.add_lists(pem))?;
     }
     Ok(builder.build())
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::io;
 
 use freerun_conf::{Cx, Place, Problem};
-use freerun_tls::openssl::{Level, Remark};
+use freerun_tls::openssl::{Remark, RemarkLevel};
 
 use super::values::Spot;
 
@@ -25,7 +25,7 @@ pub(super) fn problem(refused: impl std::fmt::Display) -> Problem {
 /// Warns of what a value asks for in vain, once for each value, however many servers have it; what loses nothing that matters
 /// is not told.
 pub(super) fn tell(remark: Option<Remark>, spot: Spot, cx: &mut Cx) {
-    if let Some(remark) = remark.filter(|remark| remark.level == Level::Warn) {
+    if let Some(remark) = remark.filter(|remark| remark.level == RemarkLevel::Warn) {
         warn(remark.text, spot, cx);
     }
 }

@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 use freerun_proto::tls::{ClientHello, Ja4, fingerprint};
 use freerun_runtime::log::clock;
 use freerun_tls::digest::sha256;
-use freerun_tls::session::Agreed;
+use freerun_tls::session::SessionParameters;
 use freerun_tls::verify::PeerCertificate;
 use md5::{Digest, Md5};
 
@@ -147,7 +147,7 @@ impl<S: TlsSubject> SslVariables<S> {
 }
 
 /// A value of what was agreed on.
-fn agreed<S: TlsSubject>(subject: &S, value: impl FnOnce(Agreed<'_>) -> Option<Vec<u8>>) -> Value<'_> {
+fn agreed<S: TlsSubject>(subject: &S, value: impl FnOnce(SessionParameters<'_>) -> Option<Vec<u8>>) -> Value<'_> {
     subject.tls_stream()?.with_agreed(value).flatten().map(Cow::Owned)
 }
 

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use freerun_proto::{ProxyHeader, proxy_protocol};
 use freerun_runtime::log::Level;
-use freerun_runtime::net::udp::Received;
+use freerun_runtime::net::udp::ReceivedDatagrams;
 use freerun_serve::Address;
 use freerun_serve::accept::datagrams::DatagramListener;
 use freerun_serve::accept::loop_listeners::services_of_this_loop;
@@ -50,7 +50,7 @@ impl AtSocket {
     fn find(
         &self,
         sessions: &Rc<Sessions>,
-        received: &Received<'_>,
+        received: &ReceivedDatagrams<'_>,
         behind: Option<SocketAddr>,
     ) -> Option<Rc<DatagramSession>> {
         let earlier = || if Rc::ptr_eq(sessions, &self.sessions) { None } else { Some(&self.sessions) };
@@ -127,7 +127,7 @@ impl StreamService {
     pub(super) fn take_datagrams<'r>(
         &self,
         listener: &Rc<DatagramListener>,
-        received: &mut dyn Iterator<Item = Received<'r>>,
+        received: &mut dyn Iterator<Item = ReceivedDatagrams<'r>>,
     ) {
         let socket = self.at_socket(listener);
         let mut forwarding = Forwarder::default();
@@ -158,7 +158,7 @@ impl StreamService {
         &self,
         socket: &AtSocket,
         sessions: &Rc<Sessions>,
-        received: Received<'a>,
+        received: ReceivedDatagrams<'a>,
         forwarding: &mut Forwarder<'a>,
     ) {
         let size = received.segment.unwrap_or(received.bytes.len()).max(1);
@@ -177,7 +177,7 @@ impl StreamService {
             };
             let ends = header.ends.as_ref();
             let behind = ends.and_then(|ends| Some(SocketAddr::new(ends.client.parse().ok()?, ends.client_port)));
-            let one = Received { bytes: &bytes[len..], segment: None, ..received };
+            let one = ReceivedDatagrams { bytes: &bytes[len..], segment: None, ..received };
             match socket.find(sessions, &one, behind) {
                 Some(session) => drop(session.take(one, forwarding)),
                 None => {
@@ -194,9 +194,9 @@ impl StreamService {
         &self,
         listener: &Rc<DatagramListener>,
         sessions: &Rc<Sessions>,
-        received: Received<'a>,
+        received: ReceivedDatagrams<'a>,
         header: Option<(ProxyHeader, Option<SocketAddr>)>,
-    ) -> Option<Received<'a>> {
+    ) -> Option<ReceivedDatagrams<'a>> {
         let admission = &self.loop_state.admission;
         if admission.is_full() {
             if sessions.end_oldest() {

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use freerun_runtime::loops;
-use freerun_runtime::net::udp::Received;
+use freerun_runtime::net::udp::ReceivedDatagrams;
 use freerun_runtime::tasks::Tasks;
 use freerun_serve::accept::datagrams::DatagramListener;
 use freerun_serve::accept::service::{Accepted, Closing, Service};
@@ -79,7 +79,7 @@ impl Service for StreamService {
     fn datagrams<'r>(
         self: Rc<Self>,
         listener: &Rc<DatagramListener>,
-        received: &mut dyn Iterator<Item = Received<'r>>,
+        received: &mut dyn Iterator<Item = ReceivedDatagrams<'r>>,
     ) {
         self.take_datagrams(listener, received);
     }

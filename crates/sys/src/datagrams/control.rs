@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{ECN, Ecn};
 
-/// The room for the control messages of one datagram. Those that are received need at most 120 bytes on a machine of 64
-/// bits: the address (40), ECN (24, twice on a socket for both families) and the size of segments (24).
+/// The room for the control messages of one datagram. Received messages need at most 120 bytes on a machine of 64 bits.
+/// They are the address (40), ECN (24, twice on a socket for both families) and the size of segments (24).
 const ROOM: usize = 160;
 
 /// The length of a header, padding included.
@@ -38,7 +38,7 @@ impl Control {
     /// The room for control messages.
     pub(super) const EMPTY: Control = Control { bytes: [0; ROOM] };
 
-    /// The number of bytes that there is room for.
+    /// The number of bytes for which it has room.
     pub(super) const ROOM: usize = ROOM;
 
     /// Appends a control message at `at`, and returns where it ends.
@@ -116,7 +116,7 @@ impl Facts {
         let number = || value.get(..4).and_then(|bytes| bytes.try_into().ok()).map(libc::c_int::from_ne_bytes);
         match (level, kind) {
             (libc::SOL_IP, libc::IP_PKTINFO) => {
-                // The second field is the address to answer from: that of the header, unless that is a multicast or a
+                // The second field is the address to answer from: the header's address, unless that is a multicast or a
                 // broadcast address.
                 let octets: Option<[u8; 4]> = value.get(4..8).and_then(|bytes| bytes.try_into().ok());
                 self.to = octets.map(|octets| IpAddr::V4(Ipv4Addr::from(octets)));

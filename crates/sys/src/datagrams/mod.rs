@@ -1,6 +1,6 @@
-//! Datagrams of UDP, many with one call: `recvmmsg(2)` and `sendmmsg(2)`, with what the kernel says of each datagram, and
-//! is told of it, in control messages (cmsg(3)): the address that it was sent to, ECN, and the size of the datagrams of
-//! which it consists when the kernel has put several together (`UDP_GRO`) or is to take it apart (`UDP_SEGMENT`, udp(7)).
+//! Datagrams of UDP, many with one call: `recvmmsg(2)` and `sendmmsg(2)`. Control messages (cmsg(3)) carry facts about
+//! each datagram to and from the kernel: the address that it was sent to, ECN, and the size of its parts. It has parts
+//! when the kernel has put several datagrams together (`UDP_GRO`) or is to take it apart (`UDP_SEGMENT`, udp(7)).
 
 mod control;
 mod name;
@@ -8,8 +8,8 @@ mod options;
 mod receive;
 mod send;
 
-pub use options::{Instruction, Options, steer};
-pub use receive::{Known, Received, Receiver};
+pub use options::{DatagramOptions, Instruction, steer};
+pub use receive::{DatagramDetail, ReceivedDatagrams, Receiver};
 pub use send::{Message, Sender};
 
 /// The bits of ECN in an IP header (RFC 3168, section 5): 0 if the sender does not support it.

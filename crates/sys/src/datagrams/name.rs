@@ -6,21 +6,21 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 /// bytes, so that no pointer is needed.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(8))]
-pub(super) struct Name([u8; size_of::<libc::sockaddr_in6>()]);
+pub(super) struct SocketName([u8; size_of::<libc::sockaddr_in6>()]);
 
 /// The length of an IPv4 address's `sockaddr_in`.
 const IPV4: usize = size_of::<libc::sockaddr_in>();
 
-impl Name {
+impl SocketName {
     /// The room for an address that is to be received.
-    pub(super) const EMPTY: Name = Name([0; size_of::<libc::sockaddr_in6>()]);
+    pub(super) const EMPTY: SocketName = SocketName([0; size_of::<libc::sockaddr_in6>()]);
 
-    /// The number of bytes that there is room for.
+    /// The number of bytes for which it has room.
     pub(super) const ROOM: usize = size_of::<libc::sockaddr_in6>();
 
     /// The address in the kernel's form, with its length.
-    pub(super) fn of(address: SocketAddr) -> (Name, usize) {
-        let mut name = Name::EMPTY;
+    pub(super) fn of(address: SocketAddr) -> (SocketName, usize) {
+        let mut name = SocketName::EMPTY;
         let bytes = &mut name.0;
         bytes[2..4].copy_from_slice(&address.port().to_be_bytes());
         let (family, len) = match address {
@@ -33,7 +33,7 @@ impl Name {
                 bytes[4..8].copy_from_slice(&address.flowinfo().to_ne_bytes());
                 bytes[8..24].copy_from_slice(&address.ip().octets());
                 bytes[24..28].copy_from_slice(&address.scope_id().to_ne_bytes());
-                (libc::AF_INET6, Name::ROOM)
+                (libc::AF_INET6, SocketName::ROOM)
             }
         };
         bytes[..2].copy_from_slice(&(family as libc::sa_family_t).to_ne_bytes());
@@ -51,7 +51,7 @@ impl Name {
                 let ip = Ipv4Addr::new(bytes[4], bytes[5], bytes[6], bytes[7]);
                 Some(SocketAddr::V4(SocketAddrV4::new(ip, port)))
             }
-            libc::AF_INET6 if len >= Name::ROOM => {
+            libc::AF_INET6 if len >= SocketName::ROOM => {
                 let octets: [u8; 16] = bytes[8..24].try_into().ok()?;
                 let (ip, scope) = (Ipv6Addr::from(octets), word(24));
                 Some(SocketAddr::V6(SocketAddrV6::new(ip, port, word(4), scope)))
@@ -69,13 +69,13 @@ mod tests {
     fn an_address_comes_back_as_it_was() {
         for text in ["192.0.2.1:53", "[2001:db8::1]:65535", "0.0.0.0:0"] {
             let address: SocketAddr = text.parse().unwrap();
-            let (name, len) = Name::of(address);
+            let (name, len) = SocketName::of(address);
             assert_eq!(name.address(len), Some(address));
             assert_eq!(name.address(len - 1), None, "cut short");
         }
         let scoped = SocketAddr::V6(SocketAddrV6::new("fe80::1".parse().unwrap(), 9, 0, 3));
-        let (name, len) = Name::of(scoped);
+        let (name, len) = SocketName::of(scoped);
         assert_eq!(name.address(len), Some(scoped));
-        assert_eq!(Name::EMPTY.address(0), None);
+        assert_eq!(SocketName::EMPTY.address(0), None);
     }
 }

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 /// The facts that the kernel is to give with each received datagram.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Options {
+pub struct DatagramOptions {
     /// The address that it was sent to, for a socket that is bound to all addresses (`IP_PKTINFO`, `IPV6_RECVPKTINFO`).
     pub destination: bool,
     /// ECN (`IP_RECVTOS`, `IPV6_RECVTCLASS`).
@@ -18,7 +18,7 @@ fn on(fd: &impl AsFd, level: libc::c_int, name: libc::c_int) -> io::Result<()> {
     crate::socket::set(fd, level, name, 1)
 }
 
-impl Options {
+impl DatagramOptions {
     /// Sets these options of a UDP socket of IPv6 or of IPv4. A kernel without `UDP_GRO` (before Linux 5.0) delivers
     /// datagrams one by one.
     ///
@@ -73,11 +73,11 @@ struct Program {
     instructions: *const Instruction,
 }
 
-/// Has a program choose, for each datagram to an address that several sockets share (`SO_REUSEPORT`), the socket that
-/// gets it: the program returns its number, in the order in which they were bound (`SO_ATTACH_REUSEPORT_CBPF`,
-/// socket(7)). The program is that of the whole group, whichever socket it is set on, and needs no rights. It sees what
-/// the datagram carries from its first byte on. If the number is none of a socket, the kernel chooses by the hash of the
-/// addresses, as without a program.
+/// Has a program choose the socket for each datagram to an address that several sockets share (`SO_REUSEPORT`). The
+/// program returns the socket's number, in the order in which they were bound (`SO_ATTACH_REUSEPORT_CBPF`, socket(7)).
+/// The whole group has one program, whichever socket it is set on, and it needs no rights. It sees what the datagram
+/// carries from its first byte on. If the number is none of a socket, the kernel chooses by the hash of the addresses,
+/// as without a program.
 ///
 /// # Errors
 /// `EINVAL` if the kernel does not accept the program.
@@ -86,7 +86,7 @@ pub fn steer(fd: impl AsFd, program: &[Instruction]) -> io::Result<()> {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
     };
     let program = Program { len, instructions: program.as_ptr() };
-    // SAFETY: the pointer and length are those of `program`, whose own pointer and length are those of a slice; both live
+    // SAFETY: the pointer and length belong to `program`, whose own pointer and length come from a slice. Both live
     // through the call, and `Instruction` has the layout of `struct sock_filter`. The kernel copies both and checks the
     // program before it uses it. The descriptor is open.
     let answer = unsafe {

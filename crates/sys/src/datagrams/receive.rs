@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd};
 
 use super::control::Control;
-use super::name::Name;
+use super::name::SocketName;
 use super::{Ecn, MOST};
 
 /// The memory for the datagrams of one call, used again for the next.
@@ -13,28 +13,28 @@ pub struct Receiver {
     /// The bytes of the datagrams: `room` for each. The kernel gives memory to those pages that are written to.
     bytes: Vec<u8>,
     room: usize,
-    names: Vec<Name>,
+    names: Vec<SocketName>,
     controls: Vec<Control>,
     slices: Vec<libc::iovec>,
     headers: Vec<libc::mmsghdr>,
-    /// How many datagrams there are.
+    /// The number of datagrams.
     filled: usize,
 }
 
 // SAFETY: the pointers in the headers and slices are set anew at the beginning of each call, to memory that the value
-// owns, and nothing reads them between calls; so it does not matter on which thread the next call is.
+// owns. Nothing reads them between calls; so it does not matter on which thread the next call is.
 unsafe impl Send for Receiver {}
 
 /// A datagram that was received, or several of one sender that the kernel has put together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Received<'a> {
+pub struct ReceivedDatagrams<'a> {
     /// The bytes that it carries.
     pub bytes: &'a [u8],
     /// The sender's address; `None` if it is neither of IPv4 nor of IPv6, or was not asked for.
     pub from: Option<SocketAddr>,
-    /// The address that it was sent to, if [`Options::destination`](super::Options::destination) is set.
+    /// The address that it was sent to, if [`DatagramOptions::destination`](super::DatagramOptions::destination) is set.
     pub to: Option<IpAddr>,
-    /// The ECN bits, if [`Options::ecn`](super::Options::ecn) is set.
+    /// The ECN bits, if [`DatagramOptions::ecn`](super::DatagramOptions::ecn) is set.
     pub ecn: Ecn,
     /// The size of each of the datagrams that the kernel has put together; the last one may be smaller. `None`: it is a
     /// single datagram.
@@ -43,12 +43,12 @@ pub struct Received<'a> {
     pub is_truncated: bool,
 }
 
-/// What is to be known of each datagram besides its bytes; asking for less costs the kernel less.
+/// Facts to be known of each datagram besides its bytes; asking for less costs the kernel less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Known {
+pub enum DatagramDetail {
     /// Everything.
     All,
-    /// Nothing: it is the only one that can send to the socket, and the kernel puts nothing together.
+    /// Nothing: a single sender can send to the socket, and the kernel puts nothing together.
     Bytes,
 }
 
@@ -67,7 +67,7 @@ impl Receiver {
         Receiver {
             bytes: vec![0; most * room],
             room,
-            names: vec![Name::EMPTY; most],
+            names: vec![SocketName::EMPTY; most],
             controls: vec![Control::EMPTY; most],
             slices: vec![NOTHING; most],
             headers: vec![no_message(); most],
@@ -75,7 +75,7 @@ impl Receiver {
         }
     }
 
-    /// The number of datagrams that there is room for.
+    /// The number of datagrams for which it has room.
     pub fn most(&self) -> usize {
         self.headers.len()
     }
@@ -84,13 +84,13 @@ impl Receiver {
     /// many there were. It does not wait.
     ///
     /// # Errors
-    /// `EAGAIN` if there is none; `ECONNREFUSED` and the like if the network has reported that a datagram which was sent
-    /// from this socket, a connected one, did not arrive (udp(7)).
-    pub fn receive(&mut self, socket: impl AsFd, most: usize, known: Known) -> io::Result<usize> {
+    /// `EAGAIN` if there is none. `ECONNREFUSED` and the like if the network has reported that a datagram did not
+    /// arrive; it was sent from this socket, a connected one (udp(7)).
+    pub fn receive(&mut self, socket: impl AsFd, most: usize, known: DatagramDetail) -> io::Result<usize> {
         self.filled = 0;
         let (name_room, control_room) = match known {
-            Known::All => (Name::ROOM, Control::ROOM),
-            Known::Bytes => (0, 0),
+            DatagramDetail::All => (SocketName::ROOM, Control::ROOM),
+            DatagramDetail::Bytes => (0, 0),
         };
         let most = most.min(self.headers.len());
         let parts = self.bytes.chunks_exact_mut(self.room).zip(&mut self.names).zip(&mut self.controls);
@@ -107,9 +107,10 @@ impl Receiver {
             message.msg_controllen = control_room as _;
             message.msg_flags = 0;
         }
-        // SAFETY: there are `most` headers, and each one's pointers and lengths, set above, are those of parts of this
-        // value that belong to it alone: bytes, one slice that describes them, a name and a control buffer, unless these are
-        // null and their lengths 0. Any bits are valid in them. Nothing else uses them during the call. No timeout is given. The descriptor is open.
+        // SAFETY: there are `most` headers, and each one's pointers and lengths, set above, refer to parts of this
+        // value that belong to it alone. These are bytes, one slice that describes them, a name and a control buffer,
+        // unless the pointers are null and their lengths 0. Any bits are valid in them. Nothing else uses them during
+        // the call. No timeout is given. The descriptor is open.
         let answer = unsafe {
             libc::recvmmsg(
                 socket.as_fd().as_raw_fd(),
@@ -130,7 +131,7 @@ impl Receiver {
     }
 
     /// A datagram of the last [`Receiver::receive`], from 0; `None` if there were not so many.
-    pub fn get(&self, index: usize) -> Option<Received<'_>> {
+    pub fn get(&self, index: usize) -> Option<ReceivedDatagrams<'_>> {
         if index >= self.filled {
             return None;
         }
@@ -138,7 +139,7 @@ impl Receiver {
         let len = (header.msg_len as usize).min(self.room);
         let start = index * self.room;
         let facts = self.controls[index].read(header.msg_hdr.msg_controllen);
-        Some(Received {
+        Some(ReceivedDatagrams {
             bytes: &self.bytes[start..start + len],
             from: self.names[index].address(header.msg_hdr.msg_namelen as usize),
             to: facts.to,
@@ -149,7 +150,7 @@ impl Receiver {
     }
 
     /// The datagrams of the last [`Receiver::receive`].
-    pub fn iter(&self) -> impl Iterator<Item = Received<'_>> {
+    pub fn iter(&self) -> impl Iterator<Item = ReceivedDatagrams<'_>> {
         (0..self.filled).filter_map(|index| self.get(index))
     }
 }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd};
 
 use super::control::Control;
-use super::name::Name;
+use super::name::SocketName;
 use super::receive::no_message;
 use super::{Ecn, MOST};
 
@@ -26,13 +26,13 @@ pub struct Message<'a> {
 
 /// The memory for the headers of one call, used again for the next.
 pub struct Sender {
-    names: Vec<Name>,
+    names: Vec<SocketName>,
     controls: Vec<Control>,
     headers: Vec<libc::mmsghdr>,
 }
 
-// SAFETY: the pointers in the headers are set anew at the beginning of each call, and nothing reads them between calls; so
-// it does not matter on which thread the next call is.
+// SAFETY: the pointers in the headers are set anew at the beginning of each call, and nothing reads them between calls.
+// So it does not matter on which thread the next call is.
 unsafe impl Send for Sender {}
 
 impl Sender {
@@ -40,13 +40,13 @@ impl Sender {
     pub fn new(most: usize) -> Sender {
         let most = most.clamp(1, MOST);
         Sender {
-            names: vec![Name::EMPTY; most],
+            names: vec![SocketName::EMPTY; most],
             controls: vec![Control::EMPTY; most],
             headers: vec![no_message(); most],
         }
     }
 
-    /// The number of messages that there is room for.
+    /// The number of messages for which it has room.
     pub fn most(&self) -> usize {
         self.headers.len()
     }
@@ -55,15 +55,15 @@ impl Sender {
     ///
     /// # Errors
     /// The error of `sendmmsg(2)` about the first message. `EAGAIN`: the socket is full. `EMSGSIZE`: the message is too
-    /// long. `EINVAL`, `EIO`: the datagrams of one size cannot be sent as one message on this way (their size is more
-    /// than that of its packets, or the device cannot compute checksums). `ENOBUFS`: the device is full.
+    /// long. `EINVAL`, `EIO`: the datagrams of one size cannot be sent as one message on this way. Their size is more
+    /// than the size of its packets, or the device cannot compute checksums. `ENOBUFS`: the device is full.
     pub fn send(&mut self, socket: impl AsFd, messages: &[Message<'_>]) -> io::Result<usize> {
         let parts = self.names.iter_mut().zip(&mut self.controls).zip(&mut self.headers);
         let mut count = 0;
         for (((name, control), header), message) in parts.zip(messages) {
             let mut name_len = 0;
             if let Some(to) = message.to {
-                (*name, name_len) = Name::of(to);
+                (*name, name_len) = SocketName::of(to);
             }
             let is_ipv6 = match (message.to, message.from) {
                 // What goes to a mapped address (RFC 4291, section 2.5.5.2) is a datagram of IPv4.
@@ -85,8 +85,8 @@ impl Sender {
         if count == 0 {
             return Ok(0);
         }
-        // SAFETY: there are `count` headers, and each one's pointers and lengths, set above, are those of a name and a
-        // control buffer of this value and of a slice of `IoSlice`, all of which live through the call; sendmmsg(2) only
+        // SAFETY: there are `count` headers, and each one's pointers and lengths, set above, refer to a name and a
+        // control buffer of this value and to a slice of `IoSlice`. All of them live through the call. sendmmsg(2) only
         // reads what they point to, and writes lengths to the headers. The descriptor is open.
         let answer = unsafe {
             libc::sendmmsg(

@@ -25,7 +25,7 @@ fn many_datagrams_are_sent_and_received_with_one_call_each() {
     assert_eq!(sender.send(&theirs, &messages).unwrap(), 10);
     let mut got = Vec::new();
     for expected in [8, 2] {
-        assert_eq!(receiver.receive(&ours, 8, Known::All).unwrap(), expected);
+        assert_eq!(receiver.receive(&ours, 8, DatagramDetail::All).unwrap(), expected);
         for received in receiver.iter() {
             assert_eq!(received.from, Some(from));
             assert_eq!((received.to, received.ecn, received.segment, received.is_truncated), (None, 0, None, false));
@@ -33,7 +33,7 @@ fn many_datagrams_are_sent_and_received_with_one_call_each() {
         }
     }
     assert_eq!(got, texts);
-    assert_eq!(receiver.receive(&ours, 8, Known::All).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    assert_eq!(receiver.receive(&ours, 8, DatagramDetail::All).unwrap_err().kind(), io::ErrorKind::WouldBlock);
     assert!(receiver.get(0).is_none(), "nothing was received");
     assert_eq!(sender.send(&theirs, &[]).unwrap(), 0);
     // More messages than the sender has room for are left for the next call.
@@ -47,7 +47,7 @@ fn what_is_too_long_is_cut_and_said_to_be_and_empty_ones_come_too() {
         assert_eq!(theirs.send_to(&[b'x'; 11][..len], address).unwrap(), len);
     }
     let mut receiver = Receiver::new(4, 10);
-    assert_eq!(receiver.receive(&ours, 4, Known::All).unwrap(), 3);
+    assert_eq!(receiver.receive(&ours, 4, DatagramDetail::All).unwrap(), 3);
     let lengths: Vec<_> = receiver.iter().map(|received| (received.bytes.len(), received.is_truncated)).collect();
     assert_eq!(lengths, [(0, false), (10, false), (10, true)]);
 }
@@ -56,7 +56,9 @@ fn what_is_too_long_is_cut_and_said_to_be_and_empty_ones_come_too() {
 fn what_is_not_asked_for_is_not_known() {
     let ((ours, address), (theirs, from)) = (bound("127.0.0.1:0"), bound("127.0.0.1:0"));
     let mut receiver = Receiver::new(4, 10);
-    for (known, expected) in [(Known::All, Some(from)), (Known::Bytes, None), (Known::All, Some(from))] {
+    for (known, expected) in
+        [(DatagramDetail::All, Some(from)), (DatagramDetail::Bytes, None), (DatagramDetail::All, Some(from))]
+    {
         theirs.send_to(b"bytes", address).unwrap();
         assert_eq!(receiver.receive(&ours, 4, known).unwrap(), 1);
         let received = receiver.get(0).unwrap();
@@ -68,7 +70,7 @@ fn what_is_not_asked_for_is_not_known() {
 fn an_answer_leaves_from_the_address_that_was_asked_and_ecn_goes_both_ways() {
     for (wildcard, asked) in [("0.0.0.0:0", "127.0.0.9"), ("[::]:0", "::1")] {
         let ((ours, address), (theirs, from)) = (bound(wildcard), bound(&wildcard.replace("0.0.0.0", "127.0.0.1")));
-        let options = Options { destination: true, ecn: true, gro: true };
+        let options = DatagramOptions { destination: true, ecn: true, gro: true };
         options.apply(&ours, address.is_ipv6()).unwrap();
         options.apply(&theirs, address.is_ipv6()).unwrap();
         let asked: IpAddr = asked.parse().unwrap();
@@ -76,7 +78,7 @@ fn an_answer_leaves_from_the_address_that_was_asked_and_ecn_goes_both_ways() {
         let (mut sender, mut receiver) = (Sender::new(1), Receiver::new(1, 100));
         let question = Message { ecn: 2, ..plain(&parts, SocketAddr::new(asked, address.port())) };
         assert_eq!(sender.send(&theirs, &[question]).unwrap(), 1);
-        assert_eq!(receiver.receive(&ours, 1, Known::All).unwrap(), 1);
+        assert_eq!(receiver.receive(&ours, 1, DatagramDetail::All).unwrap(), 1);
         let received = receiver.get(0).unwrap();
         assert_eq!((received.bytes, received.to, received.ecn), (&b"question"[..], Some(asked), 2));
         let client = received.from.unwrap();
@@ -84,7 +86,7 @@ fn an_answer_leaves_from_the_address_that_was_asked_and_ecn_goes_both_ways() {
         let parts = [IoSlice::new(b"answer")];
         let answer = Message { from: received.to, ecn: 1, ..plain(&parts, client) };
         assert_eq!(sender.send(&ours, &[answer]).unwrap(), 1);
-        assert_eq!(receiver.receive(&theirs, 1, Known::All).unwrap(), 1);
+        assert_eq!(receiver.receive(&theirs, 1, DatagramDetail::All).unwrap(), 1);
         let received = receiver.get(0).unwrap();
         assert_eq!(received.from, Some(SocketAddr::new(asked, address.port())));
         assert_eq!((received.bytes, received.ecn), (&b"answer"[..], 1));
@@ -98,19 +100,19 @@ fn a_client_of_ipv4_on_a_socket_of_ipv6_gets_its_answer_from_the_address_that_it
     socket.set_nonblocking(true).unwrap();
     socket.bind(&"[::]:0".parse::<SocketAddr>().unwrap().into()).unwrap();
     let ours = UdpSocket::from(socket);
-    Options { destination: true, ecn: true, gro: true }.apply(&ours, true).unwrap();
+    DatagramOptions { destination: true, ecn: true, gro: true }.apply(&ours, true).unwrap();
     let (theirs, _) = bound("127.0.0.1:0");
     let asked: SocketAddr = format!("127.0.0.8:{}", ours.local_addr().unwrap().port()).parse().unwrap();
     theirs.send_to(b"question", asked).unwrap();
     let mut receiver = Receiver::new(1, 100);
-    assert_eq!(receiver.receive(&ours, 1, Known::All).unwrap(), 1);
+    assert_eq!(receiver.receive(&ours, 1, DatagramDetail::All).unwrap(), 1);
     let (to, from) = receiver.get(0).map(|received| (received.to, received.from)).unwrap();
     assert_eq!(to.map(|to| to.to_canonical()), Some(asked.ip()));
     let parts = [IoSlice::new(b"answer")];
     let answer = Message { parts: &parts, to: from, from: to, ecn: 2, segment: None };
     assert_eq!(Sender::new(1).send(&ours, &[answer]).unwrap(), 1);
-    Options { ecn: true, ..Options::default() }.apply(&theirs, false).unwrap();
-    assert_eq!(receiver.receive(&theirs, 1, Known::All).unwrap(), 1);
+    DatagramOptions { ecn: true, ..DatagramOptions::default() }.apply(&theirs, false).unwrap();
+    assert_eq!(receiver.receive(&theirs, 1, DatagramDetail::All).unwrap(), 1);
     let received = receiver.get(0).unwrap();
     assert_eq!((received.bytes, received.from), (&b"answer"[..], Some(asked)));
 }
@@ -124,12 +126,12 @@ fn datagrams_of_one_size_go_as_one_message_and_come_as_one() {
     let (mut sender, mut receiver) = (Sender::new(1), Receiver::new(8, 65_536));
     // Without GRO three datagrams come.
     assert_eq!(sender.send(&theirs, &[message]).unwrap(), 1);
-    assert_eq!(receiver.receive(&ours, 8, Known::All).unwrap(), 3);
+    assert_eq!(receiver.receive(&ours, 8, DatagramDetail::All).unwrap(), 3);
     let lengths: Vec<_> = receiver.iter().map(|received| (received.bytes.len(), received.segment)).collect();
     assert_eq!(lengths, [(1000, None), (1000, None), (500, None)]);
-    Options { gro: true, ..Options::default() }.apply(&ours, false).unwrap();
+    DatagramOptions { gro: true, ..DatagramOptions::default() }.apply(&ours, false).unwrap();
     assert_eq!(sender.send(&theirs, &[message]).unwrap(), 1);
-    assert_eq!(receiver.receive(&ours, 8, Known::All).unwrap(), 1);
+    assert_eq!(receiver.receive(&ours, 8, DatagramDetail::All).unwrap(), 1);
     let received = receiver.get(0).unwrap();
     assert_eq!((received.bytes, received.segment), (&all[..], Some(1000)));
 }
@@ -144,7 +146,7 @@ fn a_peer_that_is_not_there_is_told_to_a_connected_socket() {
     let message = Message { parts: &parts, to: None, from: None, ecn: 0, segment: None };
     let mut sender = Sender::new(1);
     assert_eq!(sender.send(&ours, &[message]).unwrap(), 1);
-    let error = Receiver::new(1, 10).receive(&ours, 1, Known::Bytes).unwrap_err();
+    let error = Receiver::new(1, 10).receive(&ours, 1, DatagramDetail::Bytes).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
     // What is longer than a datagram can be.
     let long = vec![0; 70_000];
@@ -177,12 +179,13 @@ fn a_program_of_the_group_chooses_the_socket_by_the_first_byte_of_what_a_datagra
             theirs.send_to(&[number, rest], address).unwrap();
         }
         let mut receiver = Receiver::new(8, 10);
-        assert_eq!(receiver.receive(socket, 8, Known::All).unwrap(), 4);
+        assert_eq!(receiver.receive(socket, 8, DatagramDetail::All).unwrap(), 4);
         assert!(receiver.iter().all(|received| received.bytes[0] == number));
     }
     // A number that no socket has: one of them gets it nevertheless.
     theirs.send_to(&[200], address).unwrap();
-    let got = group.iter().filter(|socket| Receiver::new(8, 10).receive(socket, 8, Known::All).is_ok()).count();
+    let got =
+        group.iter().filter(|socket| Receiver::new(8, 10).receive(socket, 8, DatagramDetail::All).is_ok()).count();
     assert_eq!(got, 1);
     assert_eq!(steer(&theirs, &[]).unwrap_err().raw_os_error(), Some(libc::EINVAL));
 }

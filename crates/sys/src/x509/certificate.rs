@@ -1,6 +1,6 @@
 //! X.509 certificates.
 
-use super::{Errors, KeyKind, PrivateKey, Reader, key, lc};
+use super::{Errors, KeyKind, PemReader, PrivateKey, key, lc};
 use std::ffi::{CStr, c_int};
 use std::ptr::{NonNull, null_mut};
 
@@ -10,16 +10,16 @@ pub struct Certificate(NonNull<lc::X509>);
 // SAFETY: the object is owned, and the library does not tie it to a thread.
 unsafe impl Send for Certificate {}
 
-/// How a key does not belong to a certificate.
+/// Mismatch between a key and a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mismatch {
-    /// It is another key of the same kind.
+    /// The key is another one of the same kind.
     Values,
     /// The certificate is for another kind of key.
     Type,
 }
 
-/// An algorithm by which certificates are signed.
+/// An algorithm for signing certificates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SignatureAlgorithm(c_int);
 
@@ -29,7 +29,7 @@ impl SignatureAlgorithm {
         if self.0 == lc::NID_undef {
             return None;
         }
-        // SAFETY: the function has no preconditions. The number is that of a built-in object, whose name is a constant.
+        // SAFETY: the function has no preconditions. The number belongs to a built-in object, whose name is a constant.
         let name = unsafe { lc::OBJ_nid2sn(self.0) };
         drop(Errors::take());
         // SAFETY: a name that is not null is a text that ends with a NUL, and is never freed.
@@ -39,9 +39,9 @@ impl SignatureAlgorithm {
 
 /// Whether one certificate can have issued another one, by what is written in them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Issued {
+pub(super) enum IssuerCheck {
     Yes,
-    /// Its name and identifiers are those of the issuer, but its key usage does not allow it.
+    /// The name and identifiers are the issuer's, but its key usage does not allow it.
     NotAllowed,
     No,
 }
@@ -49,12 +49,12 @@ pub(super) enum Issued {
 /// The certificates of a PEM text, the server's own first.
 pub type Chain = Vec<Certificate>;
 
-/// Why a chain cannot be read.
+/// Reason for which a chain cannot be read.
 #[derive(Debug)]
 pub struct ChainError {
-    /// How many certificates were read before.
+    /// The number of certificates that were read before.
     pub read: usize,
-    /// What the library says.
+    /// The library's errors.
     pub errors: Errors,
 }
 
@@ -62,7 +62,7 @@ impl Certificate {
     /// Reads a certificate in DER; there may be nothing behind it.
     pub fn from_der(der: &[u8]) -> Option<Self> {
         let mut at = der.as_ptr();
-        // SAFETY: `at` and the length are those of `der`, which is only read.
+        // SAFETY: `at` and the length describe `der`, which is only read.
         let certificate = unsafe { lc::d2i_X509(null_mut(), &mut at, der.len().try_into().ok()?) };
         let certificate = NonNull::new(certificate).map(Self);
         drop(Errors::take());
@@ -70,11 +70,11 @@ impl Certificate {
         certificate.filter(|_| read == der.len())
     }
 
-    /// Reads all certificates of a PEM text. The first one, of which there must be one, may carry settings of trust
+    /// Reads all certificates of a PEM text; there has to be at least one. The first may carry settings of trust
     /// (`TRUSTED CERTIFICATE`); these are dropped. Other text and other blocks are skipped.
     pub fn chain_from_pem(pem: &[u8]) -> Result<Chain, ChainError> {
         drop(Errors::take());
-        let reader = Reader::new(pem).map_err(|errors| ChainError { read: 0, errors })?;
+        let reader = PemReader::new(pem).map_err(|errors| ChainError { read: 0, errors })?;
         let mut chain = Vec::new();
         // SAFETY: the BIO is alive, and the callback serves blocks that are encrypted: it has no password.
         let own = unsafe { lc::PEM_read_bio_X509_AUX(reader.as_ptr(), null_mut(), Some(key::no_password), null_mut()) };
@@ -87,7 +87,7 @@ impl Certificate {
     /// Reads all certificates of a PEM text, those in `TRUSTED CERTIFICATE` blocks included; there may be none.
     pub fn all_from_pem(pem: &[u8]) -> Result<Chain, Errors> {
         drop(Errors::take());
-        let reader = Reader::new(pem)?;
+        let reader = PemReader::new(pem)?;
         let mut chain = Vec::new();
         loop {
             // SAFETY: the BIO is alive, and the callback serves blocks that are encrypted: it has no password.
@@ -103,7 +103,7 @@ impl Certificate {
     }
 
     /// Reads the certificates that are left, up to the end of the text.
-    fn read_plain(reader: &Reader<'_>, chain: &mut Chain) -> Result<(), Errors> {
+    fn read_plain(reader: &PemReader<'_>, chain: &mut Chain) -> Result<(), Errors> {
         loop {
             // SAFETY: the BIO is alive, and the callback serves blocks that are encrypted: it has no password.
             let certificate =
@@ -149,12 +149,12 @@ impl Certificate {
     }
 
     /// Whether this certificate can have issued `other`.
-    pub(super) fn issued(&self, other: &Certificate) -> Issued {
+    pub(super) fn issued(&self, other: &Certificate) -> IssuerCheck {
         // SAFETY: both certificates are alive; what is found out about them is kept in them, under their locks.
         match unsafe { lc::X509_check_issued(self.as_ptr(), other.as_ptr()) } {
-            lc::X509_V_OK => Issued::Yes,
-            lc::X509_V_ERR_KEYUSAGE_NO_CERTSIGN => Issued::NotAllowed,
-            _ => Issued::No,
+            lc::X509_V_OK => IssuerCheck::Yes,
+            lc::X509_V_ERR_KEYUSAGE_NO_CERTSIGN => IssuerCheck::NotAllowed,
+            _ => IssuerCheck::No,
         }
     }
 
@@ -164,7 +164,7 @@ impl Certificate {
         unsafe { lc::X509_cmp(self.as_ptr(), other.as_ptr()) == 0 }
     }
 
-    /// What kind of key it is for.
+    /// The kind of key that it is for.
     pub fn key_kind(&self) -> KeyKind {
         // SAFETY: the certificate is alive; the key is borrowed from it for the time of this call.
         let kind = unsafe { key::kind(lc::X509_get0_pubkey(self.0.as_ptr())) };
@@ -172,7 +172,7 @@ impl Certificate {
         kind
     }
 
-    /// How it is signed.
+    /// The algorithm that it is signed with.
     pub fn signature_algorithm(&self) -> SignatureAlgorithm {
         // SAFETY: the certificate is alive and only read.
         SignatureAlgorithm(unsafe { lc::X509_get_signature_nid(self.0.as_ptr()) })

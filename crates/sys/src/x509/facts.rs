@@ -1,4 +1,4 @@
-//! What a certificate says.
+//! Contents of a certificate.
 
 use super::names::{one_line, rfc2253};
 use super::writer::written;
@@ -44,7 +44,7 @@ impl Certificate {
         lines.replace("\\\n", "")
     }
 
-    /// When it begins to be valid, as nginx has it in `$ssl_client_v_start`: `Jan  1 00:00:00 2021 GMT`.
+    /// The begin of its validity, as nginx has it in `$ssl_client_v_start`: `Jan 1 00:00:00 2021 GMT`.
     pub fn begin_text(&self) -> String {
         written(|to| {
             // SAFETY: the certificate is alive, and the time is borrowed from it.
@@ -52,7 +52,7 @@ impl Certificate {
         })
     }
 
-    /// When it ends to be valid, as nginx has it in `$ssl_client_v_end`.
+    /// The end of its validity, as nginx has it in `$ssl_client_v_end`.
     pub fn end_text(&self) -> String {
         written(|to| {
             // SAFETY: the certificate is alive, and the time is borrowed from it.
@@ -60,13 +60,13 @@ impl Certificate {
         })
     }
 
-    /// When it begins to be valid, in seconds since 1970. `None`: the time cannot be read.
+    /// The begin of its validity, in seconds since 1970. `None`: the time cannot be read.
     pub fn begin(&self) -> Option<i64> {
         // SAFETY: the certificate is alive, and the time is borrowed from it.
         unsafe { seconds(lc::X509_get0_notBefore(self.as_ptr())) }
     }
 
-    /// When it ends to be valid, in seconds since 1970. `None`: the time cannot be read.
+    /// The end of its validity, in seconds since 1970. `None`: the time cannot be read.
     pub fn end(&self) -> Option<i64> {
         // SAFETY: the certificate is alive, and the time is borrowed from it.
         unsafe { seconds(lc::X509_get0_notAfter(self.as_ptr())) }
@@ -108,7 +108,7 @@ impl Certificate {
         unsafe { encoded(lc::i2d_X509_PUBKEY, lc::X509_get_X509_PUBKEY(self.as_ptr()).cast_const()) }
     }
 
-    /// Where one may ask whether the certificate has been revoked: the locations of OCSP responders (RFC 5280 section
+    /// Addresses to ask whether the certificate has been revoked: the locations of OCSP responders (RFC 5280 section
     /// 4.2.2.1) as they are written in the certificate. They are anybody's bytes.
     pub fn ocsp_responders(&self) -> Vec<Vec<u8>> {
         // SAFETY: the certificate is alive; what the library gives is ours, or null.

@@ -1,4 +1,4 @@
-//! What a verification has found, in OpenSSL's order.
+//! Findings of a verification, in OpenSSL's order.
 //!
 //! The last finding is the result, so the order matters; and OpenSSL 3 finds some things that AWS-LC does not.
 
@@ -17,9 +17,9 @@ use super::lc::{
 use super::rules::VerifyError;
 use super::words::{EC_KEY_EXPLICIT_PARAMS, INVALID_CA};
 
-/// What OpenSSL looks at, one after the other.
+/// Checks of OpenSSL, one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Stage {
+pub(super) enum CheckStage {
     /// The chain, up to a certificate that is trusted.
     Chain,
     /// The key of the peer's own certificate. OpenSSL looks at it first, and then says it again in place of what is
@@ -37,13 +37,13 @@ pub(super) enum Stage {
     Names,
 }
 
-/// Where in a stage a finding stands: the certificate it is about if they are looked at one after the other, and then
+/// Position of a finding in a stage: the certificate it is about if they are looked at one after the other, and then
 /// the order in which they came.
-type Place = (Stage, u32, usize);
+type FindingPlace = (CheckStage, u32, usize);
 
-/// What a verification has found.
+/// Findings of a verification.
 #[derive(Debug, Default)]
-pub(super) struct Findings(Vec<(Place, VerifyError)>);
+pub(super) struct Findings(Vec<(FindingPlace, VerifyError)>);
 
 impl Findings {
     /// Adds what AWS-LC has found, and what OpenSSL would find after that.
@@ -51,32 +51,32 @@ impl Findings {
         let stage = stage(finding.code);
         self.add(stage, finding);
         match finding.code {
-            // A certificate that may not be used counts as one that has not this purpose.
+            // A certificate that may not be used counts as a certificate without this purpose.
             X509_V_ERR_CERT_REJECTED => {
-                self.add(Stage::Extensions, VerifyError { code: X509_V_ERR_INVALID_PURPOSE, ..finding });
+                self.add(CheckStage::Extensions, VerifyError { code: X509_V_ERR_INVALID_PURPOSE, ..finding });
             }
             // A list that is not for this certificate has been looked at, and then there is no other.
             X509_V_ERR_DIFFERENT_CRL_SCOPE => {
                 let missing = VerifyError { code: X509_V_ERR_UNABLE_TO_GET_CRL, ..finding };
-                self.0.push(((Stage::Lists, finding.depth, usize::MAX), missing));
+                self.0.push(((CheckStage::Lists, finding.depth, usize::MAX), missing));
             }
             _ => {}
         }
     }
 
     /// Adds a finding that is not AWS-LC's.
-    pub(super) fn add(&mut self, stage: Stage, finding: VerifyError) {
+    pub(super) fn add(&mut self, stage: CheckStage, finding: VerifyError) {
         // The library goes through the lists by certificate; its other findings are in order.
-        let depth = if stage == Stage::Lists { finding.depth } else { 0 };
+        let depth = if stage == CheckStage::Lists { finding.depth } else { 0 };
         self.0.push(((stage, depth, self.0.len() + 1), finding));
     }
 
     /// Adds a finding that is not AWS-LC's, before the others of its stage.
-    pub(super) fn add_first(&mut self, stage: Stage, finding: VerifyError) {
+    pub(super) fn add_first(&mut self, stage: CheckStage, finding: VerifyError) {
         self.0.push(((stage, 0, 0), finding));
     }
 
-    /// Takes out those of this kind. Whether there were some.
+    /// Takes out the findings of this kind. Whether there were some.
     pub(super) fn remove(&mut self, code: i32) -> bool {
         let before = self.0.len();
         self.0.retain(|(_, finding)| finding.code != code);
@@ -99,8 +99,8 @@ impl Findings {
     }
 }
 
-/// When OpenSSL finds something of this kind. All others are about revocation lists.
-fn stage(code: i32) -> Stage {
+/// The stage at which OpenSSL finds something of this kind. All others are about revocation lists.
+fn stage(code: i32) -> CheckStage {
     match code {
         X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT
         | X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY
@@ -108,13 +108,13 @@ fn stage(code: i32) -> Stage {
         | X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN
         | X509_V_ERR_CERT_CHAIN_TOO_LONG
         | X509_V_ERR_CERT_UNTRUSTED
-        | X509_V_ERR_CERT_REJECTED => Stage::Chain,
+        | X509_V_ERR_CERT_REJECTED => CheckStage::Chain,
         X509_V_ERR_UNHANDLED_CRITICAL_EXTENSION
         | X509_V_ERR_INVALID_EXTENSION
         | X509_V_ERR_INVALID_PURPOSE
         | X509_V_ERR_PATH_LENGTH_EXCEEDED
         | INVALID_CA
-        | EC_KEY_EXPLICIT_PARAMS => Stage::Extensions,
+        | EC_KEY_EXPLICIT_PARAMS => CheckStage::Extensions,
         X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE
         | X509_V_ERR_UNABLE_TO_DECODE_ISSUER_PUBLIC_KEY
         | X509_V_ERR_CERT_SIGNATURE_FAILURE
@@ -122,13 +122,13 @@ fn stage(code: i32) -> Stage {
         | X509_V_ERR_ERROR_IN_CERT_NOT_BEFORE_FIELD
         | X509_V_ERR_ERROR_IN_CERT_NOT_AFTER_FIELD
         | X509_V_ERR_CERT_NOT_YET_VALID
-        | X509_V_ERR_CERT_HAS_EXPIRED => Stage::Signatures,
+        | X509_V_ERR_CERT_HAS_EXPIRED => CheckStage::Signatures,
         X509_V_ERR_PERMITTED_VIOLATION
         | X509_V_ERR_EXCLUDED_VIOLATION
         | X509_V_ERR_SUBTREE_MINMAX
         | X509_V_ERR_UNSUPPORTED_CONSTRAINT_TYPE
         | X509_V_ERR_UNSUPPORTED_CONSTRAINT_SYNTAX
-        | X509_V_ERR_UNSUPPORTED_NAME_SYNTAX => Stage::Names,
-        _ => Stage::Lists,
+        | X509_V_ERR_UNSUPPORTED_NAME_SYNTAX => CheckStage::Names,
+        _ => CheckStage::Lists,
     }
 }

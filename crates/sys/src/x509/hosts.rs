@@ -16,10 +16,10 @@ impl Drop for GeneralNames {
 }
 
 impl Certificate {
-    /// Whether the certificate is for this host, as OpenSSL's `X509_check_host` has it without flags, which nginx calls
-    /// with `proxy_ssl_name`: one of the DNS names is, or, if there are none, one of the common names. A `*` stands for
-    /// the first label or for its beginning or end. A host that begins with `.` means all hosts below it. The text of
-    /// an IP address is a name like others here, and the certificate's IP addresses do not count.
+    /// Whether the certificate is for this host, as OpenSSL's `X509_check_host` has it without flags; nginx calls that
+    /// with `proxy_ssl_name`. One of the DNS names has to match, or, if there are none, one of the common names. A `*`
+    /// stands for the first label or for its beginning or end. A host that begins with `.` means all hosts below it.
+    /// The text of an IP address is a name like others here, and the certificate's IP addresses do not count.
     pub fn matches_host(&self, host: &str) -> bool {
         // For an empty name the library would look for the end of the text.
         if host.is_empty() {
@@ -107,7 +107,7 @@ pub(super) unsafe fn string_bytes(string: *const lc::ASN1_STRING) -> Vec<u8> {
     if string.is_null() {
         return Vec::new();
     }
-    // SAFETY: the caller vouches for the string; it has so many bytes.
+    // SAFETY: the caller vouches for the string; it has this number of bytes.
     unsafe {
         let (data, length) = (lc::ASN1_STRING_get0_data(string), lc::ASN1_STRING_length(string));
         match usize::try_from(length) {

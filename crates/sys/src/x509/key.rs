@@ -1,6 +1,6 @@
 //! Private keys.
 
-use super::{Errors, Reader, lc, pbes2, take_buffer};
+use super::{Errors, PemReader, lc, pbes2, take_buffer};
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ptr::{NonNull, null_mut};
@@ -11,10 +11,10 @@ pub struct PrivateKey(NonNull<lc::EVP_PKEY>);
 // SAFETY: the object is owned, and the library does not tie it to a thread.
 unsafe impl Send for PrivateKey {}
 
-/// What a key can be used with.
+/// Kind of a key, and so its uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyKind {
-    /// RSA, with so many bits.
+    /// RSA, with this number of bits.
     Rsa(u32),
     /// ECDSA with the curve P-256.
     P256,
@@ -28,27 +28,27 @@ pub enum KeyKind {
     Other,
 }
 
-/// Why a key cannot be read.
+/// Reason for which a key cannot be read.
 #[derive(Debug)]
 pub struct PrivateKeyError {
     /// The key is encrypted, so another password may help.
     pub asked: bool,
-    /// What the library says.
+    /// The library's errors.
     pub errors: Errors,
 }
 
-/// What the library is given when it asks for a password.
+/// Answer to the library when it asks for a password.
 struct Password<'a> {
     text: Option<&'a [u8]>,
     asked: bool,
 }
 
 impl PrivateKey {
-    /// Reads the first private key of a PEM text: PKCS#8 (encrypted or not), or one in a form of its own (PKCS#1, SEC1),
-    /// for which `DEK-Info` says how it is encrypted. Other text and other blocks are skipped.
+    /// Reads the first private key of a PEM text: PKCS#8 (encrypted or not), or a form of its own (PKCS#1, SEC1). For
+    /// the latter, `DEK-Info` says how it is encrypted. Other text and other blocks are skipped.
     pub fn from_pem(pem: &[u8], password: Option<&[u8]>) -> Result<Self, PrivateKeyError> {
         drop(Errors::take());
-        let reader = Reader::new(pem).map_err(|errors| PrivateKeyError { asked: false, errors })?;
+        let reader = PemReader::new(pem).map_err(|errors| PrivateKeyError { asked: false, errors })?;
         let mut password = Password { text: password, asked: false };
         // SAFETY: the BIO is alive; the callback gets the pointer to `password`, which outlives the call, and nothing else
         // uses it in the meantime.
@@ -75,7 +75,7 @@ impl PrivateKey {
         self.0.as_ptr()
     }
 
-    /// What kind of key it is.
+    /// The kind of key.
     pub fn kind(&self) -> KeyKind {
         // SAFETY: the key is alive.
         let kind = unsafe { kind(self.0.as_ptr()) };
@@ -118,7 +118,7 @@ impl std::fmt::Debug for PrivateKey {
     }
 }
 
-/// What kind of key `key` is.
+/// The kind of the key `key`.
 ///
 /// # Safety
 /// `key` is null or a key that is alive.
@@ -160,7 +160,7 @@ unsafe extern "C" fn give_password(buffer: *mut c_char, size: c_int, _: c_int, u
     c_int::try_from(length).unwrap_or(-1)
 }
 
-/// Says that there is no password; the library would ask at the terminal otherwise.
+/// Gives no password; the library would ask at the terminal otherwise.
 pub(super) unsafe extern "C" fn no_password(_: *mut c_char, _: c_int, _: c_int, _: *mut c_void) -> c_int {
     -1
 }

@@ -1,7 +1,7 @@
 //! Certificates and private keys as OpenSSL reads them: AWS-LC's X509 and PEM functions, behind safe types.
 //!
-//! AWS-LC is linked for its cryptography anyway. Its `aws-lc-sys` must be the one that `aws-lc-rs` uses: each version has
-//! names of its own, so a second one would be linked beside the first.
+//! AWS-LC is linked for its cryptography anyway. Its `aws-lc-sys` must be the version that `aws-lc-rs` uses: each
+//! version has names of its own, so a second one would be linked beside the first.
 
 mod certificate;
 mod facts;
@@ -26,8 +26,8 @@ pub use certificate::{Certificate, Chain, ChainError, Mismatch, SignatureAlgorit
 pub use key::{KeyKind, PrivateKey, PrivateKeyError};
 pub use ocsp::{OcspAnswer, OcspError, OcspStatus, check_ocsp_response, ocsp_answer, ocsp_request};
 pub use pem::pem_block;
-pub use rules::{Purpose, Rules, VerifyError};
-pub use store::{Added, Store};
+pub use rules::{CertificatePurpose, ChainRules, VerifyError};
+pub use store::{AddedCounts, CertificateStore};
 pub use words::verify_words;
 
 use aws_lc_sys as lc;
@@ -35,11 +35,11 @@ use std::ffi::CStr;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-/// What the library reports of one failure: its errors, the first one first.
+/// The library's report of one failure: its errors, the first one first.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Errors(Vec<Code>);
 
-/// One error of the library.
+/// An error of the library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Code {
     library: i32,
@@ -76,7 +76,7 @@ impl Errors {
         self.has(lc::ERR_LIB_PEM, lc::PEM_R_BAD_END_LINE) || self.has(lc::ERR_LIB_PEM, lc::PEM_R_SHORT_HEADER)
     }
 
-    /// What is in a PEM block is not base64.
+    /// Whether the contents of a PEM block are not base64.
     pub fn bad_base64(&self) -> bool {
         self.has(lc::ERR_LIB_PEM, lc::PEM_R_BAD_BASE64_DECODE)
     }
@@ -121,16 +121,16 @@ impl std::fmt::Display for Errors {
 
 impl std::error::Error for Errors {}
 
-/// What some editors put at the beginning of a text: a byte order mark in UTF-8.
+/// A byte order mark in UTF-8, which some editors put at the beginning of a text.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// A text of PEM that the library reads from. A byte order mark at its beginning is passed over, as OpenSSL does.
-struct Reader<'a> {
+struct PemReader<'a> {
     bio: NonNull<lc::BIO>,
     text: PhantomData<&'a [u8]>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> PemReader<'a> {
     fn new(text: &'a [u8]) -> Result<Self, Errors> {
         let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
         let length = isize::try_from(text.len()).unwrap_or(isize::MAX);
@@ -145,7 +145,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-impl Drop for Reader<'_> {
+impl Drop for PemReader<'_> {
     fn drop(&mut self) {
         // SAFETY: the BIO was made by `new` and is freed once.
         unsafe { lc::BIO_free(self.bio.as_ptr()) };

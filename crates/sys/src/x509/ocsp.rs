@@ -1,16 +1,16 @@
 //! OCSP (RFC 6960): asking whether a certificate has been revoked, and what is answered.
 
-use super::stack::Borrowed;
-use super::{Certificate, Errors, Store, lc, take_buffer};
+use super::stack::CertificateStack;
+use super::{Certificate, CertificateStore, Errors, lc, take_buffer};
 use std::ffi::{c_int, c_ulong};
 use std::ptr::{NonNull, null_mut};
 
-/// What is answered about a certificate.
+/// Status of a certificate in an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OcspStatus {
-    /// It has not been revoked.
+    /// The certificate has not been revoked.
     Good,
-    /// It has been revoked.
+    /// The certificate has been revoked.
     Revoked,
     /// The responder does not know it.
     Unknown,
@@ -19,24 +19,24 @@ pub enum OcspStatus {
 /// An answer about a certificate, with the times between which it holds, in seconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OcspAnswer {
-    /// What is answered.
+    /// The status.
     pub status: OcspStatus,
-    /// When this was so.
+    /// The moment for which the status holds.
     pub this_update: i64,
-    /// When there will be another answer, if that is said.
+    /// The moment of the next answer, if it is given.
     pub next_update: Option<i64>,
 }
 
-/// Why a response is of no use.
+/// Reason for which a response is of no use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OcspError {
-    /// It is no response; with what the library says.
+    /// The bytes are no response; with the library's errors.
     Malformed(Errors),
     /// The responder does not answer; with the number that says why (RFC 6960 section 4.2.1, `OCSPResponseStatus`).
     NotSuccessful(i32),
     /// There is no answer in it of the kind that everybody uses; with what the library says.
     NoAnswer(Errors),
-    /// It is not signed by somebody who may do so; with what the library says.
+    /// The response is not signed by somebody who may do so; with the library's errors.
     NotVerified(Errors),
     /// There is no answer about this certificate in it.
     NotFound,
@@ -48,13 +48,13 @@ pub enum OcspError {
     BadTime,
 }
 
-/// How far the clocks of responders may be wrong, in seconds; nginx has the same.
+/// The tolerance for the clocks of responders, in seconds; nginx has the same.
 const TOLERANCE: i64 = 300;
 
 /// A value of the library that a function frees.
-struct Owned<T>(NonNull<T>, unsafe extern "C" fn(*mut T));
+struct OwnedPointer<T>(NonNull<T>, unsafe extern "C" fn(*mut T));
 
-impl<T> Owned<T> {
+impl<T> OwnedPointer<T> {
     /// Takes a value that the library has given; `None` if it has given none.
     ///
     /// # Safety
@@ -68,19 +68,19 @@ impl<T> Owned<T> {
     }
 }
 
-impl<T> Drop for Owned<T> {
+impl<T> Drop for OwnedPointer<T> {
     fn drop(&mut self) {
         // SAFETY: the value is ours and is freed once, by the function that is for its kind (see `new`).
         unsafe { (self.1)(self.0.as_ptr()) };
     }
 }
 
-/// What names a certificate in requests and answers.
-fn identifier(certificate: &Certificate, issuer: &Certificate) -> Option<Owned<lc::OCSP_CERTID>> {
+/// The identifier of a certificate in requests and answers.
+fn identifier(certificate: &Certificate, issuer: &Certificate) -> Option<OwnedPointer<lc::OCSP_CERTID>> {
     // SAFETY: the certificates are alive and only read; what the library gives is ours.
     unsafe {
         let identifier = lc::OCSP_cert_to_id(lc::EVP_sha1(), certificate.as_ptr(), issuer.as_ptr());
-        Owned::new(identifier, lc::OCSP_CERTID_free)
+        OwnedPointer::new(identifier, lc::OCSP_CERTID_free)
     }
 }
 
@@ -89,7 +89,7 @@ fn identifier(certificate: &Certificate, issuer: &Certificate) -> Option<Owned<l
 pub fn ocsp_request(certificate: &Certificate, issuer: &Certificate) -> Option<Vec<u8>> {
     let identifier = identifier(certificate, issuer)?;
     // SAFETY: the function has no preconditions; what it gives is ours.
-    let request = unsafe { Owned::new(lc::OCSP_REQUEST_new(), lc::OCSP_REQUEST_free) }?;
+    let request = unsafe { OwnedPointer::new(lc::OCSP_REQUEST_new(), lc::OCSP_REQUEST_free) }?;
     // SAFETY: both are alive; the request takes the identifier if it says so.
     if unsafe { lc::OCSP_request_add0_id(request.as_ptr(), identifier.as_ptr()) }.is_null() {
         return None;
@@ -105,11 +105,11 @@ pub fn ocsp_request(certificate: &Certificate, issuer: &Certificate) -> Option<V
 }
 
 /// Reads a response in DER.
-fn read(response: &[u8]) -> Option<Owned<lc::OCSP_RESPONSE>> {
+fn read(response: &[u8]) -> Option<OwnedPointer<lc::OCSP_RESPONSE>> {
     let mut at = response.as_ptr();
     let length = response.len().try_into().ok()?;
-    // SAFETY: `at` and the length are those of the response, which is only read; what the library gives is ours.
-    unsafe { Owned::new(lc::d2i_OCSP_RESPONSE(null_mut(), &mut at, length), lc::OCSP_RESPONSE_free) }
+    // SAFETY: `at` and the length describe the response, which is only read; what the library gives is ours.
+    unsafe { OwnedPointer::new(lc::d2i_OCSP_RESPONSE(null_mut(), &mut at, length), lc::OCSP_RESPONSE_free) }
 }
 
 /// Checks that these bytes begin with a response in DER, whatever it says. The error is what the library says.
@@ -120,9 +120,9 @@ pub fn check_ocsp_response(response: &[u8]) -> Result<(), Errors> {
     if read.is_some() { Ok(()) } else { Err(errors) }
 }
 
-/// What a response in DER says about a certificate. It has to be signed by the issuer, or by somebody whose certificate
-/// is from the issuer and for this use; if `any_signer`, by the holder of any certificate in it. `now` is in seconds
-/// since 1970.
+/// The answer of a response in DER about a certificate. It has to be signed by the issuer, or by somebody whose
+/// certificate is from the issuer and for this use. If `any_signer`, the holder of any certificate in it may have
+/// signed it. `now` is in seconds since 1970.
 ///
 /// The issuer is taken for trusted: whether it is, has been found out when the certificate was verified.
 pub fn ocsp_answer(
@@ -152,12 +152,12 @@ fn answer(
         return Err(OcspError::NotSuccessful(status));
     }
     // SAFETY: the response is alive; what the library gives is ours.
-    let basic = unsafe { Owned::new(lc::OCSP_response_get1_basic(read.as_ptr()), lc::OCSP_BASICRESP_free) };
+    let basic = unsafe { OwnedPointer::new(lc::OCSP_response_get1_basic(read.as_ptr()), lc::OCSP_BASICRESP_free) };
     let basic = basic.ok_or_else(|| OcspError::NoAnswer(Errors::take()))?;
 
     let verified = || {
-        let store = Store::of_issuer(issuer, now)?;
-        let issuers = Borrowed::new(std::slice::from_ref(issuer))?;
+        let store = CertificateStore::of_issuer(issuer, now)?;
+        let issuers = CertificateStack::new(std::slice::from_ref(issuer))?;
         let flags = if any_signer { lc::OCSP_TRUSTOTHER | lc::OCSP_NOVERIFY } else { lc::OCSP_TRUSTOTHER };
         // SAFETY: all are alive; the store and the list are only read.
         let result =

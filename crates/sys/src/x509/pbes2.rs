@@ -1,6 +1,6 @@
-//! Private keys in PKCS#8 that are encrypted by PBES2 (RFC 8018) in ways that the library does not decrypt by itself: with a key
-//! that scrypt (RFC 7914) derives from the password, or PBKDF2 with another pseudorandom function than HMAC with SHA-1 or
-//! SHA-256.
+//! Private keys in PKCS#8 that are encrypted by PBES2 (RFC 8018) in ways that the library does not decrypt by itself.
+//! The key is derived from the password with scrypt (RFC 7914), or with PBKDF2 and another pseudorandom function than
+//! HMAC with SHA-1 or SHA-256.
 
 use super::{Errors, PrivateKey, lc, pem_block};
 use std::ffi::c_int;
@@ -16,7 +16,7 @@ const SEQUENCE: u8 = 0x30;
 const PBES2: &[u8] = b"\x2a\x86\x48\x86\xf7\x0d\x01\x05\x0d";
 const PBKDF2: &[u8] = b"\x2a\x86\x48\x86\xf7\x0d\x01\x05\x0c";
 const SCRYPT: &[u8] = b"\x2b\x06\x01\x04\x01\xda\x47\x04\x0b";
-/// Behind this stand the number of a digest for HMAC, or that of the cipher of three rounds of DES.
+/// Behind this stand the number of a digest for HMAC, or the number of the cipher of three rounds of DES.
 const RSADSI: &[u8] = b"\x2a\x86\x48\x86\xf7\x0d";
 /// Behind this stands the number of a mode of AES.
 const AES: &[u8] = b"\x60\x86\x48\x01\x65\x03\x04\x01";
@@ -28,7 +28,7 @@ const MAX_ITERATIONS: u32 = 100_000_000;
 const MAX_KEY: usize = 32;
 const MAX_BLOCK: usize = 16;
 
-/// What is left of a text in DER.
+/// The rest of a text in DER.
 struct Der<'d>(&'d [u8]);
 
 impl<'d> Der<'d> {
@@ -62,24 +62,24 @@ impl<'d> Der<'d> {
     }
 }
 
-/// How a key is derived from a password.
+/// Derivation of a key from a password.
 enum Derivation<'d> {
     Pbkdf2 { salt: &'d [u8], iterations: u32, digest: *const lc::EVP_MD },
     Scrypt { salt: &'d [u8], cost: u64, block_size: u64, parallelism: u64 },
 }
 
 /// An encrypted key.
-struct Encrypted<'d> {
+struct EncryptedKey<'d> {
     derivation: Derivation<'d>,
     cipher: *const lc::EVP_CIPHER,
     nonce: &'d [u8],
     data: &'d [u8],
 }
 
-impl<'d> Encrypted<'d> {
+impl<'d> EncryptedKey<'d> {
     /// Reads an `EncryptedPrivateKeyInfo` (RFC 5958 section 3). `None`: it is malformed, or encrypted in a way that is not known
     /// here.
-    fn of(der: &'d [u8]) -> Option<Encrypted<'d>> {
+    fn of(der: &'d [u8]) -> Option<EncryptedKey<'d>> {
         let mut info = Der(der).sequence()?;
         let mut algorithm = info.sequence()?;
         let data = info.take(OCTET_STRING)?;
@@ -97,24 +97,24 @@ impl<'d> Encrypted<'d> {
         let nonce = encryption.take(OCTET_STRING)?;
         // SAFETY: the cipher is one of the library's, which live for ever.
         let wanted = unsafe { lc::EVP_CIPHER_iv_length(cipher) } as usize;
-        (nonce.len() == wanted).then_some(Encrypted { derivation, cipher, nonce, data })
+        (nonce.len() == wanted).then_some(EncryptedKey { derivation, cipher, nonce, data })
     }
 
     /// The private key in PKCS#8. `None`: no key can be derived from the password with as much memory as there may be for it.
-    fn decrypt(&self, password: &[u8]) -> Option<Result<Cleansed, Errors>> {
+    fn decrypt(&self, password: &[u8]) -> Option<Result<CleansedBytes, Errors>> {
         drop(Errors::take());
         // SAFETY: the cipher is one of the library's, which live for ever.
         let length = (unsafe { lc::EVP_CIPHER_key_length(self.cipher) } as usize).min(MAX_KEY);
-        let mut key = Cleansed(vec![0; length]);
+        let mut key = CleansedBytes(vec![0; length]);
         if !self.derivation.derive(password, &mut key.0) {
             drop(Errors::take());
             return None;
         }
-        let mut plain = Cleansed(vec![0; self.data.len() + MAX_BLOCK]);
+        let mut plain = CleansedBytes(vec![0; self.data.len() + MAX_BLOCK]);
         let (mut written, mut last): (c_int, c_int) = (0, 0);
         let length = c_int::try_from(self.data.len()).unwrap_or(0);
-        // SAFETY: the context is freed below; the key and the nonce are as long as the cipher wants them, and the output has room
-        // for the input and a block more.
+        // SAFETY: the context is freed below. The key and the nonce are as long as the cipher wants them, and the
+        // output has room for the input and a block more.
         let decrypted = unsafe {
             let context = lc::EVP_CIPHER_CTX_new();
             let decrypted = !context.is_null()
@@ -206,9 +206,9 @@ fn cipher(name: &[u8]) -> Option<*const lc::EVP_CIPHER> {
 }
 
 /// Bytes that are overwritten when they are dropped.
-struct Cleansed(Vec<u8>);
+struct CleansedBytes(Vec<u8>);
 
-impl Drop for Cleansed {
+impl Drop for CleansedBytes {
     fn drop(&mut self) {
         // SAFETY: the whole buffer of the vector is ours.
         unsafe { lc::OPENSSL_cleanse(self.0.as_mut_ptr().cast(), self.0.capacity()) };
@@ -219,7 +219,7 @@ impl Drop for Cleansed {
 /// there are errors.
 pub(super) fn read(pem: &[u8], password: &[u8]) -> Option<Result<PrivateKey, Errors>> {
     let der = pem_block(pem, &[c"ENCRYPTED PRIVATE KEY"]).ok()?;
-    let encrypted = Encrypted::of(&der)?;
+    let encrypted = EncryptedKey::of(&der)?;
     Some(encrypted.decrypt(password)?.and_then(|plain| {
         // SAFETY: `CBS_init` makes the first argument of the bytes, which outlive it.
         let key = unsafe {
@@ -245,16 +245,16 @@ mod tests {
     fn a_damaged_key_is_read_within_its_bounds() {
         for pem in KEYS {
             let der = pem_block(pem.as_bytes(), &[c"ENCRYPTED PRIVATE KEY"]).expect("a block");
-            let whole = Encrypted::of(&der).expect("it is known").data.len();
+            let whole = EncryptedKey::of(&der).expect("it is known").data.len();
             for end in 0..der.len() {
-                assert!(Encrypted::of(&der[..end]).is_none(), "{end}");
+                assert!(EncryptedKey::of(&der[..end]).is_none(), "{end}");
             }
             let mut damaged = der.to_vec();
             for at in 0..der.len() {
                 for byte in 0..=u8::MAX {
                     damaged[at] = byte;
                     // A length that is too small leaves less of the data, and one that is too large leaves nothing.
-                    assert!(Encrypted::of(&damaged).is_none_or(|key| key.data.len() <= whole), "{at} {byte}");
+                    assert!(EncryptedKey::of(&damaged).is_none_or(|key| key.data.len() <= whole), "{at} {byte}");
                 }
                 damaged[at] = der[at];
             }

@@ -1,26 +1,26 @@
 //! PEM texts, whatever is in them.
 
-use super::{Errors, Reader, lc, take_buffer};
+use super::{Errors, PemReader, lc, take_buffer};
 use std::ffi::{CStr, c_char, c_long};
 use std::ptr::null_mut;
 
 /// A text that the library has allocated.
-struct Text(*mut c_char);
+struct LibraryText(*mut c_char);
 
-impl Drop for Text {
+impl Drop for LibraryText {
     fn drop(&mut self) {
         // SAFETY: the text is null or the library's, and is freed once.
         unsafe { lc::OPENSSL_free(self.0.cast()) };
     }
 }
 
-/// What is in the first block of a PEM text that has one of these labels. Other text and other blocks before it are
-/// skipped, if they are proper blocks.
+/// The contents of the first block of a PEM text that has one of these labels. Other text and other blocks before it
+/// are skipped, if they are proper blocks.
 pub fn pem_block(pem: &[u8], labels: &[&CStr]) -> Result<Vec<u8>, Errors> {
     drop(Errors::take());
-    let reader = Reader::new(pem)?;
+    let reader = PemReader::new(pem)?;
     loop {
-        let (mut label, mut header) = (Text(null_mut()), Text(null_mut()));
+        let (mut label, mut header) = (LibraryText(null_mut()), LibraryText(null_mut()));
         let (mut data, mut length): (*mut u8, c_long) = (null_mut(), 0);
         // SAFETY: the BIO is alive; the library allocates the texts and the buffer and says how long the buffer is.
         let read =

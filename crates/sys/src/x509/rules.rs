@@ -1,32 +1,32 @@
-//! How a chain is verified, and what comes of it.
+//! Rules for verifying a chain, and the error of a verification.
 
 use super::words::verify_words;
 
-/// What the peer's certificate is used for.
+/// Use of the peer's certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
+pub enum CertificatePurpose {
     /// The peer is a client of TLS.
     Client,
     /// The peer is a server of TLS.
     Server,
 }
 
-/// How a chain is verified.
+/// Rules for verifying a chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rules {
-    /// What the certificate is used for.
-    pub purpose: Purpose,
-    /// How many certificates there may be between the peer's own and the trusted one at the end.
+pub struct ChainRules {
+    /// The use of the certificate.
+    pub purpose: CertificatePurpose,
+    /// The most certificates between the peer's own and the trusted one at the end.
     pub depth: u32,
     /// Whether there has to be a revocation list for each certificate of the chain.
     pub lists: bool,
     /// OpenSSL's security level, 0 to 5, which says how weak keys and hashes may be.
     pub level: u8,
-    /// What time it is, in seconds since 1970.
+    /// The present time, in seconds since 1970.
     pub now: i64,
 }
 
-/// Why a chain is refused.
+/// Reason for which a chain is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VerifyError {
     /// OpenSSL's number for it.

@@ -1,19 +1,19 @@
-//! One run of the library's verification.
+//! A single run of the library's verification.
 
 use super::findings::Findings;
-use super::rules::{Purpose, Rules, VerifyError};
-use super::stack::Borrowed;
+use super::rules::{CertificatePurpose, ChainRules, VerifyError};
+use super::stack::CertificateStack;
 use super::words::openssl_code;
-use super::{Certificate, Store, lc};
+use super::{Certificate, CertificateStore, lc};
 use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
 use std::ptr::{NonNull, null_mut};
 use std::sync::OnceLock;
 
 /// A verification, which keeps pointers to the store and to the certificates.
-pub(super) struct Run<'a> {
+pub(super) struct VerifyRun<'a> {
     context: NonNull<lc::X509_STORE_CTX>,
-    inputs: PhantomData<&'a Store>,
+    inputs: PhantomData<&'a CertificateStore>,
 }
 
 /// Under which number a verification keeps the pointer to its findings.
@@ -29,7 +29,7 @@ fn findings_index() -> Option<c_int> {
 /// Notes a finding, and lets the verification go on.
 unsafe extern "C" fn note(fine: c_int, context: *mut lc::X509_STORE_CTX) -> c_int {
     if let (0, Some(index)) = (fine, findings_index()) {
-        // SAFETY: the library passes the verification that calls. `Run::verify` keeps a pointer to its findings under
+        // SAFETY: the library passes the verification that calls. `VerifyRun::verify` keeps a pointer to its findings under
         // this number for as long as the library verifies, and does not use them in the meantime.
         let (findings, code, depth) = unsafe {
             let findings = lc::X509_STORE_CTX_get_ex_data(context, index).cast::<Findings>().as_mut();
@@ -42,16 +42,21 @@ unsafe extern "C" fn note(fine: c_int, context: *mut lc::X509_STORE_CTX) -> c_in
     1
 }
 
-impl<'a> Run<'a> {
+impl<'a> VerifyRun<'a> {
     /// `sent` are the certificates from which the chain may be built. `None`: there is no memory for it.
-    pub(super) fn new(store: &'a Store, own: &'a Certificate, sent: &'a Borrowed<'a>, rules: &Rules) -> Option<Self> {
+    pub(super) fn new(
+        store: &'a CertificateStore,
+        own: &'a Certificate,
+        sent: &'a CertificateStack<'a>,
+        rules: &ChainRules,
+    ) -> Option<Self> {
         // SAFETY: the function has no preconditions; what it gives is ours.
         let context = NonNull::new(unsafe { lc::X509_STORE_CTX_new() })?;
         let run = Self { context, inputs: PhantomData };
         let at = context.as_ptr();
         let purpose = match rules.purpose {
-            Purpose::Client => c"ssl_client",
-            Purpose::Server => c"ssl_server",
+            CertificatePurpose::Client => c"ssl_client",
+            CertificatePurpose::Server => c"ssl_server",
         };
         // SAFETY: the verification is ours; the store, the certificate and the list outlive it and are only read.
         unsafe {
@@ -74,7 +79,7 @@ impl<'a> Run<'a> {
 
     /// Builds no chain: the peer's certificate is trusted if the store has exactly this one. `nothing` is an empty
     /// list.
-    pub(super) fn trust_exactly(&mut self, nothing: &'a Borrowed<'a>) {
+    pub(super) fn trust_exactly(&mut self, nothing: &'a CertificateStack<'a>) {
         // SAFETY: the verification is ours; the list outlives it and is only read.
         unsafe {
             lc::X509_STORE_CTX_set0_trusted_stack(self.context.as_ptr(), nothing.as_ptr());
@@ -88,8 +93,8 @@ impl<'a> Run<'a> {
         let at = self.context.as_ptr();
         let Some(index) = findings_index() else { return false };
         let pointer: *mut Findings = findings;
-        // SAFETY: the verification is ours; the callback uses the findings, which outlive the call and which nobody
-        // else uses in the meantime, and the pointer is taken back.
+        // SAFETY: the verification is ours. The callback uses the findings, which outlive the call. Nobody else uses
+        // them in the meantime, and the pointer is taken back.
         let (result, last) = unsafe {
             if lc::X509_STORE_CTX_set_ex_data(at, index, pointer.cast::<c_void>()) != 1 {
                 return false;
@@ -104,7 +109,7 @@ impl<'a> Run<'a> {
         result == 1 && last == lc::X509_V_OK
     }
 
-    /// Who in the store has issued a certificate.
+    /// The issuer of a certificate in the store.
     pub(super) fn issuer(&self, certificate: &Certificate) -> Option<Certificate> {
         let mut issuer = null_mut();
         // SAFETY: both are alive; the library says whether it has given a reference, which is ours then.
@@ -130,7 +135,7 @@ impl<'a> Run<'a> {
     }
 }
 
-impl Drop for Run<'_> {
+impl Drop for VerifyRun<'_> {
     fn drop(&mut self) {
         // SAFETY: the object was made by `new` and is freed once.
         unsafe { lc::X509_STORE_CTX_free(self.context.as_ptr()) };

@@ -5,12 +5,12 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 /// A list of certificates that are borrowed from elsewhere.
-pub(super) struct Borrowed<'a> {
+pub(super) struct CertificateStack<'a> {
     stack: NonNull<lc::OPENSSL_STACK>,
     certificates: PhantomData<&'a [Certificate]>,
 }
 
-impl<'a> Borrowed<'a> {
+impl<'a> CertificateStack<'a> {
     /// `None`: there is no memory for it.
     pub(super) fn new(certificates: &'a [Certificate]) -> Option<Self> {
         // SAFETY: the function has no preconditions; what it gives is ours.
@@ -30,7 +30,7 @@ impl<'a> Borrowed<'a> {
     }
 }
 
-impl Drop for Borrowed<'_> {
+impl Drop for CertificateStack<'_> {
     fn drop(&mut self) {
         // SAFETY: the list was made by `new` and is freed once; what it points to is not.
         unsafe { lc::OPENSSL_sk_free(self.stack.as_ptr()) };

@@ -1,34 +1,34 @@
 //! Certificates that are trusted, and lists of those that have been revoked.
 
-use super::{Certificate, Errors, Reader, key, lc};
+use super::{Certificate, Errors, PemReader, key, lc};
 use std::ffi::c_void;
 use std::ptr::{NonNull, null_mut};
 
 /// Trusted certificates and revocation lists.
-pub struct Store {
+pub struct CertificateStore {
     store: NonNull<lc::X509_STORE>,
-    /// Those of the certificates whose key usage does not allow to sign certificates. The library does not take them
-    /// for issuers, not even of themselves.
+    /// Certificates whose key usage does not allow to sign certificates. The library does not take them for issuers,
+    /// not even of themselves.
     unsigning: Vec<Certificate>,
 }
 
 // SAFETY: the objects are owned, and the library does not tie them to a thread.
-unsafe impl Send for Store {}
+unsafe impl Send for CertificateStore {}
 // SAFETY: certificates and lists are added through `&mut self` only. Verifications may use a store at the same time
-// (the library's documentation of `X509_STORE`), and certificates that nobody changes may be read at the same time:
-// what is computed from them and kept is computed under a lock.
-unsafe impl Sync for Store {}
+// (the library's documentation of `X509_STORE`), and certificates that nobody changes may be read at the same time.
+// What is computed from them and kept is computed under a lock.
+unsafe impl Sync for CertificateStore {}
 
-/// What a PEM text had in it.
+/// Counts of what a PEM text had in it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Added {
-    /// How many certificates.
+pub struct AddedCounts {
+    /// The number of certificates.
     pub certificates: usize,
-    /// How many revocation lists.
+    /// The number of revocation lists.
     pub lists: usize,
 }
 
-/// What has been read of a PEM text.
+/// Blocks that have been read of a PEM text.
 struct Blocks(NonNull<lc::OPENSSL_STACK>);
 
 impl Drop for Blocks {
@@ -51,7 +51,7 @@ unsafe extern "C" fn free_block(block: *mut c_void) {
     unsafe { lc::X509_INFO_free(block.cast()) };
 }
 
-impl Store {
+impl CertificateStore {
     /// A store without certificates; `None` if there is no memory for it.
     pub fn new() -> Option<Self> {
         // SAFETY: the function has no preconditions; what it gives is ours.
@@ -59,13 +59,13 @@ impl Store {
         Some(Self { store, unsigning: Vec::new() })
     }
 
-    /// Adds all certificates and revocation lists of a PEM text, as OpenSSL's `X509_load_cert_crl_file` does: other
+    /// Adds all certificates and revocation lists of a PEM text, as OpenSSL's `X509_load_cert_crl_file` does. Other
     /// text and blocks of other kinds are skipped, `TRUSTED CERTIFICATE` blocks keep what they are trusted for. A block
-    /// that cannot be parsed is an error, and then nothing has been added. If the library cannot add what it has parsed, which
-    /// only a lack of memory makes it do, what stands before that in the text stays added.
-    pub fn add_pem(&mut self, pem: &[u8]) -> Result<Added, Errors> {
+    /// that cannot be parsed is an error, and then nothing has been added. If the library cannot add what it has
+    /// parsed, which only a lack of memory makes it do, what stands before that in the text stays added.
+    pub fn add_pem(&mut self, pem: &[u8]) -> Result<AddedCounts, Errors> {
         drop(Errors::take());
-        let reader = Reader::new(pem)?;
+        let reader = PemReader::new(pem)?;
         // SAFETY: the BIO is alive, and the callback serves blocks that are encrypted: it has no password.
         let blocks =
             unsafe { lc::PEM_X509_INFO_read_bio(reader.as_ptr(), null_mut(), Some(key::no_password), null_mut()) };
@@ -73,7 +73,7 @@ impl Store {
         let blocks = Blocks(NonNull::new(blocks.cast()).ok_or(errors)?);
         // SAFETY: the list is alive.
         let count = unsafe { lc::OPENSSL_sk_num(blocks.0.as_ptr()) };
-        let mut added = Added::default();
+        let mut added = AddedCounts::default();
         for at in 0..count {
             // SAFETY: the list has more elements than `at`; they are of this type, alive, and nobody else uses them.
             let block = unsafe { &*lc::OPENSSL_sk_value(blocks.0.as_ptr(), at).cast::<lc::X509_INFO>() };
@@ -105,8 +105,8 @@ impl Store {
         Ok(added)
     }
 
-    /// A store in which one certificate is trusted, whoever has issued it, for verifications at this time, which is in
-    /// seconds since 1970.
+    /// A store in which one certificate is trusted, whoever has issued it, for verifications at this time. The time is
+    /// in seconds since 1970.
     pub(super) fn of_issuer(issuer: &Certificate, now: i64) -> Option<Self> {
         let store = Self::new()?;
         // SAFETY: both objects are alive; the store keeps a reference of its own, and nobody else uses it yet.
@@ -128,14 +128,14 @@ impl Store {
     }
 }
 
-impl Drop for Store {
+impl Drop for CertificateStore {
     fn drop(&mut self) {
         // SAFETY: the reference is ours and is given back once.
         unsafe { lc::X509_STORE_free(self.store.as_ptr()) };
     }
 }
 
-impl std::fmt::Debug for Store {
+impl std::fmt::Debug for CertificateStore {
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         to.debug_struct("Store").finish_non_exhaustive()
     }

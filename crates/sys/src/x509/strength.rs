@@ -1,27 +1,27 @@
-//! How strong keys and signatures are, as OpenSSL's security levels measure it.
+//! Strength of keys and signatures, as OpenSSL's security levels measure it.
 
 use super::{Certificate, Errors, lc};
 use std::ffi::c_int;
 use std::ptr::null_mut;
 
-/// How many bits of security each level asks for.
+/// The bits of security that each level asks for.
 const NEEDED: [u32; 6] = [0, 80, 112, 128, 192, 256];
 
 /// The fewest bits of an RSA or DSA key that has so much security, by the formula of FIPS 140-2 IG 7.5 which OpenSSL 3
 /// uses, rounded as it does.
 const RSA: [(u32, u32); 5] = [(256, 13_911), (192, 6944), (128, 2670), (112, 1962), (80, 919)];
 
-/// What is left of MD5.
+/// The remaining strength of MD5.
 pub(super) const MD5: u32 = 39;
 
-/// How many bits of security a level asks for.
+/// The bits of security that a level asks for.
 pub(super) fn needed(level: u8) -> u32 {
     let [.., most] = NEEDED;
     NEEDED.get(usize::from(level)).copied().unwrap_or(most)
 }
 
 impl Certificate {
-    /// How many bits of security its key has, no more than is asked for; 0 for keys that cannot be read.
+    /// The bits of security of its key, no more than is asked for; 0 for keys that cannot be read.
     pub(super) fn key_strength(&self) -> u32 {
         // SAFETY: the certificate is alive; the key is borrowed from it.
         let key = unsafe { lc::X509_get0_pubkey(self.as_ptr()) };
@@ -42,7 +42,7 @@ impl Certificate {
         }
     }
 
-    /// How many bits of security the hash of its signature has.
+    /// The bits of security of its signature's hash.
     pub(super) fn signature_strength(&self) -> u32 {
         let (mut hash, mut bits): (c_int, c_int) = (0, 0);
         // SAFETY: the certificate is alive; what is found out about it is kept in it, under its lock.
@@ -54,7 +54,8 @@ impl Certificate {
             // What is known of attacks on them, not half of their length.
             lc::NID_md5 => MD5,
             lc::NID_sha1 => 63,
-            // The algorithm says what it hashes with: Ed25519, or RSA-PSS, of which the library has SHA-256 and longer.
+            // The algorithm says what it hashes with: Ed25519, or RSA-PSS, for which the library has SHA-256 and
+            // longer.
             lc::NID_undef => 128,
             _ => u32::try_from(bits).unwrap_or(0),
         }

@@ -1,4 +1,4 @@
-//! What OpenSSL calls the results of verifications.
+//! OpenSSL's words for the results of verifications.
 
 use super::lc;
 

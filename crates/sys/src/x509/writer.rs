@@ -18,7 +18,7 @@ impl Writer {
         self.0.as_ptr()
     }
 
-    /// What has been written. The library writes ASCII to it; anything else is replaced.
+    /// The text that has been written. The library writes ASCII to it; anything else is replaced.
     pub(super) fn text(&self) -> String {
         let (mut data, mut length) = (null(), 0);
         // SAFETY: the BIO is alive; what it gives is borrowed until it is written to or freed.
@@ -38,7 +38,7 @@ impl Drop for Writer {
     }
 }
 
-/// What a function of the library writes; it gives less than 1 if it cannot.
+/// The text that a function of the library writes; it gives less than 1 if it cannot.
 pub(super) fn written(write: impl FnOnce(*mut lc::BIO) -> c_int) -> String {
     let text = Writer::new().map(|to| (write(to.as_ptr()), to.text()));
     drop(Errors::take());

@@ -1,7 +1,7 @@
 //! A chain and its key, ready to serve clients.
 
 use super::certificates::names;
-use super::{Chain, Key, KeyKind, LoadError, SignatureAlgorithm, cost};
+use super::{CertificateKey, Chain, KeyKind, LoadError, SignatureAlgorithm, cost};
 use arc_swap::ArcSwapOption;
 use freerun_sys::x509::Certificate;
 use rustls::SignatureScheme;
@@ -16,23 +16,23 @@ const MIN_RSA_BITS: u32 = 2048;
 
 /// A chain with the key of its first certificate. It is cheap to clone.
 #[derive(Debug, Clone)]
-pub struct CertifiedKey(Arc<Pair>);
+pub struct CertifiedKey(Arc<CertificatePair>);
 
 #[derive(Debug)]
-struct Pair {
+struct CertificatePair {
     shared: Arc<rustls::sign::CertifiedKey>,
     /// The same with a stapled response of OCSP, if there is one.
     stapled: ArcSwapOption<rustls::sign::CertifiedKey>,
     kind: KeyKind,
     signature: Duration,
-    own: Arc<Own>,
+    own: Arc<CertificateFacts>,
     /// See [`CertifiedKey::client_resolver`].
     resolver: OnceLock<Arc<dyn ResolvesClientCert>>,
 }
 
 /// Facts from the first certificate. The certificate itself would be some kilobytes of memory.
 #[derive(Debug)]
-struct Own {
+struct CertificateFacts {
     subject: String,
     names: Vec<String>,
     issuer: String,
@@ -41,9 +41,9 @@ struct Own {
     algorithm: SignatureAlgorithm,
 }
 
-impl Own {
-    fn of(certificate: &Certificate) -> Own {
-        Own {
+impl CertificateFacts {
+    fn of(certificate: &Certificate) -> CertificateFacts {
+        CertificateFacts {
             subject: certificate.subject(),
             names: names(certificate),
             issuer: certificate.issuer(),
@@ -58,7 +58,7 @@ impl CertifiedKey {
     /// Puts a chain and its key together, if they belong together and something here can sign with the key.
     ///
     /// rustls's own check of this cannot read certificates of version 1, so the library's own is used.
-    pub fn new(chain: &Chain, key: &Key) -> Result<Self, LoadError> {
+    pub fn new(chain: &Chain, key: &CertificateKey) -> Result<Self, LoadError> {
         let kind = chain.key_kind();
         match kind {
             KeyKind::Rsa(bits) if bits < MIN_RSA_BITS => return Err(LoadError::KeyTooSmall),
@@ -79,7 +79,7 @@ impl CertifiedKey {
         let certificates = chain.to_der().into_iter().map(CertificateDer::from).collect();
         let signature = cost::of_signature(&*signing, kind);
         let shared = Arc::new(rustls::sign::CertifiedKey::new(certificates, signing));
-        let own = Arc::new(Own::of(own));
+        let own = Arc::new(CertificateFacts::of(own));
         Ok(Self::of(shared, kind, signature, own))
     }
 
@@ -141,14 +141,19 @@ impl CertifiedKey {
     /// The same chain and key, to which responses are stapled separately.
     #[must_use]
     pub fn with_own_staple(&self) -> Self {
-        let Pair { shared, kind, signature, own, .. } = &*self.0;
+        let CertificatePair { shared, kind, signature, own, .. } = &*self.0;
         let (shared, own) = (Arc::clone(shared), Arc::clone(own));
         Self::of(shared, *kind, *signature, own)
     }
 
-    fn of(shared: Arc<rustls::sign::CertifiedKey>, kind: KeyKind, signature: Duration, own: Arc<Own>) -> Self {
+    fn of(
+        shared: Arc<rustls::sign::CertifiedKey>,
+        kind: KeyKind,
+        signature: Duration,
+        own: Arc<CertificateFacts>,
+    ) -> Self {
         let (stapled, resolver) = (ArcSwapOption::empty(), OnceLock::new());
-        Self(Arc::new(Pair { shared, stapled, kind, signature, own, resolver }))
+        Self(Arc::new(CertificatePair { shared, stapled, kind, signature, own, resolver }))
     }
 
     /// Staples a response of OCSP (in DER) to the certificate, or removes it. Clients that ask for a response get this

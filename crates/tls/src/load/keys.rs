@@ -6,9 +6,9 @@ use zeroize::Zeroizing;
 
 /// A private key that a configuration names. Its memory is overwritten when it is dropped.
 #[derive(Debug)]
-pub struct Key(PrivateKey);
+pub struct CertificateKey(PrivateKey);
 
-impl Key {
+impl CertificateKey {
     /// Reads the first private key of a PEM text; if it is encrypted, with the first of the passwords that fits. There is no
     /// way to ask somebody for one.
     pub fn from_pem<P: AsRef<[u8]>>(pem: &[u8], passwords: &[P]) -> Result<Self, LoadError> {

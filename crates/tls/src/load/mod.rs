@@ -15,7 +15,7 @@ pub use certified::CertifiedKey;
 pub use dhparam::{DhparamError, check_dhparam};
 pub use error::{LoadError, Problem, unopened};
 pub use freerun_sys::x509::{KeyKind, Mismatch, SignatureAlgorithm};
-pub use keys::{Key, passwords};
+pub use keys::{CertificateKey, passwords};
 
 /// The PEM text of a value `data:…`, which stands in the configuration itself instead of a file's name.
 pub fn inline(value: &[u8]) -> Option<&[u8]> {

@@ -1,6 +1,6 @@
 //! Tests of chains, keys and what fits together.
 
-use super::{CertifiedKey, Chain, Key, KeyKind, LoadError, MAX_PEER_CHAIN, MAX_PEM, Mismatch, Problem};
+use super::{CertificateKey, CertifiedKey, Chain, KeyKind, LoadError, MAX_PEER_CHAIN, MAX_PEM, Mismatch, Problem};
 use super::{inline, passwords, peer_chain};
 use crate::fixtures::{
     EC_CRT, EC_KEY, ED25519_CRT, ED25519_KEY, OTHER_RSA_KEY, RSA_CRT, RSA_DEK_INFO_KEY, RSA_KEY, RSA_PBES2_KEY,
@@ -9,8 +9,8 @@ use crate::fixtures::{
 
 const NO_PASSWORDS: &[&[u8]] = &[];
 
-fn key(pem: &str) -> Result<Key, LoadError> {
-    Key::from_pem(pem.as_bytes(), NO_PASSWORDS)
+fn key(pem: &str) -> Result<CertificateKey, LoadError> {
+    CertificateKey::from_pem(pem.as_bytes(), NO_PASSWORDS)
 }
 
 fn chain(pem: &str) -> Result<Chain, LoadError> {
@@ -49,7 +49,7 @@ fn what_the_first_certificate_says_is_known_without_it() {
 fn encrypted_keys_are_read_with_the_first_password_that_fits() {
     let chain = chain(RSA_CRT).expect("a chain");
     for pem in [RSA_DEK_INFO_KEY, RSA_PBES2_KEY] {
-        let read = |passwords: &[&str]| Key::from_pem(pem.as_bytes(), passwords);
+        let read = |passwords: &[&str]| CertificateKey::from_pem(pem.as_bytes(), passwords);
         let key = read(&["wrong", "", "secret", "late"]).expect("a key");
         assert!(CertifiedKey::new(&chain, &key).is_ok());
         assert_eq!(read(&["wrong", "other"]).map(|_| ()), Err(LoadError::Key(Problem::BadDecrypt)));
@@ -59,7 +59,7 @@ fn encrypted_keys_are_read_with_the_first_password_that_fits() {
 
 #[test]
 fn passwords_that_are_not_needed_do_no_harm() {
-    assert!(Key::from_pem(RSA_KEY.as_bytes(), &["wrong", "other"]).is_ok());
+    assert!(CertificateKey::from_pem(RSA_KEY.as_bytes(), &["wrong", "other"]).is_ok());
 }
 
 #[test]
@@ -173,8 +173,8 @@ fn any_damage_to_a_text_is_an_error_or_harmless() {
             bytes[at] ^= 1;
             drop(Chain::from_pem(&bytes));
             // Without a password, so that no time goes into deriving keys.
-            drop(Key::from_pem(&bytes, NO_PASSWORDS));
-            drop(Key::from_pem(&bytes[..at], NO_PASSWORDS));
+            drop(CertificateKey::from_pem(&bytes, NO_PASSWORDS));
+            drop(CertificateKey::from_pem(&bytes[..at], NO_PASSWORDS));
         }
     }
 }

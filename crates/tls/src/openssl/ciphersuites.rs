@@ -90,7 +90,7 @@ pub fn usable(suites: &[Ciphersuite]) -> (Vec<Ciphersuite>, Option<Remark>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::openssl::Level;
+    use crate::openssl::RemarkLevel;
 
     #[test]
     fn lists() {
@@ -122,10 +122,10 @@ mod tests {
             (usable.len(), remark.map(|remark| (remark.level, remark.text)))
         };
         assert_eq!(said("TLS_AES_128_GCM_SHA256"), (1, None));
-        let notice = (Level::Notice, "TLS_AES_128_CCM_SHA256 not supported, ignored".to_owned());
+        let notice = (RemarkLevel::Notice, "TLS_AES_128_CCM_SHA256 not supported, ignored".to_owned());
         assert_eq!(said("TLS_AES_128_CCM_SHA256:TLS_AES_128_GCM_SHA256"), (1, Some(notice)));
-        let warning = (Level::Warn, "TLS_AES_128_CCM_8_SHA256 not supported, TLSv1.3 is off".to_owned());
+        let warning = (RemarkLevel::Warn, "TLS_AES_128_CCM_8_SHA256 not supported, TLSv1.3 is off".to_owned());
         assert_eq!(said("TLS_AES_128_CCM_8_SHA256"), (0, Some(warning)));
-        assert_eq!(said(""), (0, Some((Level::Warn, "no ciphersuite is named, TLSv1.3 is off".to_owned()))));
+        assert_eq!(said(""), (0, Some((RemarkLevel::Warn, "no ciphersuite is named, TLSv1.3 is off".to_owned()))));
     }
 }

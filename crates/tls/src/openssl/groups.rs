@@ -1,6 +1,6 @@
 //! `ssl_ecdh_curve`: the groups that keys are agreed in.
 
-use super::{Refused, Remark};
+use super::{Remark, ValueError};
 use freerun_proto::tls::names;
 
 /// A group: an elliptic curve, a group of Diffie-Hellman's, a key encapsulation mechanism, or two of them together.
@@ -127,10 +127,10 @@ pub fn parse(text: &str) -> Result<Vec<&'static Group>, GroupsError> {
 }
 
 /// Takes the groups that freerun has. The others are named in a warning; it is an error if none are left.
-pub fn usable(text: &str, groups: &[&'static Group]) -> Result<(Vec<&'static Group>, Option<Remark>), Refused> {
+pub fn usable(text: &str, groups: &[&'static Group]) -> Result<(Vec<&'static Group>, Option<Remark>), ValueError> {
     let (usable, others): (Vec<_>, Vec<_>) = groups.iter().copied().partition(|group| group.usable);
     if usable.is_empty() {
-        return Err(Refused::ours(format!("none of the groups in \"{text}\" is supported")));
+        return Err(ValueError::ours(format!("none of the groups in \"{text}\" is supported")));
     }
     let names = others.into_iter().map(Group::name).collect::<Vec<_>>().join(" ");
     let remark = (!names.is_empty()).then(|| Remark::warn(format!("{names} not supported, ignored")));
@@ -138,20 +138,21 @@ pub fn usable(text: &str, groups: &[&'static Group]) -> Result<(Vec<&'static Gro
 }
 
 /// Reads the argument of `ssl_ecdh_curve`: `auto` or a list, with nginx's line for what is refused.
-pub fn ssl_ecdh_curve(text: &str) -> Result<(Vec<&'static Group>, Option<Remark>), Refused> {
+pub fn ssl_ecdh_curve(text: &str) -> Result<(Vec<&'static Group>, Option<Remark>), ValueError> {
     let list = if text == "auto" { AUTO } else { text };
-    let groups = parse(list).map_err(|error| Refused::call("SSL_CTX_set1_curves_list", &[text], &error.to_string()))?;
+    let groups =
+        parse(list).map_err(|error| ValueError::call("SSL_CTX_set1_curves_list", &[text], &error.to_string()))?;
     usable(text, &groups)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::openssl::Level;
+    use crate::openssl::RemarkLevel;
 
     fn said(text: &str) -> Result<(String, Option<String>), String> {
         let (groups, remark) = ssl_ecdh_curve(text).map_err(|refused| refused.to_string())?;
-        assert!(remark.iter().all(|remark| remark.level == Level::Warn));
+        assert!(remark.iter().all(|remark| remark.level == RemarkLevel::Warn));
         let names = groups.iter().map(|group| group.name()).collect::<Vec<_>>().join(":");
         Ok((names, remark.map(|remark| remark.text)))
     }

@@ -6,7 +6,7 @@
 //! | [`ciphers`] | `ssl_ciphers` | `CipherString` |
 //! | [`ciphersuites`] | | `Ciphersuites` |
 //! | [`groups`] | `ssl_ecdh_curve` | `Groups`, `Curves`, `ECDHParameters` |
-//! | [`protocols`] | `ssl_protocols` | `Protocol`, `MinProtocol`, `MaxProtocol` |
+//! | [`protocols`] | `ssl_protocols` | `SslProtocol`, `MinProtocol`, `MaxProtocol` |
 //! | [`signature_algorithms`] | | `SignatureAlgorithms`, `ClientSignatureAlgorithms` |
 //! | [`conf_command`] | `ssl_conf_command` | all of them, and what they say |
 //!
@@ -22,4 +22,4 @@ pub mod protocols;
 mod remark;
 pub mod signature_algorithms;
 
-pub use remark::{Level, Refused, Remark};
+pub use remark::{Remark, RemarkLevel, ValueError};

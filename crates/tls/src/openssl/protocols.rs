@@ -5,7 +5,7 @@ use super::Remark;
 /// A version of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum Protocol {
+pub enum SslProtocol {
     /// SSL 2, which is nowhere any more.
     Ssl2,
     /// SSL 3.
@@ -20,26 +20,32 @@ pub enum Protocol {
     Tls13,
 }
 
-impl Protocol {
+impl SslProtocol {
     /// All versions, the oldest first.
-    pub const ALL: [Protocol; 6] =
-        [Protocol::Ssl2, Protocol::Ssl3, Protocol::Tls1, Protocol::Tls11, Protocol::Tls12, Protocol::Tls13];
+    pub const ALL: [SslProtocol; 6] = [
+        SslProtocol::Ssl2,
+        SslProtocol::Ssl3,
+        SslProtocol::Tls1,
+        SslProtocol::Tls11,
+        SslProtocol::Tls12,
+        SslProtocol::Tls13,
+    ];
 
     /// The name that nginx and OpenSSL have for it.
     pub const fn name(self) -> &'static str {
         match self {
-            Protocol::Ssl2 => "SSLv2",
-            Protocol::Ssl3 => "SSLv3",
-            Protocol::Tls1 => "TLSv1",
-            Protocol::Tls11 => "TLSv1.1",
-            Protocol::Tls12 => "TLSv1.2",
-            Protocol::Tls13 => "TLSv1.3",
+            SslProtocol::Ssl2 => "SSLv2",
+            SslProtocol::Ssl3 => "SSLv3",
+            SslProtocol::Tls1 => "TLSv1",
+            SslProtocol::Tls11 => "TLSv1.1",
+            SslProtocol::Tls12 => "TLSv1.2",
+            SslProtocol::Tls13 => "TLSv1.3",
         }
     }
 
     /// The version with this name, in whatever case, as nginx reads it.
-    pub fn named(name: &str) -> Option<Protocol> {
-        Protocol::ALL.into_iter().find(|protocol| protocol.name().eq_ignore_ascii_case(name))
+    pub fn named(name: &str) -> Option<SslProtocol> {
+        SslProtocol::ALL.into_iter().find(|protocol| protocol.name().eq_ignore_ascii_case(name))
     }
 }
 
@@ -60,7 +66,7 @@ pub enum ProtocolsError {
 
 impl Protocols {
     /// Versions that both nginx's listening and upstream sides allow without a directive: TLS 1.2 and 1.3.
-    pub const DEFAULT: Protocols = Protocols(1 << Protocol::Tls12 as u8 | 1 << Protocol::Tls13 as u8);
+    pub const DEFAULT: Protocols = Protocols(1 << SslProtocol::Tls12 as u8 | 1 << SslProtocol::Tls13 as u8);
     /// No version.
     pub const NONE: Protocols = Protocols(0);
 
@@ -69,7 +75,7 @@ impl Protocols {
     pub fn parse<'w>(words: impl IntoIterator<Item = &'w str>) -> Result<(Protocols, Vec<Remark>), ProtocolsError> {
         let (mut set, mut remarks) = (Protocols::NONE, Vec::new());
         for word in words {
-            let protocol = Protocol::named(word).ok_or_else(|| ProtocolsError::Unknown(word.to_owned()))?;
+            let protocol = SslProtocol::named(word).ok_or_else(|| ProtocolsError::Unknown(word.to_owned()))?;
             if set.has(protocol) {
                 remarks.push(Remark::warn(format!("duplicate value \"{word}\"")));
             }
@@ -79,37 +85,40 @@ impl Protocols {
     }
 
     /// Whether a version is in the set.
-    pub const fn has(self, protocol: Protocol) -> bool {
+    pub const fn has(self, protocol: SslProtocol) -> bool {
         self.0 & 1 << protocol as u8 != 0
     }
 
     /// The set with this version.
     #[must_use]
-    pub const fn with(self, protocol: Protocol) -> Protocols {
+    pub const fn with(self, protocol: SslProtocol) -> Protocols {
         Protocols(self.0 | 1 << protocol as u8)
     }
 
     /// The set without this version.
     #[must_use]
-    pub const fn without(self, protocol: Protocol) -> Protocols {
+    pub const fn without(self, protocol: SslProtocol) -> Protocols {
         Protocols(self.0 & !(1 << protocol as u8))
     }
 
     /// The versions of the set that are not older, and not newer, than these.
     #[must_use]
-    pub fn between(self, oldest: Option<Protocol>, newest: Option<Protocol>) -> Protocols {
-        let outside = |protocol: &Protocol| {
+    pub fn between(self, oldest: Option<SslProtocol>, newest: Option<SslProtocol>) -> Protocols {
+        let outside = |protocol: &SslProtocol| {
             oldest.is_some_and(|oldest| *protocol < oldest) || newest.is_some_and(|newest| *protocol > newest)
         };
-        Protocol::ALL.into_iter().filter(outside).fold(self, Protocols::without)
+        SslProtocol::ALL.into_iter().filter(outside).fold(self, Protocols::without)
     }
 
     /// The versions of the set that freerun has: TLS 1.2, TLS 1.3 or both. There is one remark if others are named; it is said
     /// once for each server, whatever the number of its directives.
     pub fn usable(self) -> Result<(Protocols, Option<Remark>), ProtocolsError> {
         let usable = Protocols(self.0 & Protocols::DEFAULT.0);
-        let others: Vec<_> =
-            Protocol::ALL.into_iter().filter(|&one| self.has(one) && !usable.has(one)).map(Protocol::name).collect();
+        let others: Vec<_> = SslProtocol::ALL
+            .into_iter()
+            .filter(|&one| self.has(one) && !usable.has(one))
+            .map(SslProtocol::name)
+            .collect();
         if usable == Protocols::NONE {
             let others = if others.is_empty() { "none".to_owned() } else { others.join(" ") };
             return Err(ProtocolsError::NoneLeft(others));
@@ -136,7 +145,7 @@ mod tests {
 
     #[test]
     fn words_and_verdicts() {
-        let (only_12, only_13) = (Protocols::NONE.with(Protocol::Tls12), Protocols::NONE.with(Protocol::Tls13));
+        let (only_12, only_13) = (Protocols::NONE.with(SslProtocol::Tls12), Protocols::NONE.with(SslProtocol::Tls13));
         let cases: &[(&str, Expected)] = &[
             ("TLSv1.2 TLSv1.3", Ok((Protocols::DEFAULT, &[]))),
             ("TLSv1.2", Ok((only_12, &[]))),
@@ -159,11 +168,14 @@ mod tests {
 
     #[test]
     fn bounds_cut_off_what_is_outside() {
-        let all = Protocol::ALL.into_iter().fold(Protocols::NONE, Protocols::with);
-        assert_eq!(all.between(Some(Protocol::Tls12), None), Protocols::DEFAULT);
-        assert_eq!(all.between(Some(Protocol::Tls12), Some(Protocol::Tls12)), Protocols::NONE.with(Protocol::Tls12));
+        let all = SslProtocol::ALL.into_iter().fold(Protocols::NONE, Protocols::with);
+        assert_eq!(all.between(Some(SslProtocol::Tls12), None), Protocols::DEFAULT);
         assert_eq!(
-            all.between(None, Some(Protocol::Tls1)).usable().map_err(|error| error.to_string()).err().as_deref(),
+            all.between(Some(SslProtocol::Tls12), Some(SslProtocol::Tls12)),
+            Protocols::NONE.with(SslProtocol::Tls12)
+        );
+        assert_eq!(
+            all.between(None, Some(SslProtocol::Tls1)).usable().map_err(|error| error.to_string()).err().as_deref(),
             Some("no protocol is left: SSLv2 SSLv3 TLSv1 not supported, only TLSv1.2 and TLSv1.3 are")
         );
     }

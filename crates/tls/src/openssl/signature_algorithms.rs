@@ -85,21 +85,21 @@ impl SignatureAlgorithm {
 /// A list that OpenSSL refuses: an unknown or empty name, or an algorithm that is named twice. OpenSSL gives no reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("")]
-pub struct Malformed;
+pub struct SignatureAlgorithmsError;
 
 /// Reads a list of algorithms with `:` between them, the most preferred first. As in OpenSSL 3.4 and later, a name with `?`
 /// before it may be unknown.
-pub fn parse(text: &str) -> Result<Vec<&'static SignatureAlgorithm>, Malformed> {
+pub fn parse(text: &str) -> Result<Vec<&'static SignatureAlgorithm>, SignatureAlgorithmsError> {
     let mut algorithms: Vec<&'static SignatureAlgorithm> = Vec::new();
     for element in text.split(':').map(str::trim) {
         let (name, may_be_unknown) = element.strip_prefix('?').map_or((element, false), |name| (name, true));
         match SignatureAlgorithm::named(name) {
             Some(algorithm) if !algorithms.contains(&algorithm) => algorithms.push(algorithm),
             None if may_be_unknown => {}
-            _ => return Err(Malformed),
+            _ => return Err(SignatureAlgorithmsError),
         }
     }
-    if algorithms.is_empty() { Err(Malformed) } else { Ok(algorithms) }
+    if algorithms.is_empty() { Err(SignatureAlgorithmsError) } else { Ok(algorithms) }
 }
 
 /// Takes the algorithms that freerun has. `None`: there are none.
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn lists() {
-        let cases: &[(&str, Result<&[u16], Malformed>)] = &[
+        let cases: &[(&str, Result<&[u16], SignatureAlgorithmsError>)] = &[
             ("RSA+SHA256", Ok(&[0x0401])),
             ("RSA+sha256", Ok(&[0x0401])),
             ("rsa_pss_rsae_sha256:ECDSA+SHA256:ed25519", Ok(&[0x0804, 0x0403, 0x0807])),
@@ -126,17 +126,17 @@ mod tests {
             ("RSA-PSS+SHA256 : ECDSA+SHA224", Ok(&[0x0804, 0x0303])),
             ("DSA+SHA256", Ok(&[0x0402])),
             ("?foo:ecdsa_secp384r1_sha384", Ok(&[0x0503])),
-            ("rsa+SHA256", Err(Malformed)),
-            ("RSA+MD5", Err(Malformed)),
-            ("RSA+SHA256:RSA+SHA256", Err(Malformed)),
-            ("RSA+SHA256:rsa_pkcs1_sha256", Err(Malformed)),
-            ("RSA+SHA256:foo", Err(Malformed)),
-            ("RSA", Err(Malformed)),
-            ("SHA256", Err(Malformed)),
-            ("+", Err(Malformed)),
-            ("?foo", Err(Malformed)),
-            ("RSA+SHA256::ECDSA+SHA256", Err(Malformed)),
-            ("", Err(Malformed)),
+            ("rsa+SHA256", Err(SignatureAlgorithmsError)),
+            ("RSA+MD5", Err(SignatureAlgorithmsError)),
+            ("RSA+SHA256:RSA+SHA256", Err(SignatureAlgorithmsError)),
+            ("RSA+SHA256:rsa_pkcs1_sha256", Err(SignatureAlgorithmsError)),
+            ("RSA+SHA256:foo", Err(SignatureAlgorithmsError)),
+            ("RSA", Err(SignatureAlgorithmsError)),
+            ("SHA256", Err(SignatureAlgorithmsError)),
+            ("+", Err(SignatureAlgorithmsError)),
+            ("?foo", Err(SignatureAlgorithmsError)),
+            ("RSA+SHA256::ECDSA+SHA256", Err(SignatureAlgorithmsError)),
+            ("", Err(SignatureAlgorithmsError)),
         ];
         for (text, expected) in cases {
             let ids = parse(text).map(|list| list.iter().map(|algorithm| algorithm.id).collect::<Vec<_>>());

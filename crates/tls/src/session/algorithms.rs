@@ -1,6 +1,6 @@
 //! Cryptography of a session: the suites, groups and versions that the settings of both sides name.
 
-use super::Version;
+use super::TlsVersion;
 use super::concealment::TranscriptHash;
 use super::p521::P521;
 use crate::openssl::ciphers::SUITES;
@@ -93,7 +93,7 @@ pub(super) struct Algorithms {
 impl Algorithms {
     /// Algorithms by their IANA numbers: suites, or all if none is named, and groups, or the usual ones. Numbers that
     /// do not exist here are left out, and so are suites without their version and versions without a suite.
-    pub(super) fn new(versions: &[Version], suites: &[u16], groups: &[u16]) -> Result<Self, SettingsError> {
+    pub(super) fn new(versions: &[TlsVersion], suites: &[u16], groups: &[u16]) -> Result<Self, SettingsError> {
         let mut suites = named_suites(suites);
         if suites.is_empty() {
             return Err(SettingsError::NoSuite);
@@ -163,8 +163,8 @@ pub(super) fn max_fragment_size(fragment: usize) -> Option<usize> {
 }
 
 /// The versions that are allowed unless the settings say otherwise.
-pub(super) fn usual_versions() -> Vec<Version> {
-    Version::ALL.into_iter().filter(|version| Protocols::DEFAULT.has(version.openssl())).collect()
+pub(super) fn usual_versions() -> Vec<TlsVersion> {
+    TlsVersion::ALL.into_iter().filter(|version| Protocols::DEFAULT.has(version.openssl())).collect()
 }
 
 /// The suites with these numbers, or all of OpenSSL's in its order.

@@ -1,6 +1,6 @@
 //! Which of its certificates a server shows.
 
-use super::{Schemes, Shown, step};
+use super::{Schemes, ShownCertificate, step};
 use crate::load::{CertifiedKey, KeyKind};
 use rustls::crypto::CryptoProvider;
 use rustls::server::{ClientHello, ResolvesServerCert};
@@ -95,7 +95,7 @@ impl ResolvesServerCert for Certificates {
             step::has_no_certificate();
         }
         let key = fits.or(self.keys.first())?;
-        step::shows(Shown { key: key.kind(), signature: key.signature_algorithm() });
+        step::shows(ShownCertificate { key: key.kind(), signature: key.signature_algorithm() });
         Some(self.schemes.restrict(key.shared()))
     }
 }

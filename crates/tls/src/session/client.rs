@@ -3,7 +3,7 @@
 use super::algorithms::{Algorithms, MAX_FRAGMENT, fragment, max_fragment_size, usual_versions};
 use super::concealment::signing_as_sent;
 use super::step::{self, StepTime};
-use super::{KeyLog, Schemes, SettingsError, Version, signatures};
+use super::{KeyLog, Schemes, SettingsError, TlsVersion, signatures};
 use crate::load::CertifiedKey;
 use crate::random;
 use rustls::client::{
@@ -22,7 +22,7 @@ static NO_CERTIFICATE: LazyLock<Arc<NoCertificate>> = LazyLock::new(|| Arc::new(
 #[derive(Debug, Clone)]
 pub struct ClientSettings {
     /// The versions of the protocol.
-    pub versions: Vec<Version>,
+    pub versions: Vec<TlsVersion>,
     /// The cipher suites of both versions in the order of preference, or none for all; those that do not exist here are
     /// left out.
     pub suites: Vec<u16>,

@@ -6,7 +6,7 @@ use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{ReadEarlyData, UnbufferedStatus};
 
 /// A connection of either side.
-pub(super) trait Connection {
+pub(super) trait LibraryConnection {
     /// The library's data for this side.
     type Data;
 
@@ -20,7 +20,7 @@ pub(super) trait Connection {
     fn early_data(early: ReadEarlyData<'_, '_, Self::Data>, take: impl FnMut(&[u8]));
 }
 
-impl Connection for UnbufferedServerConnection {
+impl LibraryConnection for UnbufferedServerConnection {
     type Data = ServerConnectionData;
 
     fn process<'c, 'i>(&'c mut self, received: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data> {
@@ -38,7 +38,7 @@ impl Connection for UnbufferedServerConnection {
     }
 }
 
-impl Connection for UnbufferedClientConnection {
+impl LibraryConnection for UnbufferedClientConnection {
     type Data = ClientConnectionData;
 
     fn process<'c, 'i>(&'c mut self, received: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data> {

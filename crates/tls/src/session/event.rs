@@ -1,11 +1,11 @@
 //! Reports of a session.
 
-use super::{Failure, Version};
+use super::{SessionFailure, TlsVersion};
 use crate::load::{KeyKind, SignatureAlgorithm};
 
 /// Result of a step.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Progress {
+pub struct StepProgress {
     /// The number of received bytes that are used up. The others are given to the next step again, as they are now,
     /// with what has been received since behind them.
     pub consumed: usize,
@@ -25,14 +25,14 @@ pub enum Event {
     /// The peer has sent `close_notify`; no plaintext comes any more. Plaintext may still be sent.
     PeerClosed,
     /// The session is over; what is in the output (an alert, in most cases) is still to be sent.
-    Failed(Failure),
+    Failed(SessionFailure),
 }
 
 /// Parameters that the peers have agreed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Agreed<'a> {
+pub struct SessionParameters<'a> {
     /// The protocol's version.
-    pub version: Version,
+    pub version: TlsVersion,
     /// The cipher suite's name in OpenSSL.
     pub cipher: &'static str,
     /// The group's name in OpenSSL; empty if there was no key exchange.
@@ -54,14 +54,14 @@ pub struct Agreed<'a> {
 
 /// Facts about the certificate that a server has shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shown {
+pub struct ShownCertificate {
     /// The kind of its key, which the server has signed with.
     pub key: KeyKind,
     /// The algorithm that the certificate itself is signed with.
     pub signature: SignatureAlgorithm,
 }
 
-impl Shown {
+impl ShownCertificate {
     /// The algorithm of the key and its size, in the form that PROXY protocol headers have: `RSA2048`, `EC256`.
     pub fn key_name(&self) -> String {
         match self.key {
@@ -77,7 +77,7 @@ impl Shown {
 
 /// Beginning of a server's session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
+pub enum SessionOrigin {
     /// A full handshake, under which the server has signed with a key of this kind.
     Signed(KeyKind),
     /// The ticket that the client has kept of an earlier session.
@@ -88,7 +88,7 @@ pub enum Origin {
 
 /// Result of an encryption.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Encrypted {
+pub struct EncryptedCounts {
     /// The number of bytes of the plaintext that were encrypted.
     pub taken: usize,
     /// The number of bytes that were written for it.

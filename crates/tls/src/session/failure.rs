@@ -6,7 +6,7 @@ use rustls::{Error, InvalidMessage, PeerIncompatible, ProtocolVersion};
 
 /// Failure of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
+pub struct SessionFailure {
     /// The kind of failure.
     pub kind: FailureKind,
     /// The alert that was put into the output, as far as it is known: an encrypted alert may be another.
@@ -48,7 +48,7 @@ pub enum FailureKind {
     Internal,
 }
 
-impl Failure {
+impl SessionFailure {
     pub(super) fn of(error: &Error) -> Self {
         Self { kind: FailureKind::of(error), alert: None, said: error.to_string() }
     }
@@ -96,13 +96,13 @@ impl Failure {
     }
 }
 
-impl std::fmt::Display for Failure {
+impl std::fmt::Display for SessionFailure {
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         to.write_str(&self.openssl())
     }
 }
 
-impl std::error::Error for Failure {}
+impl std::error::Error for SessionFailure {}
 
 impl FailureKind {
     /// The kind of failure in a version of the protocol. Before TLS 1.3 a suite says how keys are exchanged and which

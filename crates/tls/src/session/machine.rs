@@ -1,13 +1,14 @@
 //! The steps of a session, which are the same on both sides.
 
 use super::concealment::ConcealedName;
-use super::connection::Connection;
+use super::connection::LibraryConnection;
 use super::records::{
     ALERT_ROOM, MAX_SESSION_ID, asks_again, has_whole_record, hello_session_id, overhead, plaintext_room, sent_alert,
 };
-use super::step::{self, Kept, Place};
+use super::step::{self, CallbackData, SessionPlace};
 use super::{
-    Agreed, Encrypted, Event, Failure, FailureKind, MAX_INPUT, MIN_OUTPUT, Origin, Progress, Shown, Version, names,
+    EncryptedCounts, Event, FailureKind, MAX_INPUT, MIN_OUTPUT, SessionFailure, SessionOrigin, SessionParameters,
+    ShownCertificate, StepProgress, TlsVersion, names,
 };
 use bytes::BufMut;
 use freerun_proto::tls::{Alert, is_whole_message, message_bytes};
@@ -19,7 +20,7 @@ use std::time::Duration;
 /// A session of one side.
 pub(super) struct Machine<C> {
     connection: C,
-    stage: Stage,
+    stage: SessionStage,
     /// The handshake's end was told.
     established: bool,
     /// The number of bytes that the last step left with the caller. They have been changed, so the next one has to get
@@ -43,7 +44,7 @@ pub(super) struct Machine<C> {
     conceals: Conceals,
     /// The id that the server has given the session, and its length.
     hello_id: Option<(u8, [u8; MAX_SESSION_ID])>,
-    kept: Kept,
+    kept: CallbackData,
 }
 
 /// The ClientHello of the peer in which the next step has to conceal the name of the server.
@@ -58,21 +59,21 @@ enum Conceals {
 }
 
 /// Progress of a session.
-enum Stage {
+enum SessionStage {
     Handshake,
     Open,
-    Failed(Failure),
+    Failed(SessionFailure),
 }
 
 /// Point that the library has reached within a step.
-enum Reached {
+enum LibraryState {
     /// There is more to do.
     More,
     /// Nothing more can be done with what was received.
     End,
     Event(Event),
     /// A failure, and where in the output its alert begins.
-    Failure(Failure, usize),
+    Failure(SessionFailure, usize),
 }
 
 /// Place for a step's plaintext.
@@ -117,21 +118,21 @@ impl<'a, 'b> Got<'a, 'b> {
         self.rest.extend_from_slice(&record[taken..]);
     }
 
-    fn reached(self) -> Reached {
+    fn reached(self) -> LibraryState {
         match (self.open, self.given) {
-            (false, _) => Reached::Event(Event::Established),
+            (false, _) => LibraryState::Event(Event::Established),
             // An empty record is no news.
-            (true, 0) if self.rest.is_empty() => Reached::More,
-            (true, given) => Reached::Event(Event::Plaintext(given)),
+            (true, 0) if self.rest.is_empty() => LibraryState::More,
+            (true, given) => LibraryState::Event(Event::Plaintext(given)),
         }
     }
 }
 
-impl<C: Connection> Machine<C> {
-    pub(super) fn new(connection: C, fragment: usize, kept: Kept) -> Self {
+impl<C: LibraryConnection> Machine<C> {
+    pub(super) fn new(connection: C, fragment: usize, kept: CallbackData) -> Self {
         Self {
             connection,
-            stage: Stage::Handshake,
+            stage: SessionStage::Handshake,
             established: false,
             left: 0,
             held: Vec::new(),
@@ -159,17 +160,17 @@ impl<C: Connection> Machine<C> {
         received: &mut [u8],
         output: &mut Vec<u8>,
         plaintext: &mut Sink<'_>,
-    ) -> Progress {
+    ) -> StepProgress {
         if let Some(event) = self.without_input(received.len(), plaintext) {
             let consumed = if matches!(event, Event::Plaintext(_)) { 0 } else { received.len() };
             if consumed > 0 {
                 self.left = 0;
             }
-            return Progress { consumed, event };
+            return StepProgress { consumed, event };
         }
         if let Some(event) = self.conceal(received) {
             self.left = received.len();
-            return Progress { consumed: 0, event };
+            return StepProgress { consumed: 0, event };
         }
         // Answers that come too late, as one to a change of keys does after the end.
         let mut dropped = Vec::new();
@@ -179,14 +180,14 @@ impl<C: Connection> Machine<C> {
         kept.resumption.is_resumed = self.is_resumed();
         let (progress, kept) = step::run(now, kept, || self.with_input(received, output, plaintext));
         self.kept = kept;
-        if self.hello_id.is_none() && matches!(self.stage, Stage::Handshake) {
+        if self.hello_id.is_none() && matches!(self.stage, SessionStage::Handshake) {
             self.hello_id = output.get(begin..).and_then(hello_session_id).map(|id| {
                 let mut bytes = [0; MAX_SESSION_ID];
                 bytes[..id.len()].copy_from_slice(id);
                 (id.len() as u8, bytes)
             });
         }
-        if let (Some(name), Stage::Handshake) = (&self.kept.concealed, &self.stage) {
+        if let (Some(name), SessionStage::Handshake) = (&self.kept.concealed, &self.stage) {
             let sent = &mut output[begin..];
             name.reveal(sent);
             self.conceals = if asks_again(sent) { Conceals::Second } else { Conceals::Nothing };
@@ -211,7 +212,7 @@ impl<C: Connection> Machine<C> {
                 if let Some((at, second)) = ConcealedName::of_client(&message) {
                     if !second.is_same(&name) {
                         let failure =
-                            Failure::new(FailureKind::Protocol, "another server name in the second ClientHello");
+                            SessionFailure::new(FailureKind::Protocol, "another server name in the second ClientHello");
                         return Some(self.fail(failure, &[]));
                     }
                     second.conceal(received, at);
@@ -229,23 +230,23 @@ impl<C: Connection> Machine<C> {
             return Some(Event::Plaintext(self.give_rest(plaintext)));
         }
         match &self.stage {
-            Stage::Failed(failure) => Some(Event::Failed(failure.clone())),
+            SessionStage::Failed(failure) => Some(Event::Failed(failure.clone())),
             _ if std::mem::take(&mut self.peer_closes) => {
                 self.peer_closed = true;
                 Some(Event::PeerClosed)
             }
             _ if self.peer_closed => Some(Event::NeedsInput),
-            Stage::Handshake | Stage::Open if received < self.left => {
-                let failure = Failure::new(FailureKind::Internal, "received bytes were lost");
-                self.stage = Stage::Failed(failure.clone());
+            SessionStage::Handshake | SessionStage::Open if received < self.left => {
+                let failure = SessionFailure::new(FailureKind::Internal, "received bytes were lost");
+                self.stage = SessionStage::Failed(failure.clone());
                 Some(Event::Failed(failure))
             }
-            Stage::Handshake | Stage::Open => None,
+            SessionStage::Handshake | SessionStage::Open => None,
         }
     }
 
     /// Works on the received bytes, or on those that the session keeps, with the received ones behind them.
-    fn with_input(&mut self, received: &mut [u8], output: &mut Vec<u8>, plaintext: &mut Sink<'_>) -> Progress {
+    fn with_input(&mut self, received: &mut [u8], output: &mut Vec<u8>, plaintext: &mut Sink<'_>) -> StepProgress {
         if self.held.is_empty() {
             let mut progress = self.advance(received, output, plaintext);
             if self.in_message {
@@ -256,31 +257,31 @@ impl<C: Connection> Machine<C> {
         }
         let mut held = std::mem::take(&mut self.held);
         held.extend_from_slice(received);
-        let Progress { consumed, event } = self.advance(&mut held, output, plaintext);
+        let StepProgress { consumed, event } = self.advance(&mut held, output, plaintext);
         if consumed < held.len() {
             held.drain(..consumed);
             self.held = held;
         }
-        Progress { consumed: received.len(), event }
+        StepProgress { consumed: received.len(), event }
     }
 
-    fn advance(&mut self, received: &mut [u8], output: &mut Vec<u8>, plaintext: &mut Sink<'_>) -> Progress {
+    fn advance(&mut self, received: &mut [u8], output: &mut Vec<u8>, plaintext: &mut Sink<'_>) -> StepProgress {
         let all = received.len();
         let mut consumed = 0;
         self.in_message = false;
         loop {
             let status = self.connection.process(&mut received[consumed..]);
             let discard = status.discard;
-            let open = matches!(self.stage, Stage::Open);
+            let open = matches!(self.stage, SessionStage::Open);
             let reached = match status.state {
                 // The library takes the peer's end for an error as long as the handshake is not complete.
-                Err(Error::AlertReceived(AlertDescription::CloseNotify)) => Reached::Event(Event::PeerClosed),
+                Err(Error::AlertReceived(AlertDescription::CloseNotify)) => LibraryState::Event(Event::PeerClosed),
                 Err(error) => {
                     let begin = output.len();
                     self.send_alerts(output);
                     let version = self.connection.common().protocol_version();
-                    let failure = Failure::of(&error).in_version(version);
-                    Reached::Failure(self.without_certificate(failure, begin, output), begin)
+                    let failure = SessionFailure::of(&error).in_version(version);
+                    LibraryState::Failure(self.without_certificate(failure, begin, output), begin)
                 }
                 Ok(ConnectionState::ReadTraffic(mut traffic)) => {
                     let mut got = Got::new(open, plaintext, &mut self.rest);
@@ -297,31 +298,33 @@ impl<C: Connection> Machine<C> {
                 }
                 Ok(ConnectionState::EncodeTlsData(data)) => {
                     append(data, output);
-                    Reached::More
+                    LibraryState::More
                 }
                 Ok(ConnectionState::TransmitTlsData(transmitted)) => {
                     transmitted.done();
-                    Reached::More
+                    LibraryState::More
                 }
-                Ok(ConnectionState::WriteTraffic(_) | ConnectionState::BlockedHandshake) => Reached::End,
+                Ok(ConnectionState::WriteTraffic(_) | ConnectionState::BlockedHandshake) => LibraryState::End,
                 // The end came together with the last message of the handshake, and is reported after it.
                 Ok(ConnectionState::PeerClosed | ConnectionState::Closed) if !open => {
                     self.peer_closes = true;
-                    Reached::Event(Event::Established)
+                    LibraryState::Event(Event::Established)
                 }
-                Ok(ConnectionState::PeerClosed | ConnectionState::Closed) => Reached::Event(Event::PeerClosed),
-                Ok(_) => Reached::Failure(Failure::new(FailureKind::Internal, "an unknown state"), output.len()),
+                Ok(ConnectionState::PeerClosed | ConnectionState::Closed) => LibraryState::Event(Event::PeerClosed),
+                Ok(_) => {
+                    LibraryState::Failure(SessionFailure::new(FailureKind::Internal, "an unknown state"), output.len())
+                }
             };
             consumed = (consumed + discard).min(all);
             let event = match reached {
-                Reached::More => continue,
-                Reached::End => self.at_end(&received[consumed..]),
-                Reached::Event(event) => event,
-                Reached::Failure(failure, begin) => self.fail(failure, &output[begin..]),
+                LibraryState::More => continue,
+                LibraryState::End => self.at_end(&received[consumed..]),
+                LibraryState::Event(event) => event,
+                LibraryState::Failure(failure, begin) => self.fail(failure, &output[begin..]),
             };
             match event {
                 Event::Established => {
-                    self.stage = Stage::Open;
+                    self.stage = SessionStage::Open;
                     self.established = true;
                 }
                 Event::PeerClosed => self.peer_closed = true,
@@ -329,27 +332,28 @@ impl<C: Connection> Machine<C> {
             }
             // What stands behind the end is of no interest.
             let over = matches!(event, Event::PeerClosed | Event::Failed(_));
-            return Progress { consumed: if over { all } else { consumed }, event };
+            return StepProgress { consumed: if over { all } else { consumed }, event };
         }
     }
 
     /// The failure of a handshake with a client that can use none of the certificates. In TLS 1.2 the library may find
     /// that only when it signs, as an error of its own and without an alert.
-    fn without_certificate(&self, failure: Failure, begin: usize, output: &mut Vec<u8>) -> Failure {
+    fn without_certificate(&self, failure: SessionFailure, begin: usize, output: &mut Vec<u8>) -> SessionFailure {
         if failure.kind != FailureKind::Internal || !step::is_without_certificate() {
             return failure;
         }
         output.truncate(begin);
         output.extend_from_slice(&Alert::HandshakeFailure.record());
-        Failure { kind: FailureKind::NoSharedCipher, ..failure }
+        SessionFailure { kind: FailureKind::NoSharedCipher, ..failure }
     }
 
     /// The event when nothing can be done with the rest of the received bytes.
     fn at_end(&mut self, left: &[u8]) -> Event {
         if left.len() >= MAX_INPUT {
-            return self.fail(Failure::new(FailureKind::TooLarge, "a handshake message in too many pieces"), &[]);
+            return self
+                .fail(SessionFailure::new(FailureKind::TooLarge, "a handshake message in too many pieces"), &[]);
         }
-        let open = matches!(self.stage, Stage::Open);
+        let open = matches!(self.stage, SessionStage::Open);
         if self.connection.common().is_handshaking() && !open {
             return Event::NeedsInput;
         }
@@ -359,10 +363,10 @@ impl<C: Connection> Machine<C> {
     }
 
     /// Ends the session; `sent` is what has been put into the output for it.
-    fn fail(&mut self, mut failure: Failure, sent: &[u8]) -> Event {
+    fn fail(&mut self, mut failure: SessionFailure, sent: &[u8]) -> Event {
         let sent = if self.closed { &[] } else { sent };
         failure.alert = sent_alert(sent).or(failure.kind.alert().filter(|_| !sent.is_empty()));
-        self.stage = Stage::Failed(failure.clone());
+        self.stage = SessionStage::Failed(failure.clone());
         Event::Failed(failure)
     }
 
@@ -388,21 +392,21 @@ impl<C: Connection> Machine<C> {
         given
     }
 
-    pub(super) fn agreed(&self) -> Option<Agreed<'_>> {
+    pub(super) fn agreed(&self) -> Option<SessionParameters<'_>> {
         if !self.established {
             return None;
         }
         let common = self.connection.common();
         let version = match common.protocol_version()? {
-            ProtocolVersion::TLSv1_3 => Version::Tls13,
-            _ => Version::Tls12,
+            ProtocolVersion::TLSv1_3 => TlsVersion::Tls13,
+            _ => TlsVersion::Tls12,
         };
         let session_id = match (version, &self.hello_id) {
-            (Version::Tls13, _) => self.kept.resumption.id(),
-            (Version::Tls12, Some((length, id))) => id.get(..usize::from(*length)).filter(|id| !id.is_empty()),
-            (Version::Tls12, None) => None,
+            (TlsVersion::Tls13, _) => self.kept.resumption.id(),
+            (TlsVersion::Tls12, Some((length, id))) => id.get(..usize::from(*length)).filter(|id| !id.is_empty()),
+            (TlsVersion::Tls12, None) => None,
         };
-        Some(Agreed {
+        Some(SessionParameters {
             version,
             cipher: names::suite(common.negotiated_cipher_suite()?.suite()),
             group: common.negotiated_key_exchange_group().map_or("", |group| names::group(group.name())),
@@ -414,19 +418,19 @@ impl<C: Connection> Machine<C> {
         })
     }
 
-    /// See [`Session::shown`](super::Session::shown).
-    pub(super) fn shown(&self) -> Option<Shown> {
+    /// See [`TlsSession::shown`](super::TlsSession::shown).
+    pub(super) fn shown(&self) -> Option<ShownCertificate> {
         self.kept.shown.filter(|_| self.established && !self.is_resumed())
     }
 
-    /// See [`Session::origin`](super::Session::origin).
-    pub(super) fn origin(&self) -> Option<Origin> {
+    /// See [`TlsSession::origin`](super::TlsSession::origin).
+    pub(super) fn origin(&self) -> Option<SessionOrigin> {
         match (self.established, self.is_resumed()) {
             (false, _) => None,
-            (true, false) => self.kept.shown.map(|shown| Origin::Signed(shown.key)),
+            (true, false) => self.kept.shown.map(|shown| SessionOrigin::Signed(shown.key)),
             (true, true) => self.kept.resumption.place().map(|place| match place {
-                Place::Ticket => Origin::Ticket,
-                Place::Store => Origin::Store,
+                SessionPlace::Ticket => SessionOrigin::Ticket,
+                SessionPlace::Store => SessionOrigin::Store,
             }),
         }
     }
@@ -440,14 +444,14 @@ impl<C: Connection> Machine<C> {
         certificates.unwrap_or_default().iter().map(AsRef::as_ref)
     }
 
-    pub(super) fn encrypt(&mut self, plaintext: &[u8], output: &mut [u8]) -> Result<Encrypted, Failure> {
+    pub(super) fn encrypt(&mut self, plaintext: &[u8], output: &mut [u8]) -> Result<EncryptedCounts, SessionFailure> {
         debug_assert!(output.len() >= MIN_OUTPUT, "the output is too small for a record");
         match &self.stage {
-            Stage::Open if !self.closed => {}
-            Stage::Failed(failure) => return Err(failure.clone()),
-            Stage::Handshake | Stage::Open => {
+            SessionStage::Open if !self.closed => {}
+            SessionStage::Failed(failure) => return Err(failure.clone()),
+            SessionStage::Handshake | SessionStage::Open => {
                 debug_assert!(false, "plaintext for a session that cannot send it");
-                return Err(Failure::new(FailureKind::Internal, "the session cannot send"));
+                return Err(SessionFailure::new(FailureKind::Internal, "the session cannot send"));
             }
         }
         let (fragment, overhead) = (self.fragment, overhead(self.connection.common().negotiated_cipher_suite()));
@@ -460,23 +464,23 @@ impl<C: Connection> Machine<C> {
                     let room = &mut output[written..];
                     let taken = most.min(plaintext_room(fragment, overhead, room.len()));
                     if taken == 0 {
-                        return Ok(Encrypted { taken, written });
+                        return Ok(EncryptedCounts { taken, written });
                     }
                     match traffic.encrypt(&plaintext[..taken], room) {
-                        Ok(more) => return Ok(Encrypted { taken, written: written + more }),
+                        Ok(more) => return Ok(EncryptedCounts { taken, written: written + more }),
                         // New keys are announced in the same output, which takes some of its room.
                         Err(EncryptError::InsufficientSize(size)) => {
                             let missing = size.required_size.saturating_sub(room.len()).max(1);
                             most = taken.saturating_sub(missing);
                         }
                         Err(error @ EncryptError::EncryptExhausted) => {
-                            return Err(Failure::new(FailureKind::Internal, &error.to_string()));
+                            return Err(SessionFailure::new(FailureKind::Internal, &error.to_string()));
                         }
                     }
                 }
                 Ok(ConnectionState::EncodeTlsData(mut data)) => match data.encode(&mut output[written..]) {
                     Ok(more) => written += more,
-                    Err(error) => return Err(Failure::new(FailureKind::Internal, &error.to_string())),
+                    Err(error) => return Err(SessionFailure::new(FailureKind::Internal, &error.to_string())),
                 },
                 Ok(ConnectionState::TransmitTlsData(transmitted)) => transmitted.done(),
                 // The peer's plaintext waits for the next step.
@@ -485,13 +489,13 @@ impl<C: Connection> Machine<C> {
                         self.rest.extend_from_slice(record.payload);
                     }
                 }
-                _ => return Err(Failure::new(FailureKind::Internal, "the library cannot send")),
+                _ => return Err(SessionFailure::new(FailureKind::Internal, "the library cannot send")),
             }
         }
     }
 
     pub(super) fn close(&mut self, output: &mut Vec<u8>) {
-        if !matches!(self.stage, Stage::Open) || std::mem::replace(&mut self.closed, true) {
+        if !matches!(self.stage, SessionStage::Open) || std::mem::replace(&mut self.closed, true) {
             return;
         }
         loop {
@@ -518,7 +522,7 @@ impl<C: Connection> Machine<C> {
         self.rest_at < self.rest.len() || self.peer_closes || !self.in_message && has_whole_record(&self.held)
     }
 
-    /// The number of bytes that the session itself keeps. See [`Session::settle`](super::Session::settle).
+    /// The number of bytes that the session itself keeps. See [`TlsSession::settle`](super::TlsSession::settle).
     pub(super) fn settle(&mut self, is_good: bool) {
         self.kept.resumption.settle(is_good);
     }
@@ -530,10 +534,10 @@ impl<C: Connection> Machine<C> {
 
     pub(super) fn stage(&self) -> &'static str {
         match self.stage {
-            Stage::Handshake => "Handshake",
-            Stage::Open if self.closed => "Closed",
-            Stage::Open => "Open",
-            Stage::Failed(_) => "Failed",
+            SessionStage::Handshake => "Handshake",
+            SessionStage::Open if self.closed => "Closed",
+            SessionStage::Open => "Open",
+            SessionStage::Failed(_) => "Failed",
         }
     }
 }

@@ -37,14 +37,14 @@ mod step;
 
 pub use algorithms::SettingsError;
 pub use client::{ClientConfig, ClientSettings};
-pub use event::{Agreed, Encrypted, Event, Origin, Progress, Shown};
-pub use failure::{Failure, FailureKind};
+pub use event::{EncryptedCounts, Event, SessionOrigin, SessionParameters, ShownCertificate, StepProgress};
+pub use failure::{FailureKind, SessionFailure};
 pub use key_log::KeyLog;
-pub use names::Version;
+pub use names::TlsVersion;
 pub use records::{asks_again, has_whole_record};
 pub use resume::{
-    ClientSessions, PeerSessions, SessionCache, SessionStore, Sessions, StoreCounts, TicketCounts, TicketFigures,
-    TicketKeyError, TicketKeys,
+    ClientSessions, PeerSessions, SessionCache, SessionSettings, SessionStore, StoreCounts, TicketCounts,
+    TicketFigures, TicketKeyError, TicketKeys,
 };
 pub use server::{ClientCertificates, ServerConfig, ServerSettings};
 pub use signatures::Schemes;
@@ -58,7 +58,7 @@ use rustls::pki_types::{IpAddr, Ipv4Addr, ServerName};
 use rustls::server::UnbufferedServerConnection;
 use std::sync::Arc;
 use std::time::Duration;
-use step::Kept;
+use step::CallbackData;
 
 /// The most received bytes that may wait for a handshake message to become complete. A caller with room for this number
 /// never has to refuse more.
@@ -73,18 +73,18 @@ pub const MIN_OUTPUT: usize = 256;
 /// that had no room is kept only until it is asked for. Only the pieces of a message that has begun behind the
 /// handshake (a long ticket) are kept until it is complete. rustls keeps the certificates of the peer as long as there
 /// is the session.
-pub struct Session(Side);
+pub struct TlsSession(SessionSide);
 
-enum Side {
+enum SessionSide {
     Server(Machine<UnbufferedServerConnection>),
     Client(Machine<UnbufferedClientConnection>),
 }
 
-impl Session {
+impl TlsSession {
     /// A session with a client that has connected. What it sends goes to the library as it is, which refuses clients for the
     /// names that they ask for if these could be none of DNS.
-    pub fn new(config: &ServerConfig) -> Result<Self, Failure> {
-        Self::server(config, Kept::default())
+    pub fn new(config: &ServerConfig) -> Result<Self, SessionFailure> {
+        Self::server(config, CallbackData::default())
     }
 
     /// A session with a client whose whole ClientHello was received: it is at the front of the bytes that the first step gets.
@@ -92,20 +92,21 @@ impl Session {
     ///
     /// # Errors
     /// The client is to be refused, by the alert of the failure.
-    pub fn answer(config: &ServerConfig, hello: &ClientHello, message: &[u8]) -> Result<Self, Failure> {
+    pub fn answer(config: &ServerConfig, hello: &ClientHello, message: &[u8]) -> Result<Self, SessionFailure> {
         offer::check(config, hello, message)?;
         let concealed = hello.server_name.and_then(|_| ConcealedName::of_client(message));
         let (at, concealed) = concealed.map_or((None, None), |(at, name)| (Some(at), Some(Arc::new(name))));
-        let mut session = Self::server(config, Kept { concealed, ..Kept::default() })?;
-        if let (Side::Server(machine), Some(at)) = (&mut session.0, at) {
+        let mut session = Self::server(config, CallbackData { concealed, ..CallbackData::default() })?;
+        if let (SessionSide::Server(machine), Some(at)) = (&mut session.0, at) {
             machine.conceal_first(at);
         }
         Ok(session)
     }
 
-    fn server(config: &ServerConfig, kept: Kept) -> Result<Self, Failure> {
-        let connection = UnbufferedServerConnection::new(config.shared.clone()).map_err(|error| Failure::of(&error))?;
-        Ok(Self(Side::Server(Machine::new(connection, config.fragment, kept))))
+    fn server(config: &ServerConfig, kept: CallbackData) -> Result<Self, SessionFailure> {
+        let connection =
+            UnbufferedServerConnection::new(config.shared.clone()).map_err(|error| SessionFailure::of(&error))?;
+        Ok(Self(SessionSide::Server(Machine::new(connection, config.fragment, kept))))
     }
 
     /// A session with a server, whose first step has something to send. The session sends `name` to the server unless
@@ -117,20 +118,20 @@ impl Session {
         now: Duration,
         name: Option<&str>,
         peer: Option<PeerSessions>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, SessionFailure> {
         let (name, concealed) = match name.map(|name| (name, ServerName::try_from(name.to_owned()))) {
             // The server never receives an address, so any will do.
             None => (ServerName::IpAddress(IpAddr::V4(Ipv4Addr::from([0; 4]))), None),
             Some((_, Ok(name))) => (name, None),
             Some((name, Err(_))) => ConcealedName::of_server(name)
                 .map(|(placeholder, name)| (placeholder, Some(Arc::new(name))))
-                .ok_or_else(|| Failure::new(FailureKind::ServerName, "the server's name cannot be sent"))?,
+                .ok_or_else(|| SessionFailure::new(FailureKind::ServerName, "the server's name cannot be sent"))?,
         };
-        let kept = Kept { peer, concealed, ..Kept::default() };
+        let kept = CallbackData { peer, concealed, ..CallbackData::default() };
         let connect = || UnbufferedClientConnection::new(config.shared.clone(), name);
         let (connection, kept) = step::run(now, kept, connect);
-        let connection = connection.map_err(|error| Failure::of(&error))?;
-        Ok(Self(Side::Client(Machine::new(connection, config.fragment, kept))))
+        let connection = connection.map_err(|error| SessionFailure::of(&error))?;
+        Ok(Self(SessionSide::Client(Machine::new(connection, config.fragment, kept))))
     }
 
     /// Goes on until something has to happen outside. `received` are the bytes of the peer that are not consumed yet;
@@ -144,35 +145,35 @@ impl Session {
         output: &mut Vec<u8>,
         plaintext: &mut P,
         most: usize,
-    ) -> Progress {
+    ) -> StepProgress {
         let mut plaintext = Sink { buffer: plaintext, most };
         match &mut self.0 {
-            Side::Server(machine) => machine.step(now, received, output, &mut plaintext),
-            Side::Client(machine) => machine.step(now, received, output, &mut plaintext),
+            SessionSide::Server(machine) => machine.step(now, received, output, &mut plaintext),
+            SessionSide::Client(machine) => machine.step(now, received, output, &mut plaintext),
         }
     }
 
     /// The parameters that were agreed on, once the handshake is complete.
-    pub fn agreed(&self) -> Option<Agreed<'_>> {
+    pub fn agreed(&self) -> Option<SessionParameters<'_>> {
         match &self.0 {
-            Side::Server(machine) => machine.agreed(),
-            Side::Client(machine) => machine.agreed(),
+            SessionSide::Server(machine) => machine.agreed(),
+            SessionSide::Client(machine) => machine.agreed(),
         }
     }
 
     /// The beginning of the session, once the handshake is complete. A client does not know it.
-    pub fn origin(&self) -> Option<Origin> {
+    pub fn origin(&self) -> Option<SessionOrigin> {
         match &self.0 {
-            Side::Server(machine) => machine.origin(),
-            Side::Client(_) => None,
+            SessionSide::Server(machine) => machine.origin(),
+            SessionSide::Client(_) => None,
         }
     }
 
     /// The certificate that a server has shown, once the handshake is complete. In a session that is resumed it shows none.
-    pub fn shown(&self) -> Option<Shown> {
+    pub fn shown(&self) -> Option<ShownCertificate> {
         match &self.0 {
-            Side::Server(machine) => machine.shown(),
-            Side::Client(_) => None,
+            SessionSide::Server(machine) => machine.shown(),
+            SessionSide::Client(_) => None,
         }
     }
 
@@ -181,17 +182,17 @@ impl Session {
     /// peer; nothing is verified.
     pub fn peer_certificates(&self) -> impl Iterator<Item = &[u8]> {
         let (server, client) = match &self.0 {
-            Side::Server(machine) => (Some(machine.peer_certificates()), None),
-            Side::Client(machine) => (None, Some(machine.peer_certificates())),
+            SessionSide::Server(machine) => (Some(machine.peer_certificates()), None),
+            SessionSide::Client(machine) => (None, Some(machine.peer_certificates())),
         };
         server.into_iter().flatten().chain(client.into_iter().flatten())
     }
 
     /// Encrypts as much of the plaintext as has room in `output`, which has [`MIN_OUTPUT`] bytes or more.
-    pub fn encrypt(&mut self, plaintext: &[u8], output: &mut [u8]) -> Result<Encrypted, Failure> {
+    pub fn encrypt(&mut self, plaintext: &[u8], output: &mut [u8]) -> Result<EncryptedCounts, SessionFailure> {
         match &mut self.0 {
-            Side::Server(machine) => machine.encrypt(plaintext, output),
-            Side::Client(machine) => machine.encrypt(plaintext, output),
+            SessionSide::Server(machine) => machine.encrypt(plaintext, output),
+            SessionSide::Client(machine) => machine.encrypt(plaintext, output),
         }
     }
 
@@ -200,8 +201,8 @@ impl Session {
     /// close in this way.
     pub fn close(&mut self, output: &mut Vec<u8>) {
         match &mut self.0 {
-            Side::Server(machine) => machine.close(output),
-            Side::Client(machine) => machine.close(output),
+            SessionSide::Server(machine) => machine.close(output),
+            SessionSide::Client(machine) => machine.close(output),
         }
     }
 
@@ -209,8 +210,8 @@ impl Session {
     /// forgets this one, so that it is not resumed; tickets cannot be taken back.
     pub fn settle(&mut self, is_good: bool) {
         match &mut self.0 {
-            Side::Server(machine) => machine.settle(is_good),
-            Side::Client(machine) => machine.settle(is_good),
+            SessionSide::Server(machine) => machine.settle(is_good),
+            SessionSide::Client(machine) => machine.settle(is_good),
         }
     }
 
@@ -218,25 +219,25 @@ impl Session {
     /// peer's end has come and was not told yet.
     pub fn has_more(&self) -> bool {
         match &self.0 {
-            Side::Server(machine) => machine.has_more(),
-            Side::Client(machine) => machine.has_more(),
+            SessionSide::Server(machine) => machine.has_more(),
+            SessionSide::Client(machine) => machine.has_more(),
         }
     }
 
     #[cfg(test)]
     fn kept_bytes(&self) -> usize {
         match &self.0 {
-            Side::Server(machine) => machine.kept_bytes(),
-            Side::Client(machine) => machine.kept_bytes(),
+            SessionSide::Server(machine) => machine.kept_bytes(),
+            SessionSide::Client(machine) => machine.kept_bytes(),
         }
     }
 }
 
-impl std::fmt::Debug for Session {
+impl std::fmt::Debug for TlsSession {
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (side, stage) = match &self.0 {
-            Side::Server(machine) => ("Server", machine.stage()),
-            Side::Client(machine) => ("Client", machine.stage()),
+            SessionSide::Server(machine) => ("Server", machine.stage()),
+            SessionSide::Client(machine) => ("Client", machine.stage()),
         };
         to.debug_struct(side).field("stage", &stage).field("agreed", &self.agreed()).finish_non_exhaustive()
     }

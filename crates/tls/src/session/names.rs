@@ -1,19 +1,19 @@
 //! Names of what was agreed on, in OpenSSL's words.
 
-use crate::openssl::protocols::Protocol;
+use crate::openssl::protocols::SslProtocol;
 use freerun_proto::tls::names;
 use rustls::{CipherSuite, NamedGroup, ProtocolVersion};
 
 /// A version of TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Version {
+pub enum TlsVersion {
     /// TLS 1.2.
     Tls12,
     /// TLS 1.3.
     Tls13,
 }
 
-impl Version {
+impl TlsVersion {
     /// Both versions.
     pub const ALL: [Self; 2] = [Self::Tls12, Self::Tls13];
 
@@ -23,10 +23,10 @@ impl Version {
     }
 
     /// The version as configurations name it.
-    pub(super) fn openssl(self) -> Protocol {
+    pub(super) fn openssl(self) -> SslProtocol {
         match self {
-            Self::Tls12 => Protocol::Tls12,
-            Self::Tls13 => Protocol::Tls13,
+            Self::Tls12 => SslProtocol::Tls12,
+            Self::Tls13 => SslProtocol::Tls13,
         }
     }
 

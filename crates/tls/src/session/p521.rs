@@ -14,7 +14,7 @@ const UNCOMPRESSED: u8 = 4;
 pub(super) struct P521;
 
 /// A key exchange that has begun.
-struct Begun {
+struct EphemeralKey {
     private: EphemeralPrivateKey,
     public: PublicKey,
 }
@@ -24,7 +24,7 @@ impl SupportedKxGroup for P521 {
         let private = EphemeralPrivateKey::generate(&ECDH_P521, &SystemRandom::new());
         let private = private.map_err(|_| Error::FailedToGetRandomBytes)?;
         let public = private.compute_public_key().map_err(|_| Error::FailedToGetRandomBytes)?;
-        Ok(Box::new(Begun { private, public }))
+        Ok(Box::new(EphemeralKey { private, public }))
     }
 
     fn ffdhe_group(&self) -> Option<FfdheGroup<'static>> {
@@ -36,7 +36,7 @@ impl SupportedKxGroup for P521 {
     }
 }
 
-impl ActiveKeyExchange for Begun {
+impl ActiveKeyExchange for EphemeralKey {
     fn complete(self: Box<Self>, peer: &[u8]) -> Result<SharedSecret, Error> {
         let wrong = Error::PeerMisbehaved(PeerMisbehaved::InvalidKeyShare);
         if peer.first() != Some(&UNCOMPRESSED) {

@@ -1,7 +1,7 @@
 //! Storage and search of a server's sessions for rustls.
 
-use super::resume::{Context, Found, SessionCache, SessionStore, Sessions, TicketFate};
-use super::step::{self, Place};
+use super::resume::{SessionCache, SessionContext, SessionSettings, SessionStore, StoredSession, TicketFate};
+use super::step::{self, SessionPlace};
 use rustls::server::{ProducesTickets, StoresServerSessions};
 
 /// The longest life of a ticket, in seconds (RFC 8446 section 4.6.1): clients refuse a ticket that is to live longer.
@@ -9,19 +9,19 @@ const MAX_LIFETIME: u32 = 7 * 86_400;
 
 /// The sessions of one server at a listening address.
 #[derive(Debug)]
-pub(super) struct Resumption {
-    pub(super) sessions: Sessions,
-    pub(super) context: Context,
+pub(super) struct ResumptionStore {
+    pub(super) sessions: SessionSettings,
+    pub(super) context: SessionContext,
     /// Clients may send early data.
     pub(super) early_data: bool,
     /// Clients are asked for certificates, and the sessions of those whose certificates turn out to be bad are forgotten.
     pub(super) may_forget: bool,
 }
 
-impl Resumption {
+impl ResumptionStore {
     /// The context of the session whose step runs. rustls resumes a session only with the name that it began with (RFC 6066 section
     /// 3); where it does not see the name, the context has it.
-    fn context(&self) -> Context {
+    fn context(&self) -> SessionContext {
         match step::concealed() {
             Some(name) => self.context.with_name(name.sent()),
             None => self.context,
@@ -42,7 +42,7 @@ impl Resumption {
         }
     }
 
-    fn found(&self, found: &Found, place: Place) -> Option<Vec<u8>> {
+    fn found(&self, found: &StoredSession, place: SessionPlace) -> Option<Vec<u8>> {
         if !self.sessions.in_time(found.began, step::now()) {
             return None;
         }
@@ -51,7 +51,7 @@ impl Resumption {
     }
 }
 
-impl StoresServerSessions for Resumption {
+impl StoresServerSessions for ResumptionStore {
     /// Keeps a session of TLS 1.2 under its id, or one of TLS 1.3 under what is its ticket.
     fn put(&self, id: Vec<u8>, session: Vec<u8>) -> bool {
         let Some(store) = self.store().filter(|_| step::may_give()) else { return false };
@@ -65,7 +65,7 @@ impl StoresServerSessions for Resumption {
 
     fn get(&self, id: &[u8]) -> Option<Vec<u8>> {
         let store = self.store()?;
-        let found = self.found(&*store.get(self.context(), id)?, Place::Store)?;
+        let found = self.found(&*store.get(self.context(), id)?, SessionPlace::Store)?;
         self.note(store, id);
         Some(found)
     }
@@ -77,7 +77,7 @@ impl StoresServerSessions for Resumption {
             return self.get(id);
         }
         let found = self.store()?.take(self.context(), id).filter(|found| !found.is_elsewhere)?;
-        self.found(&found, Place::Store)
+        self.found(&found, SessionPlace::Store)
     }
 
     fn can_cache(&self) -> bool {
@@ -85,7 +85,7 @@ impl StoresServerSessions for Resumption {
     }
 }
 
-impl ProducesTickets for Resumption {
+impl ProducesTickets for ResumptionStore {
     fn enabled(&self) -> bool {
         self.sessions.tickets.is_some()
     }
@@ -104,7 +104,7 @@ impl ProducesTickets for Resumption {
 
     fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
         let opened = self.sessions.tickets.as_ref()?.open(step::now(), self.context(), ticket);
-        let session = opened.and_then(|found| self.found(&found, Place::Ticket).ok_or(TicketFate::Expired));
+        let session = opened.and_then(|found| self.found(&found, SessionPlace::Ticket).ok_or(TicketFate::Expired));
         self.sessions.figures.add(session.as_ref().err().copied().unwrap_or(TicketFate::Accepted));
         session.ok()
     }
@@ -118,14 +118,19 @@ mod tests {
     #[test]
     fn tickets_live_a_week_at_most() {
         let lifetime = |seconds| {
-            let sessions = Sessions {
+            let sessions = SessionSettings {
                 cache: SessionCache::None,
                 tickets: None,
                 timeout: Duration::from_secs(seconds),
                 figures: Default::default(),
             };
-            Resumption { sessions, context: Context::of(b""), early_data: false, may_forget: Default::default() }
-                .lifetime()
+            ResumptionStore {
+                sessions,
+                context: SessionContext::of(b""),
+                early_data: false,
+                may_forget: Default::default(),
+            }
+            .lifetime()
         };
         assert_eq!([300, 604_800, 30 * 86_400, u64::MAX].map(lifetime), [300, 604_800, 604_800, 604_800]);
     }
@@ -134,13 +139,17 @@ mod tests {
     #[test]
     fn a_session_of_another_process_brings_no_early_data() {
         let (old, new) = (SessionStore::new(1 << 20), SessionStore::new(1 << 20));
-        let context = Context::of(b"server");
+        let context = SessionContext::of(b"server");
         let id = [7; 32];
         let side = |store: &SessionStore, early_data| {
             let (tickets, timeout) = (None, Duration::from_secs(300));
-            let sessions =
-                Sessions { cache: SessionCache::Kept(store.clone()), tickets, timeout, figures: Default::default() };
-            Resumption { sessions, context, early_data, may_forget: false }
+            let sessions = SessionSettings {
+                cache: SessionCache::Kept(store.clone()),
+                tickets,
+                timeout,
+                figures: Default::default(),
+            };
+            ResumptionStore { sessions, context, early_data, may_forget: false }
         };
         assert!(old.put(context, &id, step::now(), vec![1]));
         new.restore(&old.save());

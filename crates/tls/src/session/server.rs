@@ -3,10 +3,10 @@
 use super::algorithms::{Algorithms, MAX_FRAGMENT, fragment, max_fragment_size, suites_or_all, usual_versions};
 use super::certificates::{Certificates, last_of_each_type};
 use super::compression::{self, COMPRESSORS};
-use super::resume::{Context, SessionCache, Sessions};
-use super::resumption::Resumption;
+use super::resume::{SessionCache, SessionContext, SessionSettings};
+use super::resumption::ResumptionStore;
 use super::step::StepTime;
-use super::{KeyLog, Schemes, SettingsError, Version, signatures};
+use super::{KeyLog, Schemes, SettingsError, TlsVersion, signatures};
 use crate::load::CertifiedKey;
 use crate::random;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
@@ -31,7 +31,7 @@ pub struct ServerSettings {
     /// Of those with keys of one type (RSA, ECDSA whatever the curve, Ed25519) the last one is used.
     pub keys: Vec<CertifiedKey>,
     /// The versions of the protocol.
-    pub versions: Vec<Version>,
+    pub versions: Vec<TlsVersion>,
     /// The cipher suites of both versions in the order of preference, or none for all; those that do not exist here are
     /// left out.
     pub suites: Vec<u16>,
@@ -118,12 +118,12 @@ impl ServerConfig {
     }
 
     /// Whether there may be sessions of this version.
-    pub(super) fn speaks(&self, version: Version) -> bool {
+    pub(super) fn speaks(&self, version: TlsVersion) -> bool {
         self.provider_suites().any(|suite| suite.version().version == version.protocol())
     }
 
     /// Whether sessions of this version may have the suite with this number.
-    pub(super) fn has_suite(&self, version: Version, number: u16) -> bool {
+    pub(super) fn has_suite(&self, version: TlsVersion, number: u16) -> bool {
         let is_it = |suite: &SupportedCipherSuite| {
             suite.version().version == version.protocol() && u16::from(suite.suite()) == number
         };
@@ -228,14 +228,18 @@ impl ServerConfig {
     /// other. So the context says everything of a server that must not change between a session and its resumption: its
     /// certificates, and the authorities that it accepts for its clients. This copies some lists, so it is not for each
     /// session.
-    pub fn with_sessions(&self, sessions: &Sessions, context: &[u8]) -> Self {
+    pub fn with_sessions(&self, sessions: &SessionSettings, context: &[u8]) -> Self {
         let early_data = self.early_data && matches!(sessions.cache, SessionCache::Kept(_));
         let mut sessions = sessions.clone();
         if early_data {
             sessions.tickets = None;
         }
-        let resumption =
-            Arc::new(Resumption { sessions, context: Context::of(context), early_data, may_forget: self.asks });
+        let resumption = Arc::new(ResumptionStore {
+            sessions,
+            context: SessionContext::of(context),
+            early_data,
+            may_forget: self.asks,
+        });
         let with = |before: &Arc<rustls::ServerConfig>| {
             let mut shared = rustls::ServerConfig::clone(before);
             if early_data {

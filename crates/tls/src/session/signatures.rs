@@ -54,7 +54,7 @@ impl Schemes {
             return pair;
         }
         let mut restricted = rustls::sign::CertifiedKey::clone(&pair);
-        restricted.key = Arc::new(Restricted { key: restricted.key, schemes: self.clone() });
+        restricted.key = Arc::new(RestrictedKey { key: restricted.key, schemes: self.clone() });
         Arc::new(restricted)
     }
 
@@ -65,12 +65,12 @@ impl Schemes {
 
 /// A key that signs by some schemes alone.
 #[derive(Debug)]
-struct Restricted {
+struct RestrictedKey {
     key: Arc<dyn SigningKey>,
     schemes: Schemes,
 }
 
-impl SigningKey for Restricted {
+impl SigningKey for RestrictedKey {
     fn choose_scheme(&self, offered: &[SignatureScheme]) -> Option<Box<dyn Signer>> {
         let allowed: Vec<_> = offered.iter().copied().filter(|scheme| self.schemes.allow(*scheme)).collect();
         self.key.choose_scheme(&allowed)
@@ -86,7 +86,7 @@ impl SigningKey for Restricted {
 }
 
 /// Result of checking a signature.
-type Signed = Result<HandshakeSignatureValid, Error>;
+type SignatureCheck = Result<HandshakeSignatureValid, Error>;
 
 /// Accepts each peer that has the key of the certificate that it shows, and each client that shows none.
 #[derive(Debug)]
@@ -125,13 +125,13 @@ impl AnyPeer {
     }
 
     /// In TLS 1.3 a scheme says which curve it is for.
-    fn tls13(&self, text: &[u8], own: &CertificateDer<'_>, signed: &DigitallySignedStruct) -> Signed {
+    fn tls13(&self, text: &[u8], own: &CertificateDer<'_>, signed: &DigitallySignedStruct) -> SignatureCheck {
         self.check(signed)?;
         verify_tls13_signature_with_raw_key(text, &public_key(own)?, signed, &ALGORITHMS)
     }
 
     /// In TLS 1.2 a scheme for ECDSA may be used with any curve, so there are several algorithms for it.
-    fn tls12(&self, text: &[u8], own: &CertificateDer<'_>, signed: &DigitallySignedStruct) -> Signed {
+    fn tls12(&self, text: &[u8], own: &CertificateDer<'_>, signed: &DigitallySignedStruct) -> SignatureCheck {
         self.check(signed)?;
         let (_, algorithms) = ALGORITHMS
             .mapping
@@ -166,7 +166,7 @@ macro_rules! verify_signatures {
             text: &[u8],
             own: &CertificateDer<'_>,
             signed: &DigitallySignedStruct,
-        ) -> Signed {
+        ) -> SignatureCheck {
             self.tls12(text, own, signed)
         }
 
@@ -175,7 +175,7 @@ macro_rules! verify_signatures {
             text: &[u8],
             own: &CertificateDer<'_>,
             signed: &DigitallySignedStruct,
-        ) -> Signed {
+        ) -> SignatureCheck {
             self.tls13(text, own, signed)
         }
 

@@ -1,9 +1,9 @@
 //! Facts that rustls's callbacks need about the session whose step runs: they have no argument for it. A step runs on
 //! one thread from its beginning to its end, so they stand in a variable of the thread meanwhile.
 
-use super::Shown;
+use super::ShownCertificate;
 use super::concealment::ConcealedName;
-use super::resume::{Context, PeerSessions, SessionStore};
+use super::resume::{PeerSessions, SessionContext, SessionStore};
 use rustls::pki_types::UnixTime;
 use rustls::time_provider::TimeProvider;
 use std::cell::{Cell, RefCell};
@@ -12,16 +12,16 @@ use std::time::Duration;
 
 thread_local! {
     static NOW: Cell<Duration> = const { Cell::new(Duration::ZERO) };
-    static KEPT: RefCell<Kept> = RefCell::default();
+    static KEPT: RefCell<CallbackData> = RefCell::default();
 }
 
 /// Data that a session keeps for the callbacks, and learns from them.
 #[derive(Default)]
-pub(super) struct Kept {
+pub(super) struct CallbackData {
     /// The name that the client asks for; only on the server's side.
     pub(super) server_name: Option<Box<str>>,
     /// The certificate that was chosen to be shown; only on the server's side.
-    pub(super) shown: Option<Shown>,
+    pub(super) shown: Option<ShownCertificate>,
     /// The client can use none of the certificates; only on the server's side.
     pub(super) has_no_certificate: bool,
     /// Earlier sessions with the same peer; only on the client's side.
@@ -29,12 +29,12 @@ pub(super) struct Kept {
     /// The name of the server that the library sees in another form.
     pub(super) concealed: Option<Arc<ConcealedName>>,
     /// The resumption of an earlier session; only on the server's side.
-    pub(super) resumption: Resumption,
+    pub(super) resumption: ResumedSession,
 }
 
 /// Place where an earlier session was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum SessionPlace {
     /// The client has shown a ticket.
     Ticket,
     /// The server has kept it.
@@ -43,7 +43,7 @@ pub(super) enum Place {
 
 /// Resumption of an earlier session.
 #[derive(Default)]
-pub(super) struct Resumption {
+pub(super) struct ResumedSession {
     /// An earlier session was resumed, as far as it was known before the step.
     pub(super) is_resumed: bool,
     /// The moment of the earlier session's full handshake, since 1970.
@@ -51,7 +51,7 @@ pub(super) struct Resumption {
     /// The earlier session was found within this step.
     found_now: bool,
     /// The place where it was found.
-    place: Option<Place>,
+    place: Option<SessionPlace>,
     /// A session was given to the client, for later.
     gave: bool,
     /// Its id.
@@ -65,18 +65,18 @@ pub(super) struct Resumption {
 /// The entries of a store that are of one session.
 struct KeptSessions {
     store: SessionStore,
-    context: Context,
+    context: SessionContext,
     ids: Vec<[u8; 32]>,
 }
 
-impl Resumption {
+impl ResumedSession {
     /// The id of the session that was given to the client last.
     pub(super) fn id(&self) -> Option<&[u8]> {
         self.id.as_ref().map(<[u8; 32]>::as_slice)
     }
 
     /// The place where the earlier session was found.
-    pub(super) fn place(&self) -> Option<Place> {
+    pub(super) fn place(&self) -> Option<SessionPlace> {
         self.place
     }
 
@@ -101,7 +101,7 @@ impl TimeProvider for StepTime {
 }
 
 /// Runs a step, or a part of one, at a time since 1970.
-pub(super) fn run<T>(now: Duration, mut kept: Kept, work: impl FnOnce() -> T) -> (T, Kept) {
+pub(super) fn run<T>(now: Duration, mut kept: CallbackData, work: impl FnOnce() -> T) -> (T, CallbackData) {
     kept.resumption.found_now = false;
     NOW.set(now);
     KEPT.replace(kept);
@@ -138,7 +138,7 @@ pub(super) fn is_without_certificate() -> bool {
 }
 
 /// Notes the certificate that was chosen to be shown.
-pub(super) fn shows(shown: Shown) {
+pub(super) fn shows(shown: ShownCertificate) {
     KEPT.with_borrow_mut(|kept| kept.shown = Some(shown));
 }
 
@@ -148,7 +148,7 @@ pub(super) fn with_peer<T>(look: impl FnOnce(&PeerSessions) -> T) -> Option<T> {
 }
 
 /// Notes an earlier session, with the moment of its full handshake. It may turn out not to fit.
-pub(super) fn found(began: Duration, place: Place) {
+pub(super) fn found(began: Duration, place: SessionPlace) {
     KEPT.with_borrow_mut(|kept| {
         kept.resumption.began = Some(began);
         kept.resumption.found_now = true;
@@ -170,13 +170,13 @@ pub(super) fn began() -> Duration {
 /// Whether the client may get a session for later. After a full handshake it gets all tickets. After a resumed one it
 /// gets one, for the ticket which it has used. It gets none for a session that is not good.
 pub(super) fn may_give() -> bool {
-    KEPT.with_borrow(|Kept { resumption, .. }| {
+    KEPT.with_borrow(|CallbackData { resumption, .. }| {
         !(resumption.is_resumed && resumption.gave) && resumption.is_good != Some(false)
     })
 }
 
 /// Notes that the session is kept under this id, and may have to be forgotten there.
-pub(super) fn kept(store: &SessionStore, context: Context, id: &[u8]) {
+pub(super) fn kept(store: &SessionStore, context: SessionContext, id: &[u8]) {
     let Ok(id) = id.try_into() else { return };
     KEPT.with_borrow_mut(|kept| {
         if kept.resumption.is_good.is_some() {

@@ -5,7 +5,7 @@ use std::io;
 
 /// Which directive a text is from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub enum TrustSource {
     /// `ssl_client_certificate`, `ssl_trusted_certificate` or the like for upstreams: certificates that are trusted.
     Certificates,
     /// `ssl_client_certificate`, read once more for the names that are sent to clients.
@@ -18,15 +18,15 @@ pub enum Source {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TrustError {
     /// There is neither a certificate nor a list in it.
-    Nothing(Source),
+    Nothing(TrustSource),
     /// Something in it cannot be read.
-    Unreadable(Source, Problem),
+    Unreadable(TrustSource, Problem),
 }
 
 /// OpenSSL's addition to a mistake in PEM.
 const PEM_LIB: &str = "error:05880009:x509 certificate routines::PEM lib";
 
-impl Source {
+impl TrustSource {
     fn call(self) -> &'static str {
         match self {
             Self::Certificates => "SSL_CTX_load_verify_locations",
@@ -46,9 +46,9 @@ impl TrustError {
     /// The line that nginx logs, without its level and without what configuration it is about. `file` is the full path.
     pub fn words(&self, file: &str) -> String {
         match self {
-            Self::Nothing(Source::Names) => {
+            Self::Nothing(TrustSource::Names) => {
                 let said = "error:0480006C:PEM routines::no start line:Expecting: CERTIFICATE";
-                format!("{}(\"{file}\") failed (SSL: {said})", Source::Names.call())
+                format!("{}(\"{file}\") failed (SSL: {said})", TrustSource::Names.call())
             }
             Self::Nothing(source) => {
                 let said = "error:05800088:x509 certificate routines::no certificate or crl found";

@@ -2,8 +2,8 @@
 //!
 //! | type | is for |
 //! |---|---|
-//! | [`Trust`] | `ssl_client_certificate`, `ssl_trusted_certificate`, `ssl_crl` and their like for upstreams |
-//! | [`Verified`] | `$ssl_client_verify`, and whether a client or an upstream server is refused |
+//! | [`TrustStore`] | `ssl_client_certificate`, `ssl_trusted_certificate`, `ssl_crl` and their like for upstreams |
+//! | [`VerifyResult`] | `$ssl_client_verify`, and whether a client or an upstream server is refused |
 //! | [`PeerCertificate`] | `$ssl_client_s_dn` and so on, `proxy_ssl_name` |
 //! | [`ocsp_request`], [`ocsp_answer`] | `ssl_ocsp`, `ssl_stapling` |
 //! | [`Statuses`] | `ssl_ocsp_cache` |
@@ -17,13 +17,13 @@ mod statuses;
 mod trust;
 mod verified;
 
-pub use error::{Source, TrustError};
-pub use freerun_sys::x509::{OcspAnswer, OcspStatus, Purpose, VerifyError};
+pub use error::{TrustError, TrustSource};
+pub use freerun_sys::x509::{CertificatePurpose, OcspAnswer, OcspStatus, VerifyError};
 pub use ocsp::{MAX_OCSP_RESPONSE, OcspError, Signer, check_ocsp_response, ocsp_answer, ocsp_request, status_word};
 pub use peer::PeerCertificate;
 pub use statuses::Statuses;
-pub use trust::{DEFAULT_LEVEL, MAX_TRUST, Rules, Trust, TrustBuilder};
-pub use verified::{Asked, NotGood, Refusal, Verified};
+pub use trust::{DEFAULT_LEVEL, MAX_TRUST, TrustBuilder, TrustStore, VerifyRules};
+pub use verified::{CertificateRequest, NotGood, Refusal, VerifyResult};
 
 #[cfg(test)]
 mod tests;

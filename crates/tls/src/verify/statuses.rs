@@ -21,12 +21,12 @@ const EXPECTED: usize = 1 << 16;
 const WITHOUT_NEXT: i64 = 3600;
 
 /// The hash of a certificate and of its issuer's.
-type Key = [u8; 32];
+type StatusKey = [u8; 32];
 
 /// A cache of what OCSP responders have said about certificates, bounded in bytes. All loops and any number of servers use
 /// it; it is cheap to clone, and all clones are the same.
 #[derive(Clone)]
-pub struct Statuses(Arc<Cache<Key, (OcspStatus, i64), UnitWeighter, FxBuildHasher>>);
+pub struct Statuses(Arc<Cache<StatusKey, (OcspStatus, i64), UnitWeighter, FxBuildHasher>>);
 
 impl Statuses {
     /// A cache of this number of bytes. A full one forgets statuses that were not asked for.
@@ -57,7 +57,7 @@ impl Statuses {
     }
 }
 
-fn key(certificate: &[u8], issuer: &[u8]) -> Key {
+fn key(certificate: &[u8], issuer: &[u8]) -> StatusKey {
     sha256(&[sha256(certificate), sha256(issuer)].concat())
 }
 

@@ -2,9 +2,9 @@
 //! is wrapped, in `freerun_sys`.
 
 use super::{
-    Asked, DEFAULT_LEVEL, MAX_OCSP_RESPONSE, MAX_TRUST, OcspError, OcspStatus, PeerCertificate, Purpose, Refusal,
-    Rules, Signer, Source, Trust, TrustBuilder, TrustError, Verified, VerifyError, ocsp_answer, ocsp_request,
-    status_word,
+    CertificatePurpose, CertificateRequest, DEFAULT_LEVEL, MAX_OCSP_RESPONSE, MAX_TRUST, OcspError, OcspStatus,
+    PeerCertificate, Refusal, Signer, TrustBuilder, TrustError, TrustSource, TrustStore, VerifyError, VerifyResult,
+    VerifyRules, ocsp_answer, ocsp_request, status_word,
 };
 use crate::load::{Chain, Problem};
 use std::io;
@@ -13,7 +13,8 @@ const CERTIFICATES: &str = include_str!("../../../sys/tests/fixtures/certificate
 const FACTS: &str = include_str!("../../../sys/tests/fixtures/facts.txt");
 
 /// A day in 2030.
-const RULES: Rules = Rules { purpose: Purpose::Client, depth: 1, level: DEFAULT_LEVEL, now: 1_900_000_000 };
+const RULES: VerifyRules =
+    VerifyRules { purpose: CertificatePurpose::Client, depth: 1, level: DEFAULT_LEVEL, now: 1_900_000_000 };
 
 /// The blocks with these names, one after the other.
 fn texts(names: &[&str]) -> String {
@@ -28,22 +29,22 @@ fn ders(names: &[&str]) -> Vec<Vec<u8>> {
     if names.is_empty() { Vec::new() } else { Chain::from_pem(texts(names).as_bytes()).expect("a chain").to_der() }
 }
 
-fn trust(names: &[&str]) -> Trust {
+fn trust(names: &[&str]) -> TrustStore {
     let mut builder = TrustBuilder::default();
     builder.add_trusted_certificates(texts(names).as_bytes()).expect("certificates");
     builder.build()
 }
 
-fn verify(trust: &Trust, names: &[&str]) -> Verified {
+fn verify(trust: &TrustStore, names: &[&str]) -> VerifyResult {
     trust.verify(ders(names).iter().map(Vec::as_slice), &RULES)
 }
 
-fn code(verified: Verified) -> i32 {
+fn code(verified: VerifyResult) -> i32 {
     match verified {
-        Verified::Success => 0,
-        Verified::None => -1,
-        Verified::Failed(error) => error.code,
-        Verified::NotGood(_) => -2,
+        VerifyResult::Success => 0,
+        VerifyResult::None => -1,
+        VerifyResult::Failed(error) => error.code,
+        VerifyResult::NotGood(_) => -2,
     }
 }
 
@@ -51,9 +52,9 @@ fn code(verified: Verified) -> i32 {
 fn results_have_nginx_words() {
     let trust = trust(&["root"]);
     let success = verify(&trust, &["leaf of int1", "int1"]);
-    assert_eq!((success, &*success.variable(), success.upstream_error()), (Verified::Success, "SUCCESS", None));
+    assert_eq!((success, &*success.variable(), success.upstream_error()), (VerifyResult::Success, "SUCCESS", None));
     let none = verify(&trust, &[]);
-    assert_eq!((none, &*none.variable()), (Verified::None, "NONE"));
+    assert_eq!((none, &*none.variable()), (VerifyResult::None, "NONE"));
     assert!(none.upstream_error().is_some());
     let failed = verify(&trust, &["self plain"]);
     assert_eq!(&*failed.variable(), "FAILED:self-signed certificate");
@@ -63,19 +64,19 @@ fn results_have_nginx_words() {
 
 #[test]
 fn clients_are_refused_as_they_were_asked() {
-    use Asked::{Optional, OptionalNoAuthority, Required};
-    let failed = |code| Verified::Failed(VerifyError { code, depth: 0 });
-    let status = |verified: Verified, asked| verified.refusal(asked).map(Refusal::status);
+    use CertificateRequest::{Optional, OptionalNoAuthority, Required};
+    let failed = |code| VerifyResult::Failed(VerifyError { code, depth: 0 });
+    let status = |verified: VerifyResult, asked| verified.refusal(asked).map(Refusal::status);
     for asked in [Required, Optional, OptionalNoAuthority] {
-        assert_eq!(status(Verified::Success, asked), None);
-        assert_eq!(status(Verified::None, asked), (asked == Required).then_some(496));
+        assert_eq!(status(VerifyResult::Success, asked), None);
+        assert_eq!(status(VerifyResult::None, asked), (asked == Required).then_some(496));
         for code in 1..100 {
             let forgiven = asked == OptionalNoAuthority && [18, 19, 20, 21, 27].contains(&code);
             assert_eq!(status(failed(code), asked), (!forgiven).then_some(495), "{asked:?} {code}");
         }
     }
-    let line = |verified: Verified| verified.refusal(Required).expect("a refusal").to_string();
-    assert_eq!(line(Verified::None), "client sent no required SSL certificate");
+    let line = |verified: VerifyResult| verified.refusal(Required).expect("a refusal").to_string();
+    assert_eq!(line(VerifyResult::None), "client sent no required SSL certificate");
     assert_eq!(line(failed(10)), "client SSL certificate verify error: (10:certificate has expired)");
 }
 
@@ -122,7 +123,7 @@ fn what_a_peer_sends_is_limited() {
     let trust = trust(&["root"]);
     let own = ders(&["leaf of root"]).remove(0);
     let fit = crate::load::MAX_PEER_CHAIN / own.len();
-    assert_eq!(trust.verify(std::iter::repeat_n(&own[..], fit), &RULES), Verified::Success);
+    assert_eq!(trust.verify(std::iter::repeat_n(&own[..], fit), &RULES), VerifyResult::Success);
     assert_eq!(code(trust.verify(std::iter::repeat_n(&own[..], fit + 1), &RULES)), 22);
     assert_eq!(code(trust.verify([&own[..], b"\x30\0"], &RULES)), 1);
     assert_eq!(code(trust.verify([&b""[..]], &RULES)), 1);
@@ -179,21 +180,21 @@ fn texts_that_cannot_be_used_are_named_in_nginx_words() {
     assert!(malformed.starts_with(&format!("{locations} failed (SSL: error:")), "{malformed}");
     assert!(malformed.ends_with(" error:05880009:x509 certificate routines::PEM lib)"), "{malformed}");
     let large = " ".repeat(MAX_TRUST + 1);
-    let too_large = Err(TrustError::Unreadable(Source::Lists, Problem::TooLarge));
+    let too_large = Err(TrustError::Unreadable(TrustSource::Lists, Problem::TooLarge));
     assert_eq!(TrustBuilder::default().add_lists(large.as_bytes()), too_large);
 }
 
 #[test]
 fn files_that_cannot_be_opened_are_named_in_nginx_words() {
-    let words = |source: Source, number| source.unopened("/f", &io::Error::from_raw_os_error(number));
+    let words = |source: TrustSource, number| source.unopened("/f", &io::Error::from_raw_os_error(number));
     assert_eq!(
-        words(Source::Certificates, 2),
+        words(TrustSource::Certificates, 2),
         "SSL_CTX_load_verify_locations(\"/f\") failed (SSL: error:80000002:system library::No such file or \
          directory:calling fopen(/f, r) error:10000080:BIO routines::no such file error:05880002:x509 certificate \
          routines::system lib)"
     );
     assert_eq!(
-        words(Source::Lists, 13),
+        words(TrustSource::Lists, 13),
         "X509_LOOKUP_load_file(\"/f\") failed (SSL: error:8000000D:system library::Permission denied:calling fopen(/f, \
          r) error:10080002:BIO routines::system lib error:05880002:x509 certificate routines::system lib)"
     );
@@ -236,9 +237,9 @@ fn variables_have_nginx_form() {
 fn a_pool_may_verify_and_a_loop_may_look_at_certificates() {
     fn shared<T: Clone + Send + Sync>() {}
     fn handed_over<T: Send>() {}
-    shared::<Trust>();
+    shared::<TrustStore>();
     handed_over::<PeerCertificate>();
-    handed_over::<Verified>();
+    handed_over::<VerifyResult>();
 }
 
 #[test]
@@ -246,7 +247,7 @@ fn the_chain_that_was_built_names_the_issuer() {
     let trust = trust(&["root", "int1"]);
     let sent = ders(&["leaf of int1"]);
     let (verified, built) = trust.verify_and_build(sent.iter().map(Vec::as_slice), &RULES);
-    assert_eq!((verified, built), (Verified::Success, ders(&["leaf of int1", "int1", "root"])));
+    assert_eq!((verified, built), (VerifyResult::Success, ders(&["leaf of int1", "int1", "root"])));
     let strange = ders(&["self ca"]);
     assert!(trust.verify_and_build(strange.iter().map(Vec::as_slice), &RULES).1.is_empty());
     let issuer = Some(ders(&["int1"]).remove(0));
@@ -259,15 +260,17 @@ fn the_chain_that_was_built_names_the_issuer() {
 
 #[test]
 fn a_certificate_that_a_responder_does_not_call_good_is_refused() {
-    assert_eq!(Verified::of_answer(Some(OcspStatus::Good)), Verified::Success);
+    assert_eq!(VerifyResult::of_answer(Some(OcspStatus::Good)), VerifyResult::Success);
     for (status, words) in [
         (Some(OcspStatus::Revoked), "certificate revoked"),
         (Some(OcspStatus::Unknown), "certificate status unknown"),
         (None, "certificate status request failed"),
     ] {
-        let verified = Verified::of_answer(status);
+        let verified = VerifyResult::of_answer(status);
         assert_eq!(&*verified.variable(), format!("FAILED:{words}"));
-        for asked in [Asked::Required, Asked::Optional, Asked::OptionalNoAuthority] {
+        for asked in
+            [CertificateRequest::Required, CertificateRequest::Optional, CertificateRequest::OptionalNoAuthority]
+        {
             let refusal = verified.refusal(asked).expect("a refusal");
             let line = format!("client SSL certificate verify error: {words}");
             assert_eq!((refusal.status(), refusal.to_string()), (495, line));

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 /// Result of a verification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verified {
+pub enum VerifyResult {
     /// The peer's certificate is trusted.
     Success,
     /// The peer has sent none.
@@ -30,10 +30,10 @@ pub enum NotGood {
     Failed,
 }
 
-impl Verified {
+impl VerifyResult {
     /// Whether the peer has shown a certificate that is trusted.
     pub fn is_success(&self) -> bool {
-        matches!(self, Verified::Success)
+        matches!(self, VerifyResult::Success)
     }
 
     /// The result of an OCSP answer about a certificate that is trusted; `None` if there is no answer of use.
@@ -49,7 +49,7 @@ impl Verified {
 
 /// Request for a client's certificate (`ssl_verify_client`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asked {
+pub enum CertificateRequest {
     /// `on`: the client has to send a trusted certificate.
     Required,
     /// `optional`: if it sends one, that has to be trusted.
@@ -83,7 +83,7 @@ impl Refusal {
     }
 }
 
-impl Verified {
+impl VerifyResult {
     /// The value of `$ssl_client_verify`.
     pub fn variable(&self) -> Cow<'static, str> {
         match self {
@@ -95,12 +95,12 @@ impl Verified {
     }
 
     /// The reason for refusing a client after this request for its certificate.
-    pub fn refusal(&self, asked: Asked) -> Option<Refusal> {
+    pub fn refusal(&self, asked: CertificateRequest) -> Option<Refusal> {
         match (*self, asked) {
-            (Self::Failed(error), Asked::OptionalNoAuthority) if is_forgiven(error.code) => None,
+            (Self::Failed(error), CertificateRequest::OptionalNoAuthority) if is_forgiven(error.code) => None,
             (Self::Failed(error), _) => Some(Refusal::Untrusted(error)),
             (Self::NotGood(why), _) => Some(Refusal::NotGood(why)),
-            (Self::None, Asked::Required) => Some(Refusal::NoCertificate),
+            (Self::None, CertificateRequest::Required) => Some(Refusal::NoCertificate),
             _ => None,
         }
     }

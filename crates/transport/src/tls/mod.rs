@@ -17,7 +17,7 @@ use std::io;
 use std::task::Context;
 
 use freerun_runtime::net::Socket;
-use freerun_tls::session::{Agreed, Session};
+use freerun_tls::session::{SessionParameters, TlsSession};
 
 use self::read::ReceivedBytes;
 use self::write::Unsent;
@@ -33,7 +33,7 @@ pub struct TlsStream {
 #[derive(Debug, Default)]
 struct TlsState {
     /// The session, once there is one.
-    session: Option<Box<Session>>,
+    session: Option<Box<TlsSession>>,
     received: ReceivedBytes,
     unsent: Unsent,
     /// Whether the peer sends nothing any more: it has closed the session or the connection.
@@ -54,7 +54,7 @@ impl TlsStream {
 
     /// Lets the bytes go through this session from now on. Its handshake is complete, and `received` are the peer's bytes
     /// that it has not consumed.
-    pub fn establish(&self, session: Box<Session>, received: Vec<u8>) {
+    pub fn establish(&self, session: Box<TlsSession>, received: Vec<u8>) {
         let mut state = self.state.borrow_mut();
         debug_assert!(state.session.is_none(), "a connection has one session");
         state.session = Some(session);
@@ -67,16 +67,16 @@ impl TlsStream {
     }
 
     /// The result of `read` on the session, if there is one.
-    pub fn with_session<T>(&self, read: impl FnOnce(&Session) -> T) -> Option<T> {
+    pub fn with_session<T>(&self, read: impl FnOnce(&TlsSession) -> T) -> Option<T> {
         self.state.borrow().session.as_deref().map(read)
     }
 
     /// The result of `read` on the parameters that the peers have agreed on, if a session was established.
-    pub fn with_agreed<T>(&self, read: impl FnOnce(Agreed<'_>) -> T) -> Option<T> {
+    pub fn with_agreed<T>(&self, read: impl FnOnce(SessionParameters<'_>) -> T) -> Option<T> {
         self.with_session(|session| session.agreed().map(read)).flatten()
     }
 
-    /// Tells the session whether the client's certificate was found good: see [`Session::settle`].
+    /// Tells the session whether the client's certificate was found good: see [`TlsSession::settle`].
     pub fn settle(&self, is_good: bool) {
         if let Some(session) = &mut self.state.borrow_mut().session {
             session.settle(is_good);

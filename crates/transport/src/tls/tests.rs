@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use freerun_runtime::loops;
-use freerun_tls::load::{CertifiedKey, Chain, Key};
+use freerun_tls::load::{CertificateKey, CertifiedKey, Chain};
 use freerun_tls::session::{
-    ClientCertificates, ClientSettings, Event, ServerSettings, Session, SessionCache, Sessions, TicketKeys, Version,
+    ClientCertificates, ClientSettings, Event, ServerSettings, SessionCache, SessionSettings, TicketKeys, TlsSession,
+    TlsVersion,
 };
 
 use crate::Transport;
@@ -20,13 +21,13 @@ const KEY: &str = include_str!("../../../tls/tests/fixtures/ec.key");
 const NOW: Duration = Duration::from_secs(1_800_000_000);
 
 /// Two sessions that have not begun, the server's first.
-fn beginnings(version: Version) -> (Session, Session) {
+fn beginnings(version: TlsVersion) -> (TlsSession, TlsSession) {
     let server = ServerSettings { keys: vec![certificate(1)], versions: vec![version], ..ServerSettings::default() };
     begun(server, ClientSettings::default())
 }
 
 /// The same with many long tickets: they have the client's certificates, and the name of a protocol.
-fn beginnings_with_many_tickets() -> (Session, Session) {
+fn beginnings_with_many_tickets() -> (TlsSession, TlsSession) {
     let alpn = vec![vec![b'a'; 100]];
     let server = ServerSettings {
         keys: vec![certificate(1)],
@@ -41,25 +42,29 @@ fn beginnings_with_many_tickets() -> (Session, Session) {
 /// A certificate, so many times in its chain.
 fn certificate(times: usize) -> CertifiedKey {
     let chain = Chain::from_pem(CERTIFICATE.repeat(times).as_bytes()).unwrap();
-    let key = Key::from_pem::<&[u8]>(KEY.as_bytes(), &[]).unwrap();
+    let key = CertificateKey::from_pem::<&[u8]>(KEY.as_bytes(), &[]).unwrap();
     CertifiedKey::new(&chain, &key).unwrap()
 }
 
-fn begun(server: ServerSettings, client: ClientSettings) -> (Session, Session) {
+fn begun(server: ServerSettings, client: ClientSettings) -> (TlsSession, TlsSession) {
     let tickets = TicketKeys::random(Duration::from_secs(100), NOW).ok();
-    let resumed =
-        Sessions { cache: SessionCache::None, tickets, timeout: Duration::from_secs(100), figures: Default::default() };
-    let server = Session::new(&server.build().unwrap().with_sessions(&resumed, b"")).unwrap();
-    (server, Session::client(&client.build().unwrap(), NOW, Some("localhost"), None).unwrap())
+    let resumed = SessionSettings {
+        cache: SessionCache::None,
+        tickets,
+        timeout: Duration::from_secs(100),
+        figures: Default::default(),
+    };
+    let server = TlsSession::new(&server.build().unwrap().with_sessions(&resumed, b"")).unwrap();
+    (server, TlsSession::client(&client.build().unwrap(), NOW, Some("localhost"), None).unwrap())
 }
 
 /// Two sessions that have shaken hands, the server's first, and the bytes that the client has not consumed.
-fn sessions(version: Version) -> (Session, Session, Vec<u8>) {
+fn sessions(version: TlsVersion) -> (TlsSession, TlsSession, Vec<u8>) {
     shaken(beginnings(version))
 }
 
 /// The same for two sessions that have not begun.
-fn shaken((mut server, mut client): (Session, Session)) -> (Session, Session, Vec<u8>) {
+fn shaken((mut server, mut client): (TlsSession, TlsSession)) -> (TlsSession, TlsSession, Vec<u8>) {
     let (mut to_server, mut to_client) = (Vec::new(), Vec::new());
     let (mut done, mut known) = (false, false);
     for _ in 0..8 {
@@ -80,14 +85,14 @@ fn shaken((mut server, mut client): (Session, Session)) -> (Session, Session, Ve
 }
 
 /// Both ends of a connection with TLS, the server's first.
-fn pair(version: Version) -> (Transport, Transport) {
+fn pair(version: TlsVersion) -> (Transport, Transport) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let (server, client, unread) = sessions(version);
     (secured(ours, server, Vec::new()), secured(theirs, client, unread))
 }
 
 /// A connection with this session, which has not consumed these bytes.
-fn secured(stream: UnixStream, session: Session, received: Vec<u8>) -> Transport {
+fn secured(stream: UnixStream, session: TlsSession, received: Vec<u8>) -> Transport {
     stream.set_nonblocking(true).unwrap();
     let transport = Transport::plain(stream.into()).into_tls();
     transport.tls().unwrap().establish(Box::new(session), received);
@@ -100,10 +105,10 @@ async fn is_readable(transport: &Transport) -> bool {
 }
 
 /// The server's end of a connection with TLS, the client's session, and its socket.
-fn with_raw_client() -> (Transport, Session, UnixStream) {
+fn with_raw_client() -> (Transport, TlsSession, UnixStream) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     ours.set_nonblocking(true).unwrap();
-    let (server, client, _) = sessions(Version::Tls12);
+    let (server, client, _) = sessions(TlsVersion::Tls12);
     let transport = Transport::plain(ours.into()).into_tls();
     transport.tls().unwrap().establish(Box::new(server), Vec::new());
     (transport, client, theirs)
@@ -152,7 +157,7 @@ fn before_a_session_bytes_go_through_as_they_are() {
 #[test]
 fn much_goes_both_ways_in_any_pieces_and_waits_for_a_reader() {
     loops::block_on(async {
-        for version in [Version::Tls12, Version::Tls13] {
+        for version in [TlsVersion::Tls12, TlsVersion::Tls13] {
             let (server, client) = pair(version);
             let text = numbers(3_000_000);
             let (mut sent, mut read, mut was_full) = (0, Vec::new(), false);
@@ -182,7 +187,7 @@ fn much_goes_both_ways_in_any_pieces_and_waits_for_a_reader() {
 #[test]
 fn a_batch_that_is_sent_in_part_is_reported_when_all_of_it_has_left() {
     loops::block_on(async {
-        let (server, client) = pair(Version::Tls13);
+        let (server, client) = pair(TlsVersion::Tls13);
         let text = numbers(10_000_000);
         let sent = filled(&server, &text);
         assert!(!server.has_room().unwrap() && server.certain_room() == 0);
@@ -261,7 +266,7 @@ fn an_end_waits_for_room_while_the_other_direction_is_read() {
 #[test]
 fn a_stream_with_nothing_but_messages_of_the_protocol_is_quiet_and_holds_no_buffer() {
     loops::block_on(async {
-        let (server, client) = pair(Version::Tls13);
+        let (server, client) = pair(TlsVersion::Tls13);
         server.watch().unwrap();
         client.watch().unwrap();
         assert!(client.tls().unwrap().has_something(), "tickets that the server has sent with the handshake");
@@ -309,7 +314,7 @@ fn all_records_that_are_there_are_read_at_once_and_a_failure_behind_them_is_told
 #[test]
 fn what_the_peer_sends_after_our_end_is_read_as_it_comes() {
     loops::block_on(async {
-        let (server, client) = pair(Version::Tls13);
+        let (server, client) = pair(TlsVersion::Tls13);
         server.shutdown_write();
         let mut buffer = Vec::with_capacity(100);
         for piece in [&b"late "[..], b"words"] {
@@ -368,7 +373,7 @@ fn a_failure_that_is_not_told_yet_is_something_to_read() {
 #[test]
 fn an_end_that_came_with_the_handshake_is_something_to_read() {
     loops::block_on(async {
-        let (mut server, mut client) = beginnings(Version::Tls13);
+        let (mut server, mut client) = beginnings(TlsVersion::Tls13);
         let (mut to_server, mut to_client) = (Vec::new(), Vec::new());
         for established in [false, true] {
             let progress = client.step(NOW, &mut to_client, &mut to_server, &mut Vec::new(), 0);
@@ -392,7 +397,7 @@ fn an_end_that_came_with_the_handshake_is_something_to_read() {
 #[test]
 fn a_transport_moves_with_the_bytes_that_wait_in_it() {
     loops::block_on(async {
-        let (server, client) = pair(Version::Tls12);
+        let (server, client) = pair(TlsVersion::Tls12);
         // What the server has no room for, and what it cannot send, goes with it.
         client.try_write(&[IoSlice::new(b"question")], false).unwrap();
         let mut buffer = Vec::with_capacity(3);
@@ -423,7 +428,7 @@ fn a_transport_moves_with_the_bytes_that_wait_in_it() {
 #[test]
 fn a_read_waits_for_the_rest_of_a_record_and_behind_tickets() {
     loops::block_on(async {
-        let (mut server, session, tickets) = sessions(Version::Tls13);
+        let (mut server, session, tickets) = sessions(TlsVersion::Tls13);
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let client = secured(ours, session, Vec::new());
         let mut record = vec![0; 300];
@@ -451,7 +456,7 @@ fn a_read_waits_for_the_rest_of_a_record_and_behind_tickets() {
 #[test]
 fn reading_sends_what_a_writer_waits_for_and_the_writer_is_told() {
     loops::block_on(async {
-        let (server, client) = pair(Version::Tls13);
+        let (server, client) = pair(TlsVersion::Tls13);
         let text = numbers(10_000_000);
         let sent = filled(&server, &text);
         let mut read = Vec::new();

@@ -8,7 +8,7 @@ use std::io::{self, IoSlice};
 use std::task::{Context, Poll};
 
 use freerun_runtime::net::Socket;
-use freerun_tls::session::Session;
+use freerun_tls::session::TlsSession;
 
 use super::{TlsState, TlsStream, scratch};
 
@@ -107,7 +107,7 @@ impl<'p> PlaintextPieces<'p, '_> {
 impl TlsState {
     /// Encrypts a batch and sends it. Returns how much plaintext it has, and whether all of it was sent.
     fn send_batch(
-        session: &mut Session,
+        session: &mut TlsSession,
         unsent: &mut Unsent,
         socket: &Socket,
         mut plaintext: &[u8],

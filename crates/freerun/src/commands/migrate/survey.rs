@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use freerun_conf::{
-    Block, Contexts, Fidelity, Level, Loader, Node, Place, Problem, Sources, Tree, missing, module_of, unmarked,
+    Block, Contexts, Fidelity, Loader, Node, Place, Problem, Severity, Sources, Tree, missing, module_of, unmarked,
 };
 use freerun_serve::configuration::zones::Zones;
 use serde::Serialize;
@@ -165,7 +165,7 @@ impl Survey {
             let (known, zones) = (Known::default(), Zones::default());
             let failure = match build_tree(input, attempt, files.loader, Side::Master, known, zones) {
                 Ok(built) => {
-                    let warnings = built.warnings.iter().filter(|warning| warning.level == Level::Warn);
+                    let warnings = built.warnings.iter().filter(|warning| warning.level == Severity::Warn);
                     survey.warnings.extend(warnings.map(|warning| Told::of(warning, &sources)));
                     survey.not_found.extend(check::unknown_names(&built).iter().map(|name| {
                         let mut told = Told::of(name, &sources);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use freerun_runtime::log::clock;
 use freerun_serve::tls::files::{FileState, ReadFile, Stamp};
-use freerun_tls::issue::{Authority, IssueError, Issued};
+use freerun_tls::issue::{Authority, IssueError, IssuedCertificate};
 use zeroize::Zeroizing;
 
 /// The names of the files in the configuration.
@@ -37,7 +37,7 @@ pub fn names(host: &str, address: SocketAddr, further: &[String]) -> Vec<String>
 struct Leaf {
     authority: Authority,
     names: Vec<String>,
-    issued: Issued,
+    issued: IssuedCertificate,
     /// How many there were.
     number: i64,
 }

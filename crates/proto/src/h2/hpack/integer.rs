@@ -19,7 +19,7 @@ pub(crate) enum IntegerError {
     Overflow,
 }
 
-/// Reads an integer. `first` is the byte in which it begins, `mask` has the bits of that byte which belong to it.
+/// Reads an integer. It begins in the byte `first`, and `mask` has its bits in that byte.
 /// `rest` is the text behind the byte; it is left behind the integer.
 #[inline(always)]
 pub(crate) fn read(first: u8, mask: u8, rest: &mut &[u8]) -> Result<u64, IntegerError> {

@@ -54,7 +54,7 @@ settings! {
 mod tests {
     use std::collections::BTreeSet;
 
-    use freerun_conf::{Settings, known};
+    use freerun_conf::{Settings, directive_owners};
 
     use super::*;
     use crate::settings::Prefixed;
@@ -64,8 +64,9 @@ mod tests {
     fn it_has_the_directives_that_nginx_has() {
         let all = [Prefixed::<Grpc>::directives(), GrpcSettings::directives()].concat();
         let here: BTreeSet<&str> = all.iter().map(|directive| directive.name).collect();
-        let there =
-            known::modules().filter(|(module, _)| *module == "ngx_http_grpc_module").flat_map(|(_, names)| names);
+        let there = directive_owners::modules()
+            .filter(|(module, _)| *module == "ngx_http_grpc_module")
+            .flat_map(|(_, names)| names);
         // These are documented for the commercial version alone.
         let commercial = ["grpc_allow_upstream", "grpc_bind_dynamic", "grpc_request_dynamic"];
         assert_eq!(here, there.chain(commercial).chain(["grpc_keepalive_ping"]).collect());

@@ -18,7 +18,7 @@ mod runs;
 mod socket;
 pub mod steering;
 
-pub use freerun_sys::datagrams::{Ecn, Known, Options, Received, Receiver};
+pub use freerun_sys::datagrams::{DatagramDetail, DatagramOptions, Ecn, ReceivedDatagrams, Receiver};
 pub use lent::{BATCH, LONGEST_RUN};
 pub use queue::SendQueue;
 pub use runs::{Runs, Target};

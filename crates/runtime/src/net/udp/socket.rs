@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use freerun_sys::datagrams::{Known, Options, Receiver};
+use freerun_sys::datagrams::{DatagramDetail, DatagramOptions, Receiver};
 use rustix::io::Errno;
 
 use super::lent::{BATCH, with_receiver, with_sender};
@@ -22,7 +22,7 @@ pub struct Datagrams {
     /// Whether the kernel takes runs of datagrams as one message on this way, as far as is known.
     takes_runs: Cell<bool>,
     /// What is asked for with each datagram.
-    known: Cell<Known>,
+    known: Cell<DatagramDetail>,
 }
 
 /// Datagrams that could not be sent.
@@ -48,16 +48,16 @@ pub(super) enum Progress {
 impl Datagrams {
     /// Takes over a non-blocking UDP socket, which others may hold as well.
     pub fn new(fd: Arc<OwnedFd>) -> Datagrams {
-        Datagrams::with(fd, false, Known::All)
+        Datagrams::with(fd, false, DatagramDetail::All)
     }
 
     /// Takes over a non-blocking UDP socket that is connected: datagrams come from its peer alone, and their sender is not
     /// told.
     pub fn connected(fd: Arc<OwnedFd>) -> Datagrams {
-        Datagrams::with(fd, true, Known::Bytes)
+        Datagrams::with(fd, true, DatagramDetail::Bytes)
     }
 
-    fn with(fd: Arc<OwnedFd>, is_connected: bool, known: Known) -> Datagrams {
+    fn with(fd: Arc<OwnedFd>, is_connected: bool, known: DatagramDetail) -> Datagrams {
         let registered = OnceCell::new();
         Datagrams { fd, is_connected, registered, takes_runs: Cell::new(true), known: Cell::new(known) }
     }
@@ -65,8 +65,8 @@ impl Datagrams {
     /// Has the kernel put datagrams together that come in a row (`UDP_GRO`), for a peer that sends many. A kernel that does
     /// not know how delivers them one by one.
     pub fn gather(&self) {
-        self.known.set(Known::All);
-        let _ = Options { gro: true, ..Options::default() }.apply(&*self.fd, false);
+        self.known.set(DatagramDetail::All);
+        let _ = DatagramOptions { gro: true, ..DatagramOptions::default() }.apply(&*self.fd, false);
     }
 
     fn registration(&self) -> io::Result<&Registration> {

@@ -23,7 +23,7 @@ fn datagrams(socket: UdpSocket) -> Datagrams {
 
 /// The datagrams that come next, each as its own bytes.
 async fn receive(socket: &Datagrams, most: usize) -> io::Result<Vec<Vec<u8>>> {
-    let split = |received: Received<'_>| -> Vec<Vec<u8>> {
+    let split = |received: ReceivedDatagrams<'_>| -> Vec<Vec<u8>> {
         let segment = received.segment.unwrap_or(received.bytes.len()).max(1);
         if received.bytes.is_empty() {
             return vec![Vec::new()];
@@ -95,7 +95,7 @@ fn runs_arrive_as_the_datagrams_that_they_consist_of() {
     loops::block_on(async {
         for gro in [false, true] {
             let ((ours, address), (theirs, _)) = (bound(), bound());
-            Options { gro, ..Options::default() }.apply(&ours, false).unwrap();
+            DatagramOptions { gro, ..DatagramOptions::default() }.apply(&ours, false).unwrap();
             let (ours, theirs) = (datagrams(ours), datagrams(theirs));
             let target = Target { to: Some(address), ..Target::default() };
             let all: Vec<Vec<u8>> =

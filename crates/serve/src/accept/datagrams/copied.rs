@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use freerun_runtime::net::udp::{Ecn, Received};
+use freerun_runtime::net::udp::{Ecn, ReceivedDatagrams};
 
 /// Received datagrams in memory of their own.
 #[derive(Debug, PartialEq, Eq)]
@@ -17,16 +17,16 @@ pub struct Copied {
 
 impl Copied {
     /// A copy.
-    pub fn of(received: &Received<'_>) -> Copied {
-        let Received { bytes, from, to, ecn, segment, is_truncated } = *received;
+    pub fn of(received: &ReceivedDatagrams<'_>) -> Copied {
+        let ReceivedDatagrams { bytes, from, to, ecn, segment, is_truncated } = *received;
         Copied { bytes: bytes.into(), from, to, ecn, segment, is_truncated }
     }
 
     /// The received datagrams.
-    pub fn received(&self) -> Received<'_> {
+    pub fn received(&self) -> ReceivedDatagrams<'_> {
         let Copied { bytes, from, to, ecn, segment, is_truncated } = self;
         let (from, to, ecn, segment, is_truncated) = (*from, *to, *ecn, *segment, *is_truncated);
-        Received { bytes, from, to, ecn, segment, is_truncated }
+        ReceivedDatagrams { bytes, from, to, ecn, segment, is_truncated }
     }
 
     /// Number of these datagrams.

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, TryLockError};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use freerun_runtime::net::udp::{BATCH, Received};
+use freerun_runtime::net::udp::{BATCH, ReceivedDatagrams};
 use rustc_hash::{FxBuildHasher, FxHasher};
 use smallvec::SmallVec;
 use tokio::sync::Notify;
@@ -203,12 +203,12 @@ impl Directory {
     }
 
     /// The number of the part that has the client as a stray.
-    pub fn stray(&self, received: &Received<'_>) -> Option<usize> {
+    pub fn stray(&self, received: &ReceivedDatagrams<'_>) -> Option<usize> {
         self.strays.pin().get(&(received.from?, received.to)).map(|stray| stray.part)
     }
 
     /// Notes that the client is a stray at this part. False if there are too many, or nobody could answer the client.
-    pub fn add_stray(&self, received: &Received<'_>, part: usize) -> bool {
+    pub fn add_stray(&self, received: &ReceivedDatagrams<'_>, part: usize) -> bool {
         let Some(from) = received.from.filter(|_| self.strays.len() < MOST_STRAYS) else { return false };
         self.strays.pin().insert((from, received.to), Stray { part, sessions: AtomicUsize::new(0) });
         true
@@ -237,7 +237,7 @@ impl Directory {
     }
 
     /// Forgets that a client is a stray at this part, unless it has a session there.
-    pub fn forget_if_unused(&self, received: &Received<'_>, part: usize) {
+    pub fn forget_if_unused(&self, received: &ReceivedDatagrams<'_>, part: usize) {
         let Some(from) = received.from else { return };
         let (ends, strays) = ((from, received.to), self.strays.pin());
         let is_unused = |stray: &Stray| stray.part == part && stray.sessions.load(Relaxed) == 0;
@@ -356,7 +356,7 @@ impl Part {
     }
 
     /// Counts the clients of these datagrams as known, until the value is dropped.
-    pub fn reserve<'r>(&self, received: impl Iterator<Item = Received<'r>>) -> Reserved<'_> {
+    pub fn reserve<'r>(&self, received: impl Iterator<Item = ReceivedDatagrams<'r>>) -> Reserved<'_> {
         let all = received.filter_map(|one| Some(ClientHash::of((one.from?, one.to))));
         let hashes: SmallVec<_> = all.inspect(|client| self.count(*client, true)).collect();
         Reserved { part: self, hashes }
@@ -391,13 +391,13 @@ impl Reading<'_> {
     }
 
     /// Whether the sender may have a session at the socket, or something kept that will begin one.
-    pub fn may_know(&self, received: &Received<'_>) -> bool {
+    pub fn may_know(&self, received: &ReceivedDatagrams<'_>) -> bool {
         let client = received.from.map(|from| ClientHash::of((from, received.to)));
         client.is_some_and(|client| self.part.knows(client) || self.kept.clients.contains(&client))
     }
 
     /// Keeps a datagram for the loop that reads the socket.
-    pub fn keep(&mut self, received: &Received<'_>) {
+    pub fn keep(&mut self, received: &ReceivedDatagrams<'_>) {
         self.kept.bytes += received.bytes.len();
         self.kept.clients.extend(received.from.map(|from| ClientHash::of((from, received.to))));
         self.kept.datagrams.push(Copied::of(received));
@@ -419,9 +419,9 @@ impl Drop for Reserved<'_> {
 mod tests {
     use super::*;
 
-    fn received(port: u16) -> Received<'static> {
+    fn received(port: u16) -> ReceivedDatagrams<'static> {
         let from = Some(SocketAddr::from(([192, 0, 2, 1], port)));
-        Received { bytes: b"x", from, to: None, ecn: 0, segment: None, is_truncated: false }
+        ReceivedDatagrams { bytes: b"x", from, to: None, ecn: 0, segment: None, is_truncated: false }
     }
 
     fn ends(port: u16) -> Ends {
@@ -447,7 +447,7 @@ mod tests {
         part.end(ends(1));
         assert!(!may_know(&part, 1));
         // Nobody can have a session without an address.
-        let nobody = Received { from: None, ..received(1) };
+        let nobody = ReceivedDatagrams { from: None, ..received(1) };
         drop(part.reserve([nobody].into_iter()));
         assert!(!part.try_read().unwrap().may_know(&nobody));
     }
@@ -484,7 +484,7 @@ mod tests {
         let long = vec![0; MOST_KEPT];
         let mut reading = part.try_read().unwrap();
         assert!(reading.take_kept().is_empty() && reading.has_room());
-        reading.keep(&Received { bytes: &long, ..received(1) });
+        reading.keep(&ReceivedDatagrams { bytes: &long, ..received(1) });
         assert!(!reading.has_room());
     }
 

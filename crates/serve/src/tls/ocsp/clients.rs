@@ -5,7 +5,7 @@ use std::fmt;
 use freerun_conf::{Cx, Problem};
 use freerun_runtime::files::SocketPaths;
 use freerun_runtime::log::{ErrorLog, Level, clock};
-use freerun_tls::verify::{OcspStatus, PeerCertificate, Signer, Statuses, Verified, ocsp_answer, ocsp_request};
+use freerun_tls::verify::{OcspStatus, PeerCertificate, Signer, Statuses, VerifyResult, ocsp_answer, ocsp_request};
 
 use super::ask::Asking;
 use super::responder::Responder;
@@ -90,7 +90,7 @@ impl ClientOcsp {
     }
 
     /// What comes of asking about a client's certificates, one after the other.
-    pub(in crate::tls) async fn check(&self, questions: Vec<Question>, visit: &Visit<'_>) -> Verified {
+    pub(in crate::tls) async fn check(&self, questions: Vec<Question>, visit: &Visit<'_>) -> VerifyResult {
         for question in questions {
             let status = match self
                 .known
@@ -100,12 +100,12 @@ impl ClientOcsp {
                 Some(known) => Some(known),
                 None => self.ask(question, visit).await,
             };
-            let verified = Verified::of_answer(status);
-            if verified != Verified::Success {
+            let verified = VerifyResult::of_answer(status);
+            if verified != VerifyResult::Success {
                 return verified;
             }
         }
-        Verified::Success
+        VerifyResult::Success
     }
 
     /// What a responder says about a certificate. `None` if it says nothing that is of use: why has been logged.

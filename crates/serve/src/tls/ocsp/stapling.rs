@@ -14,7 +14,8 @@ use freerun_runtime::pool::CpuPool;
 use freerun_tls::digest::sha256;
 use freerun_tls::load::{CertifiedKey, unopened};
 use freerun_tls::verify::{
-    OcspAnswer, OcspStatus, PeerCertificate, Signer, Trust, check_ocsp_response, ocsp_answer, ocsp_request, status_word,
+    OcspAnswer, OcspStatus, PeerCertificate, Signer, TrustStore, check_ocsp_response, ocsp_answer, ocsp_request,
+    status_word,
 };
 
 use super::ask::Asking;
@@ -219,7 +220,7 @@ pub(in crate::tls) struct Staples<'s> {
     spec: &'s OcspSpec,
     /// The response that is stapled to all of them, if it is in a file.
     response: Option<Vec<u8>>,
-    trust: &'s Trust,
+    trust: &'s TrustStore,
 }
 
 impl<'s> Staples<'s> {
@@ -229,7 +230,7 @@ impl<'s> Staples<'s> {
     /// The file with the response cannot be used, in nginx's words.
     pub(in crate::tls) fn of(
         spec: &'s OcspSpec,
-        trust: &'s Trust,
+        trust: &'s TrustStore,
         cx: &mut Cx,
     ) -> Result<Option<Staples<'s>>, Problem> {
         if !spec.stapling {
@@ -306,7 +307,7 @@ pub(in crate::tls) struct Recipe {
     directive: Option<String>,
     signer: Signer,
     resolving: Option<Resolving>,
-    trust: Trust,
+    trust: TrustStore,
     file: String,
 }
 
@@ -344,7 +345,7 @@ fn signer(spec: &OcspSpec) -> Signer {
 }
 
 /// A certificate and that of its issuer.
-fn with_issuer(key: &CertifiedKey, trust: &Trust, shown: &str) -> Result<(Vec<u8>, Vec<u8>), String> {
+fn with_issuer(key: &CertifiedKey, trust: &TrustStore, shown: &str) -> Result<(Vec<u8>, Vec<u8>), String> {
     let certificate = key.chain().next().unwrap_or_default().to_vec();
     let issuer = trust.issuer(&certificate, key.chain().skip(1), clock::now().secs);
     let issuer = issuer.ok_or_else(|| format!("issuer certificate not found for certificate \"{shown}\""))?;

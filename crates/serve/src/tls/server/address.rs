@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use freerun_tls::session::{ServerConfig, ServerSettings, Sessions, SettingsError};
+use freerun_tls::session::{ServerConfig, ServerSettings, SessionSettings, SettingsError};
 
 use super::slot::Slot;
 
@@ -74,7 +74,7 @@ enum Kind {
 #[derive(Debug)]
 struct Bound {
     of: Arc<Replaceable>,
-    sessions: Sessions,
+    sessions: SessionSettings,
     context: [u8; 32],
     /// The protocols above TLS.
     alpn: Vec<Vec<u8>>,
@@ -82,13 +82,18 @@ struct Bound {
 }
 
 impl AtAddress {
-    pub(super) fn fixed(config: &ServerConfig, sessions: &Sessions, context: &[u8; 32], alpn: &[&[u8]]) -> AtAddress {
+    pub(super) fn fixed(
+        config: &ServerConfig,
+        sessions: &SessionSettings,
+        context: &[u8; 32],
+        alpn: &[&[u8]],
+    ) -> AtAddress {
         AtAddress(Kind::Fixed(config.with_sessions(sessions, context).with_alpn(alpn)))
     }
 
     pub(super) fn replaceable(
         of: &Arc<Replaceable>,
-        sessions: &Sessions,
+        sessions: &SessionSettings,
         context: &[u8; 32],
         alpn: &[&[u8]],
     ) -> AtAddress {
@@ -135,8 +140,12 @@ mod tests {
         let pair = Arc::new(LivePair::new("a", "a", certified("ec")));
         let slots = vec![Slot::Fixed(certified("ed25519")), Slot::Live(Live::new(pair.clone()))];
         let of = Arc::new(Replaceable::new(ServerSettings::default(), slots).expect("settings"));
-        let sessions =
-            Sessions { cache: SessionCache::Off, tickets: None, timeout: Duration::ZERO, figures: Arc::default() };
+        let sessions = SessionSettings {
+            cache: SessionCache::Off,
+            tickets: None,
+            timeout: Duration::ZERO,
+            figures: Arc::default(),
+        };
         let bound = AtAddress::replaceable(&of, &sessions, &[0; 32], &[]);
         let first = of.now();
         let short = bound.now().signature_time();

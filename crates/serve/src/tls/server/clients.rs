@@ -6,8 +6,10 @@ use std::task::Poll;
 
 use freerun_conf::{Cx, Problem};
 use freerun_runtime::log::clock;
-use freerun_tls::session::Session;
-use freerun_tls::verify::{Asked, Purpose, Rules, Source, Trust, TrustBuilder, Verified};
+use freerun_tls::session::TlsSession;
+use freerun_tls::verify::{
+    CertificatePurpose, CertificateRequest, TrustBuilder, TrustSource, TrustStore, VerifyResult, VerifyRules,
+};
 use freerun_transport::Transport;
 
 use super::ServerSpec;
@@ -20,8 +22,8 @@ use crate::tls::values::{FileName, Ocsp, VerifyClient};
 #[derive(Debug, Clone)]
 pub struct ClientVerification {
     /// What is asked of them.
-    pub asked: Asked,
-    pub(super) trust: Trust,
+    pub asked: CertificateRequest,
+    pub(super) trust: TrustStore,
     pub(super) depth: u32,
     pub(super) level: u8,
     /// How responders are asked about their certificates, if they are (`ssl_ocsp`).
@@ -31,14 +33,14 @@ pub struct ClientVerification {
 impl ClientVerification {
     /// Verifies the certificates that a client has shown in its handshake, on a thread of a pool, and asks responders about
     /// them. `None` if the client has gone meanwhile, or is not verified because the server is shut down.
-    pub(in crate::tls) async fn verify(&self, transport: &Transport, visit: &Visit<'_>) -> Option<Verified> {
-        let sent = |session: &Session| session.peer_certificates().map(<[u8]>::to_vec).collect::<Vec<_>>();
+    pub(in crate::tls) async fn verify(&self, transport: &Transport, visit: &Visit<'_>) -> Option<VerifyResult> {
+        let sent = |session: &TlsSession| session.peer_certificates().map(<[u8]>::to_vec).collect::<Vec<_>>();
         let sent = transport.tls()?.with_session(sent)?;
         if sent.is_empty() {
-            return Some(Verified::None);
+            return Some(VerifyResult::None);
         }
         let now = clock::now().secs;
-        let rules = Rules { purpose: Purpose::Client, depth: self.depth, level: self.level, now };
+        let rules = VerifyRules { purpose: CertificatePurpose::Client, depth: self.depth, level: self.level, now };
         let (trust, ocsp) = (self.trust.clone(), self.ocsp.clone());
         let verify = move || {
             let sent = sent.iter().map(Vec::as_slice);
@@ -49,7 +51,7 @@ impl ClientVerification {
         let Helpers { pool, lane, .. } = visit.helpers;
         let (verified, questions) = pool.run_in_lane(lane, transport.gone_for_reader(), verify).await.ok()?;
         match &self.ocsp {
-            Some(ocsp) if verified == Verified::Success => {
+            Some(ocsp) if verified == VerifyResult::Success => {
                 unless(transport.gone_for_reader(), ocsp.check(questions, visit)).await
             }
             _ => Some(verified),
@@ -71,20 +73,24 @@ async fn unless<T>(gone: impl Future<Output = ()>, work: impl Future<Output = T>
 ///
 /// # Errors
 /// Nobody may be asked, or the responder cannot be used.
-pub(super) fn ocsp(spec: &ServerSpec, asked: Option<Asked>, cx: &mut Cx) -> Result<Option<ClientOcsp>, Problem> {
-    if asked == Some(Asked::OptionalNoAuthority) && spec.ocsp.clients != Ocsp::Off {
+pub(super) fn ocsp(
+    spec: &ServerSpec,
+    asked: Option<CertificateRequest>,
+    cx: &mut Cx,
+) -> Result<Option<ClientOcsp>, Problem> {
+    if asked == Some(CertificateRequest::OptionalNoAuthority) && spec.ocsp.clients != Ocsp::Off {
         return Err(Problem::new("\"ssl_ocsp\" is incompatible with \"ssl_verify_client optional_no_ca\""));
     }
     ClientOcsp::of(&spec.ocsp, cx)
 }
 
 /// What a value of `ssl_verify_client` asks of clients; `None` if nothing is.
-pub(super) fn wanted(verify: VerifyClient) -> Option<Asked> {
+pub(super) fn wanted(verify: VerifyClient) -> Option<CertificateRequest> {
     match verify {
         VerifyClient::Off => None,
-        VerifyClient::On => Some(Asked::Required),
-        VerifyClient::Optional => Some(Asked::Optional),
-        VerifyClient::OptionalNoCa => Some(Asked::OptionalNoAuthority),
+        VerifyClient::On => Some(CertificateRequest::Required),
+        VerifyClient::Optional => Some(CertificateRequest::Optional),
+        VerifyClient::OptionalNoCa => Some(CertificateRequest::OptionalNoAuthority),
     }
 }
 
@@ -92,9 +98,11 @@ pub(super) fn wanted(verify: VerifyClient) -> Option<Asked> {
 ///
 /// # Errors
 /// There is nobody to vouch for them.
-pub(super) fn asked(spec: &ServerSpec) -> Result<Option<Asked>, Problem> {
+pub(super) fn asked(spec: &ServerSpec) -> Result<Option<CertificateRequest>, Problem> {
     let Some(asked) = wanted(spec.verify) else { return Ok(None) };
-    if named(&spec.client_certificates).or(named(&spec.trusted)).is_none() && asked != Asked::OptionalNoAuthority {
+    if named(&spec.client_certificates).or(named(&spec.trusted)).is_none()
+        && asked != CertificateRequest::OptionalNoAuthority
+    {
         return Err(Problem::new("no ssl_client_certificate or ssl_trusted_certificate for ssl_verify_client"));
     }
     Ok(Some(asked))
@@ -102,16 +110,16 @@ pub(super) fn asked(spec: &ServerSpec) -> Result<Option<Asked>, Problem> {
 
 /// Whom the server trusts. Files of the last two directives are read whether or not clients are asked for certificates, because
 /// they vouch for the server's own certificate, too.
-pub(super) fn trust(spec: &ServerSpec, asked: Option<Asked>, cx: &mut Cx) -> Result<Trust, Problem> {
+pub(super) fn trust(spec: &ServerSpec, asked: Option<CertificateRequest>, cx: &mut Cx) -> Result<TrustStore, Problem> {
     let mut builder = TrustBuilder::default();
     if let Some(file) = named(&spec.client_certificates).filter(|_| asked.is_some()) {
-        add(file, Source::Certificates, cx, |pem| builder.add_client_certificates(pem))?;
+        add(file, TrustSource::Certificates, cx, |pem| builder.add_client_certificates(pem))?;
     }
     if let Some(file) = named(&spec.trusted) {
-        add(file, Source::Certificates, cx, |pem| builder.add_trusted_certificates(pem))?;
+        add(file, TrustSource::Certificates, cx, |pem| builder.add_trusted_certificates(pem))?;
     }
     if let Some(file) = named(&spec.lists) {
-        add(file, Source::Lists, cx, |pem| builder.add_lists(pem))?;
+        add(file, TrustSource::Lists, cx, |pem| builder.add_lists(pem))?;
     }
     Ok(builder.build())
 }

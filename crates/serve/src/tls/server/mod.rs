@@ -15,7 +15,7 @@ use freerun_conf::{Cx, Problem};
 use freerun_tls::digest::sha256;
 use freerun_tls::load::{CertifiedKey, check_dhparam, unopened};
 use freerun_tls::openssl::groups;
-use freerun_tls::session::{ClientCertificates, ServerConfig, ServerSettings, SessionCache, Sessions};
+use freerun_tls::session::{ClientCertificates, ServerConfig, ServerSettings, SessionCache, SessionSettings};
 use freerun_tls::verify::{DEFAULT_LEVEL, TrustBuilder};
 
 pub use super::facts::CertificateFacts;
@@ -120,7 +120,7 @@ pub struct ServerTls {
     /// What its settings are made of, if the names of some certificates have variables.
     computed: Option<Computed>,
     /// How sessions are resumed at the addresses whose default server this is.
-    sessions: Sessions,
+    sessions: SessionSettings,
     /// The name of the store that they are kept in.
     store_name: String,
     /// By what a session is bound to this server, see [`ServerConfig::with_sessions`].
@@ -256,7 +256,7 @@ impl ServerTls {
             ClientVerification { asked, trust, depth: spec.depth, level: DEFAULT_LEVEL, ocsp }
         });
         let sessions =
-            Sessions { cache: SessionCache::Off, tickets: None, timeout: spec.timeout, figures: Arc::default() };
+            SessionSettings { cache: SessionCache::Off, tickets: None, timeout: spec.timeout, figures: Arc::default() };
         ServerTls {
             rejects: false,
             verification,
@@ -287,7 +287,7 @@ impl ServerTls {
     }
 
     /// What sessions are resumed by at the addresses whose default server this is.
-    pub fn sessions(&self) -> &Sessions {
+    pub fn sessions(&self) -> &SessionSettings {
         &self.sessions
     }
 

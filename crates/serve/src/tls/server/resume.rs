@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use freerun_conf::{Cx, Problem};
 use freerun_runtime::log::clock;
-use freerun_tls::session::{SessionCache, SessionStore, Sessions, TicketFigures, TicketKeys};
+use freerun_tls::session::{SessionCache, SessionSettings, SessionStore, TicketFigures, TicketKeys};
 
 use super::ServerSpec;
 use crate::configuration::zones::ZoneTable;
@@ -40,7 +40,7 @@ pub(super) fn named(spec: &ServerSpec, cx: &mut Cx) -> Result<Named, Problem> {
 }
 
 /// How sessions are resumed, with tickets or without. Keys that no file has are kept over a reload.
-pub(super) fn sessions(named: Named, has_tickets: bool, timeout: Duration, cx: &mut Cx) -> Sessions {
+pub(super) fn sessions(named: Named, has_tickets: bool, timeout: Duration, cx: &mut Cx) -> SessionSettings {
     let Named { cache, file_keys } = named;
     let tickets = match (has_tickets, file_keys) {
         (false, _) => None,
@@ -59,7 +59,7 @@ pub(super) fn sessions(named: Named, has_tickets: bool, timeout: Duration, cx: &
     };
     // The counts go on over a reload, and are those of all servers.
     let figures = cx.extensions.get_or_default::<ZoneTable>().keep("tickets", TicketFigures::default);
-    Sessions { cache, tickets, timeout, figures }
+    SessionSettings { cache, tickets, timeout, figures }
 }
 
 fn ticket_keys(files: &[FileName], cx: &mut Cx) -> Result<TicketKeys, Problem> {

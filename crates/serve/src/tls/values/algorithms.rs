@@ -1,7 +1,7 @@
 //! Values that name versions, suites and groups in OpenSSL's language.
 
 use freerun_conf::{Cx, Node, Problem, Setting, Shape, Value};
-use freerun_tls::openssl::protocols::{Protocol, Protocols};
+use freerun_tls::openssl::protocols::{Protocols, SslProtocol};
 
 use super::Spot;
 
@@ -20,7 +20,7 @@ impl Setting for ProtocolSet {
     fn set(previous: Option<ProtocolSet>, directive: &Node, cx: &mut Cx) -> Result<ProtocolSet, Problem> {
         let mut protocols = previous.map_or(Protocols::NONE, |previous| previous.protocols);
         for word in &directive.args {
-            let Some(protocol) = Protocol::named(&word.text) else {
+            let Some(protocol) = SslProtocol::named(&word.text) else {
                 return Err(Problem::new(format!("invalid value \"{}\"", word.text)).at(word.place));
             };
             if protocols.has(protocol) {

@@ -21,7 +21,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use freerun_runtime::loops;
-use freerun_runtime::net::udp::{Datagrams, Received, Runs, Target, Unsent};
+use freerun_runtime::net::udp::{Datagrams, ReceivedDatagrams, Runs, Target, Unsent};
 use freerun_serve::accept::datagrams::DatagramListener;
 use freerun_serve::upstream::relay::pace::Pace;
 
@@ -325,9 +325,9 @@ impl DatagramSession {
     /// Takes the first datagram of what has come, for a session that does not know yet how many belong to it. Returns the rest.
     pub fn take_one<'a>(
         self: &Rc<Self>,
-        received: Received<'a>,
+        received: ReceivedDatagrams<'a>,
         forwarding: &mut Forwarder<'a>,
-    ) -> Option<Received<'a>> {
+    ) -> Option<ReceivedDatagrams<'a>> {
         let (first, rest) = split(received, 1);
         let more = self.take(first, forwarding);
         debug_assert!(more.is_none(), "a session begins without a limit");
@@ -335,7 +335,11 @@ impl DatagramSession {
     }
 
     /// Takes what has come from the client. Returns the part of it that belongs to another session, which begins with it.
-    pub fn take<'a>(self: &Rc<Self>, received: Received<'a>, forwarding: &mut Forwarder<'a>) -> Option<Received<'a>> {
+    pub fn take<'a>(
+        self: &Rc<Self>,
+        received: ReceivedDatagrams<'a>,
+        forwarding: &mut Forwarder<'a>,
+    ) -> Option<ReceivedDatagrams<'a>> {
         self.touch();
         let DatagramLimits { requests, responses } = self.limits.get();
         let (own, rest) = match requests {
@@ -434,7 +438,7 @@ pub(crate) fn number_of(len: usize, segment: Option<usize>) -> u64 {
 }
 
 /// Splits datagrams that the kernel has put together behind the first `most` datagrams, at least one.
-fn split(received: Received<'_>, most: u64) -> (Received<'_>, Option<Received<'_>>) {
+fn split(received: ReceivedDatagrams<'_>, most: u64) -> (ReceivedDatagrams<'_>, Option<ReceivedDatagrams<'_>>) {
     let most = usize::try_from(most.max(1)).unwrap_or(usize::MAX);
     let Some(segment) = received.segment else { return (received, None) };
     let Some((own, rest)) = received.bytes.split_at_checked(most.saturating_mul(segment)) else {
@@ -443,7 +447,7 @@ fn split(received: Received<'_>, most: u64) -> (Received<'_>, Option<Received<'_
     if rest.is_empty() {
         return (received, None);
     }
-    (Received { bytes: own, ..received }, Some(Received { bytes: rest, ..received }))
+    (ReceivedDatagrams { bytes: own, ..received }, Some(ReceivedDatagrams { bytes: rest, ..received }))
 }
 
 impl std::fmt::Debug for DatagramSession {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use freerun_runtime::deadline::Deadline;
 use freerun_runtime::loops;
-use freerun_runtime::net::udp::Received;
+use freerun_runtime::net::udp::ReceivedDatagrams;
 use freerun_serve::accept::datagrams::{DatagramListener, SharedPart};
 
 use super::table::{Ends, Id, SessionTable};
@@ -71,7 +71,7 @@ impl Sessions {
     }
 
     /// The ends of the session that a datagram belongs to. `None`: nobody can answer it.
-    fn ends(listener: &DatagramListener, received: &Received<'_>, behind: Option<SocketAddr>) -> Option<Ends> {
+    fn ends(listener: &DatagramListener, received: &ReceivedDatagrams<'_>, behind: Option<SocketAddr>) -> Option<Ends> {
         let client = received.from.filter(|client| client.port() != 0)?;
         Some(Ends { client, local: listener.source(received.to), behind })
     }
@@ -80,7 +80,7 @@ impl Sessions {
     pub fn find(
         &self,
         listener: &DatagramListener,
-        received: &Received<'_>,
+        received: &ReceivedDatagrams<'_>,
         behind: Option<SocketAddr>,
     ) -> Option<Rc<DatagramSession>> {
         let ends = Sessions::ends(listener, received, behind)?;
@@ -93,7 +93,7 @@ impl Sessions {
     pub fn begin(
         self: &Rc<Self>,
         listener: &Rc<DatagramListener>,
-        received: &Received<'_>,
+        received: &ReceivedDatagrams<'_>,
         behind: Option<SocketAddr>,
     ) -> Option<Rc<DatagramSession>> {
         let ends = Sessions::ends(listener, received, behind)?;

@@ -8,10 +8,10 @@ mod settle;
 mod suites;
 mod words;
 
-pub use settle::{Settled, settle};
+pub use settle::{AllowedSuites, settle};
 pub use suites::{Authentication, Encryption, KeyExchange, Mac, SUITES, Since, Suite};
 
-use super::Refused;
+use super::ValueError;
 use words::Selector;
 
 /// Meaning of a cipher string: the suites it leaves, the most preferred first.
@@ -62,8 +62,8 @@ pub fn evaluate(text: &str) -> Result<CipherList, CipherStringError> {
 }
 
 /// Reads the argument of `ssl_ciphers`: [`evaluate`], with nginx's line for what is refused.
-pub fn ssl_ciphers(text: &str) -> Result<CipherList, Refused> {
-    evaluate(text).map_err(|error| Refused::call("SSL_CTX_set_cipher_list", &[text], &error.to_string()))
+pub fn ssl_ciphers(text: &str) -> Result<CipherList, ValueError> {
+    evaluate(text).map_err(|error| ValueError::call("SSL_CTX_set_cipher_list", &[text], &error.to_string()))
 }
 
 /// Operation on the suites that are selected.
@@ -82,7 +82,7 @@ enum Verb {
 }
 
 /// A suite, and whether it is in the list.
-struct Entry {
+struct CipherEntry {
     suite: &'static Suite,
     listed: bool,
 }
@@ -90,14 +90,14 @@ struct Entry {
 /// The state between the words of a string. Suites that are not listed keep their place among the others: in it they are
 /// added later.
 struct Evaluation {
-    entries: Vec<Entry>,
+    entries: Vec<CipherEntry>,
     security_level: Option<u8>,
     invalid: usize,
 }
 
 impl Evaluation {
     fn new() -> Evaluation {
-        let entries = SUITES.iter().map(|suite| Entry { suite, listed: false }).collect();
+        let entries = SUITES.iter().map(|suite| CipherEntry { suite, listed: false }).collect();
         Evaluation { entries, security_level: None, invalid: 0 }
     }
 
@@ -168,12 +168,12 @@ impl Evaluation {
         // A stable sort by a yes or no moves what is meant to one end, and keeps the order of both parts.
         match verb {
             Verb::Add => {
-                let added = |entry: &Entry| !entry.listed && selector.selects(entry.suite);
+                let added = |entry: &CipherEntry| !entry.listed && selector.selects(entry.suite);
                 self.entries.sort_by_key(added);
                 self.entries.iter_mut().rev().take_while(|entry| added(entry)).for_each(|entry| entry.listed = true);
             }
             Verb::Delete => {
-                let deleted = |entry: &Entry| entry.listed && selector.selects(entry.suite);
+                let deleted = |entry: &CipherEntry| entry.listed && selector.selects(entry.suite);
                 self.entries.sort_by_key(|entry| !deleted(entry));
                 self.entries.iter_mut().take_while(|entry| deleted(entry)).for_each(|entry| entry.listed = false);
             }
@@ -184,7 +184,7 @@ impl Evaluation {
     }
 
     fn sort_by_strength(&mut self) {
-        let rank = |entry: &Entry| entry.listed.then(|| std::cmp::Reverse(entry.suite.strength_bits()));
+        let rank = |entry: &CipherEntry| entry.listed.then(|| std::cmp::Reverse(entry.suite.strength_bits()));
         self.entries.sort_by_key(rank);
     }
 

@@ -3,20 +3,20 @@
 use super::ciphers::{self, CipherList};
 use super::ciphersuites::{self, Ciphersuite};
 use super::groups::{self, Group};
-use super::protocols::{Protocol, Protocols};
+use super::protocols::{Protocols, SslProtocol};
 use super::signature_algorithms::{self, SignatureAlgorithm};
-use super::{Refused, Remark};
+use super::{Remark, ValueError};
 
 /// Meaning of a pair of name and value. A list is what OpenSSL makes of the value; the module of the list says which of
 /// its entries freerun has.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Command {
-    /// `Protocol`: versions that are allowed and forbidden besides what `ssl_protocols` says.
+pub enum CommandMeaning {
+    /// `SslProtocol`: versions that are allowed and forbidden besides what `ssl_protocols` says.
     Protocol(Vec<ProtocolChange>),
     /// `MinProtocol`: the oldest version; `None` is no bound.
-    MinProtocol(Option<Protocol>),
+    MinProtocol(Option<SslProtocol>),
     /// `MaxProtocol`: the newest version; `None` is no bound.
-    MaxProtocol(Option<Protocol>),
+    MaxProtocol(Option<SslProtocol>),
     /// `CipherString`: the suites of TLS 1.2.
     CipherString(CipherList),
     /// `Ciphersuites`: the suites of TLS 1.3. None of them: TLS 1.3 is off.
@@ -41,7 +41,7 @@ pub enum Command {
     Ignored,
 }
 
-/// A word of `Protocol`.
+/// A word of `SslProtocol`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProtocolChange {
     /// Whether the versions are allowed from now on.
@@ -55,7 +55,7 @@ impl ProtocolChange {
     #[must_use]
     pub fn apply(self, set: Protocols) -> Protocols {
         let change = if self.allowed { Protocols::with } else { Protocols::without };
-        Protocol::ALL.into_iter().filter(|&one| self.protocols.has(one)).fold(set, change)
+        SslProtocol::ALL.into_iter().filter(|&one| self.protocols.has(one)).fold(set, change)
     }
 }
 
@@ -90,7 +90,7 @@ pub struct OptionChange {
 
 /// A name that OpenSSL knows, and what is done with its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum CommandKind {
     Protocol,
     MinProtocol,
     MaxProtocol,
@@ -110,37 +110,37 @@ enum Kind {
 }
 
 /// The commands that OpenSSL 3 has for servers and clients in files, in whatever case.
-const COMMANDS: &[(&str, Kind)] = &[
-    ("Protocol", Kind::Protocol),
-    ("MinProtocol", Kind::MinProtocol),
-    ("MaxProtocol", Kind::MaxProtocol),
-    ("CipherString", Kind::CipherString),
-    ("Ciphersuites", Kind::Ciphersuites),
-    ("Groups", Kind::Groups),
-    ("Curves", Kind::Groups),
-    ("ECDHParameters", Kind::EcdhParameters),
-    ("Certificate", Kind::Certificate),
-    ("PrivateKey", Kind::PrivateKey),
-    ("VerifyMode", Kind::VerifyMode),
-    ("Options", Kind::Options),
-    ("NumTickets", Kind::NumTickets),
-    ("SignatureAlgorithms", Kind::SignatureAlgorithms),
-    ("ClientSignatureAlgorithms", Kind::ClientSignatureAlgorithms),
-    ("RecordPadding", Kind::RecordPadding),
-    ("DHParameters", Kind::Ignored),
-    ("ServerInfoFile", Kind::Ignored),
-    ("ChainCAFile", Kind::Ignored),
-    ("ChainCAPath", Kind::Ignored),
-    ("ChainCAStore", Kind::Ignored),
-    ("VerifyCAFile", Kind::Ignored),
-    ("VerifyCAPath", Kind::Ignored),
-    ("VerifyCAStore", Kind::Ignored),
-    ("RequestCAFile", Kind::Ignored),
-    ("RequestCAPath", Kind::Ignored),
-    ("RequestCAStore", Kind::Ignored),
-    ("ClientCAFile", Kind::Ignored),
-    ("ClientCAPath", Kind::Ignored),
-    ("ClientCAStore", Kind::Ignored),
+const COMMANDS: &[(&str, CommandKind)] = &[
+    ("Protocol", CommandKind::Protocol),
+    ("MinProtocol", CommandKind::MinProtocol),
+    ("MaxProtocol", CommandKind::MaxProtocol),
+    ("CipherString", CommandKind::CipherString),
+    ("Ciphersuites", CommandKind::Ciphersuites),
+    ("Groups", CommandKind::Groups),
+    ("Curves", CommandKind::Groups),
+    ("ECDHParameters", CommandKind::EcdhParameters),
+    ("Certificate", CommandKind::Certificate),
+    ("PrivateKey", CommandKind::PrivateKey),
+    ("VerifyMode", CommandKind::VerifyMode),
+    ("Options", CommandKind::Options),
+    ("NumTickets", CommandKind::NumTickets),
+    ("SignatureAlgorithms", CommandKind::SignatureAlgorithms),
+    ("ClientSignatureAlgorithms", CommandKind::ClientSignatureAlgorithms),
+    ("RecordPadding", CommandKind::RecordPadding),
+    ("DHParameters", CommandKind::Ignored),
+    ("ServerInfoFile", CommandKind::Ignored),
+    ("ChainCAFile", CommandKind::Ignored),
+    ("ChainCAPath", CommandKind::Ignored),
+    ("ChainCAStore", CommandKind::Ignored),
+    ("VerifyCAFile", CommandKind::Ignored),
+    ("VerifyCAPath", CommandKind::Ignored),
+    ("VerifyCAStore", CommandKind::Ignored),
+    ("RequestCAFile", CommandKind::Ignored),
+    ("RequestCAPath", CommandKind::Ignored),
+    ("RequestCAStore", CommandKind::Ignored),
+    ("ClientCAFile", CommandKind::Ignored),
+    ("ClientCAPath", CommandKind::Ignored),
+    ("ClientCAStore", CommandKind::Ignored),
 ];
 
 /// Effect of an option's name.
@@ -183,13 +183,13 @@ const OPTIONS: &[(&str, OptionKind)] = &[
 ];
 
 /// The versions that `MinProtocol` and `MaxProtocol` name, with their case. Versions of DTLS bound nothing.
-const BOUNDS: &[(&str, Option<Protocol>)] = &[
+const BOUNDS: &[(&str, Option<SslProtocol>)] = &[
     ("None", None),
-    ("SSLv3", Some(Protocol::Ssl3)),
-    ("TLSv1", Some(Protocol::Tls1)),
-    ("TLSv1.1", Some(Protocol::Tls11)),
-    ("TLSv1.2", Some(Protocol::Tls12)),
-    ("TLSv1.3", Some(Protocol::Tls13)),
+    ("SSLv3", Some(SslProtocol::Ssl3)),
+    ("TLSv1", Some(SslProtocol::Tls1)),
+    ("TLSv1.1", Some(SslProtocol::Tls11)),
+    ("TLSv1.2", Some(SslProtocol::Tls12)),
+    ("TLSv1.3", Some(SslProtocol::Tls13)),
     ("DTLSv1", None),
     ("DTLSv1.2", None),
 ];
@@ -210,8 +210,8 @@ impl Bad {
 ///
 /// The remarks say what of it has no effect. Names and values that OpenSSL refuses are refused with nginx's line; the files
 /// that values name are not opened here.
-pub fn parse(name: &str, value: &str) -> Result<(Command, Vec<Remark>), Refused> {
-    let refused = |cause: &str| Refused::call("SSL_CONF_cmd", &[name, value], cause);
+pub fn parse(name: &str, value: &str) -> Result<(CommandMeaning, Vec<Remark>), ValueError> {
+    let refused = |cause: &str| ValueError::call("SSL_CONF_cmd", &[name, value], cause);
     let Some((_, kind)) = COMMANDS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)) else {
         return Err(refused(&format!("error:0A000182:SSL routines::unknown cmd name:cmd={name}")));
     };
@@ -228,37 +228,37 @@ pub fn parse(name: &str, value: &str) -> Result<(Command, Vec<Remark>), Refused>
     }
 }
 
-fn of_kind(kind: Kind, name: &str, value: &str, remarks: &mut Vec<Remark>) -> Result<Command, Bad> {
+fn of_kind(kind: CommandKind, name: &str, value: &str, remarks: &mut Vec<Remark>) -> Result<CommandMeaning, Bad> {
     let bad = || Bad(String::new());
     Ok(match kind {
-        Kind::Protocol => Command::Protocol(words(value, protocol).ok_or_else(bad)?),
-        Kind::MinProtocol => Command::MinProtocol(bound(value).ok_or_else(bad)?),
-        Kind::MaxProtocol => Command::MaxProtocol(bound(value).ok_or_else(bad)?),
-        Kind::CipherString => Command::CipherString(ciphers::evaluate(value).map_err(Bad::because)?),
-        Kind::Ciphersuites => Command::Ciphersuites(ciphersuites::parse(value).map_err(Bad::because)?),
-        Kind::Groups => Command::Groups(groups::parse(value).map_err(Bad::because)?),
-        Kind::EcdhParameters => Command::Groups(ecdh_parameters(value)?),
-        Kind::Certificate => Command::Certificate(value.to_owned()),
-        Kind::PrivateKey => Command::PrivateKey(value.to_owned()),
-        Kind::VerifyMode => Command::VerifyMode(verify_mode(value).ok_or_else(bad)?),
-        Kind::Options => Command::Options(options(value, remarks).ok_or_else(bad)?),
-        Kind::NumTickets => Command::NumTickets(number(value).ok_or_else(bad)?),
-        Kind::SignatureAlgorithms => {
-            Command::SignatureAlgorithms(signature_algorithms::parse(value).map_err(Bad::because)?)
+        CommandKind::Protocol => CommandMeaning::Protocol(words(value, protocol).ok_or_else(bad)?),
+        CommandKind::MinProtocol => CommandMeaning::MinProtocol(bound(value).ok_or_else(bad)?),
+        CommandKind::MaxProtocol => CommandMeaning::MaxProtocol(bound(value).ok_or_else(bad)?),
+        CommandKind::CipherString => CommandMeaning::CipherString(ciphers::evaluate(value).map_err(Bad::because)?),
+        CommandKind::Ciphersuites => CommandMeaning::Ciphersuites(ciphersuites::parse(value).map_err(Bad::because)?),
+        CommandKind::Groups => CommandMeaning::Groups(groups::parse(value).map_err(Bad::because)?),
+        CommandKind::EcdhParameters => CommandMeaning::Groups(ecdh_parameters(value)?),
+        CommandKind::Certificate => CommandMeaning::Certificate(value.to_owned()),
+        CommandKind::PrivateKey => CommandMeaning::PrivateKey(value.to_owned()),
+        CommandKind::VerifyMode => CommandMeaning::VerifyMode(verify_mode(value).ok_or_else(bad)?),
+        CommandKind::Options => CommandMeaning::Options(options(value, remarks).ok_or_else(bad)?),
+        CommandKind::NumTickets => CommandMeaning::NumTickets(number(value).ok_or_else(bad)?),
+        CommandKind::SignatureAlgorithms => {
+            CommandMeaning::SignatureAlgorithms(signature_algorithms::parse(value).map_err(Bad::because)?)
         }
-        Kind::ClientSignatureAlgorithms => {
-            Command::ClientSignatureAlgorithms(signature_algorithms::parse(value).map_err(Bad::because)?)
+        CommandKind::ClientSignatureAlgorithms => {
+            CommandMeaning::ClientSignatureAlgorithms(signature_algorithms::parse(value).map_err(Bad::because)?)
         }
-        Kind::RecordPadding => {
+        CommandKind::RecordPadding => {
             let size = number(value).filter(|size| *size <= MAX_PADDING).ok_or_else(bad)?;
             if size > 1 {
                 remarks.push(ignored(name, value));
             }
-            Command::Ignored
+            CommandMeaning::Ignored
         }
-        Kind::Ignored => {
+        CommandKind::Ignored => {
             remarks.push(ignored(name, value));
-            Command::Ignored
+            CommandMeaning::Ignored
         }
     })
 }
@@ -281,16 +281,16 @@ fn words<T>(value: &str, read: impl Fn(bool, &str) -> Option<T>) -> Option<Vec<T
 
 fn protocol(allowed: bool, word: &str) -> Option<ProtocolChange> {
     let is = |name: &str| word.eq_ignore_ascii_case(name);
-    let protocols = match Protocol::named(word) {
+    let protocols = match SslProtocol::named(word) {
         Some(protocol) => Protocols::NONE.with(protocol),
-        None if is("ALL") => Protocol::ALL.into_iter().fold(Protocols::NONE, Protocols::with),
+        None if is("ALL") => SslProtocol::ALL.into_iter().fold(Protocols::NONE, Protocols::with),
         None if is("DTLSv1") || is("DTLSv1.2") => Protocols::NONE,
         None => return None,
     };
     Some(ProtocolChange { allowed, protocols })
 }
 
-fn bound(value: &str) -> Option<Option<Protocol>> {
+fn bound(value: &str) -> Option<Option<SslProtocol>> {
     BOUNDS.iter().find(|(name, _)| *name == value).map(|(_, protocol)| *protocol)
 }
 

@@ -1,14 +1,14 @@
 use super::*;
-use crate::openssl::Level;
+use crate::openssl::RemarkLevel;
 
 /// What a pair is read as, and the texts of the warnings.
-fn said(name: &str, value: &str) -> Result<(Command, Vec<String>), String> {
+fn said(name: &str, value: &str) -> Result<(CommandMeaning, Vec<String>), String> {
     let (command, remarks) = parse(name, value).map_err(|refused| refused.to_string())?;
-    assert!(remarks.iter().all(|remark| remark.level == Level::Warn));
+    assert!(remarks.iter().all(|remark| remark.level == RemarkLevel::Warn));
     Ok((command, remarks.into_iter().map(|remark| remark.text).collect()))
 }
 
-fn silently(name: &str, value: &str) -> Command {
+fn silently(name: &str, value: &str) -> CommandMeaning {
     let (command, remarks) = said(name, value).unwrap_or_else(|refused| panic!("{refused}"));
     assert!(remarks.is_empty(), "{name} {value}: {remarks:?}");
     command
@@ -17,29 +17,31 @@ fn silently(name: &str, value: &str) -> Command {
 #[test]
 fn protocols() {
     let after = |value: &str, set: Protocols| match silently("protocol", value) {
-        Command::Protocol(changes) => changes.into_iter().fold(set, |set, change| change.apply(set)),
+        CommandMeaning::Protocol(changes) => changes.into_iter().fold(set, |set, change| change.apply(set)),
         other => panic!("{other:?}"),
     };
-    let (only_12, only_13) = (Protocols::NONE.with(Protocol::Tls12), Protocols::NONE.with(Protocol::Tls13));
+    let (only_12, only_13) = (Protocols::NONE.with(SslProtocol::Tls12), Protocols::NONE.with(SslProtocol::Tls13));
     assert_eq!(after("+TLSv1.3", only_12), Protocols::DEFAULT);
     assert_eq!(after("TLSv1.2, -tlsv1.3", Protocols::DEFAULT), only_12);
     assert_eq!(after("-ALL,TLSv1.3", Protocols::DEFAULT), only_13);
     assert_eq!(after("-DTLSv1.2", Protocols::DEFAULT), Protocols::DEFAULT);
     assert_eq!(after("all", Protocols::NONE).usable().map(|(set, _)| set), Ok(Protocols::DEFAULT));
 
-    assert_eq!(silently("MinProtocol", "TLSv1.2"), Command::MinProtocol(Some(Protocol::Tls12)));
-    assert_eq!(silently("MaxProtocol", "TLSv1.2"), Command::MaxProtocol(Some(Protocol::Tls12)));
-    assert_eq!(silently("MinProtocol", "None"), Command::MinProtocol(None));
+    assert_eq!(silently("MinProtocol", "TLSv1.2"), CommandMeaning::MinProtocol(Some(SslProtocol::Tls12)));
+    assert_eq!(silently("MaxProtocol", "TLSv1.2"), CommandMeaning::MaxProtocol(Some(SslProtocol::Tls12)));
+    assert_eq!(silently("MinProtocol", "None"), CommandMeaning::MinProtocol(None));
 }
 
 #[test]
 fn lists_and_files() {
     let names = |command| match command {
-        Command::CipherString(list) => list.suites.iter().map(|suite| suite.name).collect::<Vec<_>>().join(":"),
-        Command::Ciphersuites(list) => list.iter().map(|suite| suite.name()).collect::<Vec<_>>().join(":"),
-        Command::Groups(list) => list.iter().map(|group| group.name()).collect::<Vec<_>>().join(":"),
-        Command::SignatureAlgorithms(list) => list.iter().map(|one| one.name).collect::<Vec<_>>().join(":"),
-        Command::ClientSignatureAlgorithms(list) => list.iter().map(|one| one.name).collect::<Vec<_>>().join(","),
+        CommandMeaning::CipherString(list) => list.suites.iter().map(|suite| suite.name).collect::<Vec<_>>().join(":"),
+        CommandMeaning::Ciphersuites(list) => list.iter().map(|suite| suite.name()).collect::<Vec<_>>().join(":"),
+        CommandMeaning::Groups(list) => list.iter().map(|group| group.name()).collect::<Vec<_>>().join(":"),
+        CommandMeaning::SignatureAlgorithms(list) => list.iter().map(|one| one.name).collect::<Vec<_>>().join(":"),
+        CommandMeaning::ClientSignatureAlgorithms(list) => {
+            list.iter().map(|one| one.name).collect::<Vec<_>>().join(",")
+        }
         other => panic!("{other:?}"),
     };
     let cases = [
@@ -56,13 +58,13 @@ fn lists_and_files() {
     for (name, value, expected) in cases {
         assert_eq!(names(silently(name, value)), expected, "{name} {value}");
     }
-    assert_eq!(silently("Certificate", "a b.pem"), Command::Certificate("a b.pem".to_owned()));
-    assert_eq!(silently("PrivateKey", "key.pem"), Command::PrivateKey("key.pem".to_owned()));
+    assert_eq!(silently("Certificate", "a b.pem"), CommandMeaning::Certificate("a b.pem".to_owned()));
+    assert_eq!(silently("PrivateKey", "key.pem"), CommandMeaning::PrivateKey("key.pem".to_owned()));
 }
 
 #[test]
 fn modes_options_and_numbers() {
-    let mode = |asked, required| Command::VerifyMode(VerifyMode { asked, required });
+    let mode = |asked, required| CommandMeaning::VerifyMode(VerifyMode { asked, required });
     assert_eq!(silently("VerifyMode", "peer"), mode(true, false));
     assert_eq!(silently("VerifyMode", "Peer,Require,RequestPostHandshake"), mode(true, true));
     assert_eq!(silently("VerifyMode", "Request,-Peer"), mode(false, false));
@@ -71,12 +73,12 @@ fn modes_options_and_numbers() {
     let off = |option| OptionChange { on: false, option };
     assert_eq!(
         silently("Options", "+PrioritizeChaCha, -SessionTicket,KTLS,-Compression,NoRenegotiation"),
-        Command::Options(vec![on(SslOption::PrioritizeChaCha), off(SslOption::SessionTicket)])
+        CommandMeaning::Options(vec![on(SslOption::PrioritizeChaCha), off(SslOption::SessionTicket)])
     );
     assert_eq!(
         said("Options", "Compression,serverpreference,-CANames"),
         Ok((
-            Command::Options(vec![on(SslOption::ServerPreference)]),
+            CommandMeaning::Options(vec![on(SslOption::ServerPreference)]),
             vec![
                 "\"Options Compression\" not supported, ignored".to_owned(),
                 "\"Options -CANames\" not supported, ignored".to_owned()
@@ -85,16 +87,16 @@ fn modes_options_and_numbers() {
     );
 
     for (value, number) in [("3", 3), ("0", 0), ("", 0), ("x", 0), (" +3x", 3), ("-0", 0), ("99999999999", u32::MAX)] {
-        assert_eq!(silently("NumTickets", value), Command::NumTickets(number), "{value}");
+        assert_eq!(silently("NumTickets", value), CommandMeaning::NumTickets(number), "{value}");
     }
 }
 
 #[test]
 fn what_has_no_effect_is_warned_of() {
-    assert_eq!(silently("RecordPadding", "0"), Command::Ignored);
+    assert_eq!(silently("RecordPadding", "0"), CommandMeaning::Ignored);
     for (name, value) in [("RecordPadding", "16384"), ("DHParameters", "dh.pem"), ("verifycafile", "/ca.pem")] {
         let warning = format!("\"{name} {value}\" not supported, ignored");
-        assert_eq!(said(name, value), Ok((Command::Ignored, vec![warning])));
+        assert_eq!(said(name, value), Ok((CommandMeaning::Ignored, vec![warning])));
     }
 }
 

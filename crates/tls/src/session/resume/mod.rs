@@ -10,7 +10,7 @@ mod tickets;
 pub(crate) use figures::TicketFate;
 pub use figures::{TicketCounts, TicketFigures};
 pub use peers::{ClientSessions, PeerSessions};
-pub use sessions::{SessionCache, Sessions};
+pub use sessions::{SessionCache, SessionSettings};
 pub use store::{SessionStore, StoreCounts};
 pub use tickets::{TicketKeyError, TicketKeys};
 
@@ -23,9 +23,9 @@ const MAX_SESSION: usize = 8 << 10;
 
 /// Sessions with different contexts are not resumed with each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Context([u8; 16]);
+pub(crate) struct SessionContext([u8; 16]);
 
-impl Context {
+impl SessionContext {
     /// The context of these words, which may be long.
     pub(crate) fn of(words: &[u8]) -> Self {
         let mut context = [0; 16];
@@ -40,7 +40,7 @@ impl Context {
 }
 
 /// A session that was kept.
-pub(crate) struct Found {
+pub(crate) struct StoredSession {
     /// The moment of its full handshake, since 1970.
     pub(crate) began: Duration,
     /// The session came from another process, which may still have it.

@@ -13,18 +13,18 @@ use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 /// handshake.
 const TLS13_SESSIONS: usize = 4;
 
-type Table = Cache<Box<[u8]>, PeerSessions, UnitWeighter, FxBuildHasher>;
+type PeerTable = Cache<Box<[u8]>, PeerSessions, UnitWeighter, FxBuildHasher>;
 
 /// Sessions with the peers of a group of clients, to be resumed. It is cheap to clone, and all clones are the same; all loops
 /// use one.
 #[derive(Clone)]
-pub struct ClientSessions(Option<Arc<Table>>);
+pub struct ClientSessions(Option<Arc<PeerTable>>);
 
 /// The sessions with one peer. It is cheap to clone, and all clones are the same.
 #[derive(Clone)]
-pub struct PeerSessions(Arc<Peer>);
+pub struct PeerSessions(Arc<PeerEntry>);
 
-struct Peer {
+struct PeerEntry {
     tls12: ArcSwapOption<Tls12ClientSessionValue>,
     tls13: [ArcSwapOption<Tls13ClientSessionValue>; TLS13_SESSIONS],
     /// The number of sessions of TLS 1.3 so far; the next one takes the place of this number.
@@ -72,7 +72,7 @@ impl std::fmt::Debug for ClientSessions {
 impl PeerSessions {
     /// No sessions yet, with a peer whose sessions are kept by the caller alone.
     pub fn new() -> Self {
-        Self(Arc::new(Peer {
+        Self(Arc::new(PeerEntry {
             tls12: ArcSwapOption::empty(),
             tls13: Default::default(),
             tls13_added: AtomicUsize::new(0),

@@ -17,7 +17,7 @@ pub enum SessionCache {
 
 /// Resumption of the sessions of a listening address. It is cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Sessions {
+pub struct SessionSettings {
     /// The store of sessions for clients without tickets.
     pub cache: SessionCache,
     /// The keys that seal tickets; without keys there are no tickets.
@@ -28,7 +28,7 @@ pub struct Sessions {
     pub figures: Arc<TicketFigures>,
 }
 
-impl Sessions {
+impl SessionSettings {
     /// Whether a session that began then may still be resumed.
     pub(crate) fn in_time(&self, began: Duration, now: Duration) -> bool {
         now.saturating_sub(began) <= self.timeout

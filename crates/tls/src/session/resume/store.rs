@@ -1,6 +1,6 @@
 //! Sessions that a server keeps for its clients.
 
-use super::{Context, Found, MAX_SESSION};
+use super::{MAX_SESSION, SessionContext, StoredSession};
 use quick_cache::sync::Cache;
 use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 use rustc_hash::FxBuildHasher;
@@ -27,15 +27,15 @@ const FORMAT: &[u8; 8] = b"sessn. 1";
 /// The number of bytes in an id; rustls makes ids.
 const ID: usize = 32;
 
-type Key = (Context, [u8; ID]);
+type StoreKey = (SessionContext, [u8; ID]);
 
-type Table = Cache<Key, Arc<Found>, Weigh, FxBuildHasher, CountEvictions>;
+type SessionTable = Cache<StoreKey, Arc<StoredSession>, Weigh, FxBuildHasher, CountEvictions>;
 
 #[derive(Clone)]
 struct Weigh;
 
-impl Weighter<Key, Arc<Found>> for Weigh {
-    fn weight(&self, _: &Key, found: &Arc<Found>) -> u64 {
+impl Weighter<StoreKey, Arc<StoredSession>> for Weigh {
+    fn weight(&self, _: &StoreKey, found: &Arc<StoredSession>) -> u64 {
         OVERHEAD + found.session.len() as u64
     }
 }
@@ -44,12 +44,12 @@ impl Weighter<Key, Arc<Found>> for Weigh {
 #[derive(Clone, Default)]
 struct CountEvictions(Arc<AtomicU64>);
 
-impl Lifecycle<Key, Arc<Found>> for CountEvictions {
+impl Lifecycle<StoreKey, Arc<StoredSession>> for CountEvictions {
     type RequestState = ();
 
     fn begin_request(&self) {}
 
-    fn on_evict(&self, (): &mut (), _: Key, _: Arc<Found>) {
+    fn on_evict(&self, (): &mut (), _: StoreKey, _: Arc<StoredSession>) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -71,7 +71,7 @@ pub struct StoreCounts {
 /// are the same.
 #[derive(Clone)]
 pub struct SessionStore {
-    table: Arc<Table>,
+    table: Arc<SessionTable>,
     evicted: CountEvictions,
 }
 
@@ -132,27 +132,34 @@ impl SessionStore {
     }
 
     /// Keeps a session that began then. A session that is too large is not kept.
-    pub(crate) fn put(&self, context: Context, id: &[u8], began: Duration, session: Vec<u8>) -> bool {
+    pub(crate) fn put(&self, context: SessionContext, id: &[u8], began: Duration, session: Vec<u8>) -> bool {
         self.insert(context, id, began, session, false)
     }
 
-    fn insert(&self, context: Context, id: &[u8], began: Duration, session: Vec<u8>, is_elsewhere: bool) -> bool {
+    fn insert(
+        &self,
+        context: SessionContext,
+        id: &[u8],
+        began: Duration,
+        session: Vec<u8>,
+        is_elsewhere: bool,
+    ) -> bool {
         let session = Zeroizing::new(session);
         let Ok(id) = id.try_into() else { return false };
         if session.len() > MAX_SESSION {
             return false;
         }
-        self.table.insert((context, id), Arc::new(Found { began, is_elsewhere, session }));
+        self.table.insert((context, id), Arc::new(StoredSession { began, is_elsewhere, session }));
         true
     }
 
     /// The session with this id, which stays.
-    pub(crate) fn get(&self, context: Context, id: &[u8]) -> Option<Arc<Found>> {
+    pub(crate) fn get(&self, context: SessionContext, id: &[u8]) -> Option<Arc<StoredSession>> {
         self.table.get(&(context, id.try_into().ok()?))
     }
 
     /// The session with this id, which is forgotten.
-    pub(crate) fn take(&self, context: Context, id: &[u8]) -> Option<Arc<Found>> {
+    pub(crate) fn take(&self, context: SessionContext, id: &[u8]) -> Option<Arc<StoredSession>> {
         self.table.remove(&(context, id.try_into().ok()?)).map(|(_, found)| found)
     }
 
@@ -168,13 +175,13 @@ impl SessionStore {
 }
 
 /// The first of the sessions that were saved, and what follows it.
-fn next_saved(saved: &[u8]) -> Option<(Key, Duration, &[u8], &[u8])> {
+fn next_saved(saved: &[u8]) -> Option<(StoreKey, Duration, &[u8], &[u8])> {
     let (context, rest) = saved.split_first_chunk()?;
     let (id, rest) = rest.split_first_chunk()?;
     let (began, rest) = rest.split_first_chunk()?;
     let (length, rest) = rest.split_first_chunk()?;
     let (session, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
-    Some(((Context(*context), *id), Duration::from_secs(u64::from_le_bytes(*began)), session, rest))
+    Some(((SessionContext(*context), *id), Duration::from_secs(u64::from_le_bytes(*began)), session, rest))
 }
 
 impl std::fmt::Debug for SessionStore {
@@ -191,7 +198,7 @@ mod tests {
     #[test]
     fn sessions_go_on_in_another_process() {
         let (old, new) = (SessionStore::new(1 << 20), SessionStore::new(1 << 20));
-        let context = Context::of(b"server");
+        let context = SessionContext::of(b"server");
         let began = Duration::from_secs(1_700_000_000);
         for number in 0..50_u8 {
             assert!(old.put(context, &[number; ID], began, vec![number; usize::from(number)]));
@@ -201,7 +208,7 @@ mod tests {
         let found = new.get(context, &[7; ID]).unwrap();
         assert_eq!((found.began, found.session.as_slice()), (began, &[7; 7][..]));
         assert!(found.is_elsewhere && !old.get(context, &[7; ID]).unwrap().is_elsewhere);
-        assert!(new.get(Context::of(b"other"), &[7; ID]).is_none());
+        assert!(new.get(SessionContext::of(b"other"), &[7; ID]).is_none());
         // Whatever is missing, what is whole is kept, and nothing panics.
         for length in 0..saved.len() {
             assert!(SessionStore::new(1 << 20).restore(&saved[..length]) < 50);

@@ -1,7 +1,7 @@
 //! Tickets: sessions that clients keep for the server, sealed so that it alone can read them. A ticket is made as OpenSSL makes
 //! it: the key's name, an initialisation vector, the session encrypted with AES in CBC mode, and an HMAC of all that.
 
-use super::{Context, Found, MAX_SESSION, TicketFate};
+use super::{MAX_SESSION, SessionContext, StoredSession, TicketFate};
 use crate::random;
 use arc_swap::ArcSwap;
 use aws_lc_rs::cipher::{
@@ -30,16 +30,16 @@ const MAX_KEYS: usize = 64;
 
 /// The keys of tickets. It is cheap to clone, and all clones are the same; several servers may use one.
 #[derive(Clone)]
-pub struct TicketKeys(Arc<Source>);
+pub struct TicketKeys(Arc<TicketKeySource>);
 
-enum Source {
+enum TicketKeySource {
     /// Keys of files: the first one seals.
-    Files(Vec<Key>),
+    Files(Vec<TicketKey>),
     /// Own keys, the newest first.
-    Own { keys: ArcSwap<Vec<Arc<Key>>>, period: Duration },
+    Own { keys: ArcSwap<Vec<Arc<TicketKey>>>, period: Duration },
 }
 
-struct Key {
+struct TicketKey {
     name: [u8; NAME],
     sealing: PaddedBlockEncryptingKey,
     opening: PaddedBlockDecryptingKey,
@@ -79,21 +79,21 @@ impl TicketKeys {
         if files.is_empty() || files.len() > MAX_KEYS {
             return Err(TicketKeyError::Files);
         }
-        let read = |(number, file): (usize, &_)| Key::read(AsRef::as_ref(file), number, Duration::ZERO);
+        let read = |(number, file): (usize, &_)| TicketKey::read(AsRef::as_ref(file), number, Duration::ZERO);
         let keys = files.iter().enumerate().map(read).collect::<Result<_, _>>()?;
-        Ok(Self(Arc::new(Source::Files(keys))))
+        Ok(Self(Arc::new(TicketKeySource::Files(keys))))
     }
 
     /// Own keys. Each seals for a period and opens for a period more, so that a ticket is good for at least one. `now` is the
     /// time since 1970.
     pub fn random(period: Duration, now: Duration) -> Result<Self, TicketKeyError> {
-        let keys = ArcSwap::from_pointee(vec![Arc::new(Key::random(now)?)]);
-        Ok(Self(Arc::new(Source::Own { keys, period })))
+        let keys = ArcSwap::from_pointee(vec![Arc::new(TicketKey::random(now)?)]);
+        Ok(Self(Arc::new(TicketKeySource::Own { keys, period })))
     }
 
     /// Own keys as bytes, for [`TicketKeys::restored`] in another process. `None` for keys of files, which that one has.
     pub fn save(&self) -> Option<Zeroizing<Vec<u8>>> {
-        let Source::Own { keys, .. } = &*self.0 else { return None };
+        let TicketKeySource::Own { keys, .. } = &*self.0 else { return None };
         let keys = keys.load();
         let mut saved = Zeroizing::new(Vec::with_capacity(FORMAT.len() + keys.len() * (8 + OWN)));
         saved.extend_from_slice(FORMAT);
@@ -110,21 +110,27 @@ impl TicketKeys {
         let read = |saved: &[u8; 8 + OWN]| {
             let (made, bytes) = saved.split_first_chunk()?;
             let bytes = Zeroizing::new(<[u8; OWN]>::try_from(bytes).ok()?);
-            Key::own(bytes, Duration::from_secs(u64::from_le_bytes(*made))).ok().map(Arc::new)
+            TicketKey::own(bytes, Duration::from_secs(u64::from_le_bytes(*made))).ok().map(Arc::new)
         };
         let keys = saved.iter().map(read).collect::<Option<Vec<_>>>()?;
         let is_whole = rest.is_empty() && (1..=MAX_KEYS).contains(&keys.len());
-        is_whole.then(|| Self(Arc::new(Source::Own { keys: ArcSwap::from_pointee(keys), period })))
+        is_whole.then(|| Self(Arc::new(TicketKeySource::Own { keys: ArcSwap::from_pointee(keys), period })))
     }
 
     /// Makes a ticket of a session that began then.
-    pub(crate) fn seal(&self, now: Duration, context: Context, began: Duration, session: &[u8]) -> Option<Vec<u8>> {
+    pub(crate) fn seal(
+        &self,
+        now: Duration,
+        context: SessionContext,
+        began: Duration,
+        session: &[u8],
+    ) -> Option<Vec<u8>> {
         if session.len() > MAX_SESSION {
             return None;
         }
         match &*self.0 {
-            Source::Files(keys) => keys.first()?.seal(context, began, session),
-            Source::Own { keys, period } => {
+            TicketKeySource::Files(keys) => keys.first()?.seal(context, began, session),
+            TicketKeySource::Own { keys, period } => {
                 let newest = keys.load().first().cloned()?;
                 let key = if newest.age(now) < *period { newest } else { rotate(keys, *period, now)? };
                 key.seal(context, began, session)
@@ -136,16 +142,23 @@ impl TicketKeys {
     ///
     /// # Errors
     /// Why it cannot be opened.
-    pub(crate) fn open(&self, now: Duration, context: Context, ticket: &[u8]) -> Result<Found, TicketFate> {
+    pub(crate) fn open(
+        &self,
+        now: Duration,
+        context: SessionContext,
+        ticket: &[u8],
+    ) -> Result<StoredSession, TicketFate> {
         if ticket.len() > MAX_TICKET {
             return Err(TicketFate::Damaged);
         }
-        let open =
-            |key: Option<&Key>| key.ok_or(TicketFate::UnknownKey)?.open(context, ticket).ok_or(TicketFate::Damaged);
+        let open = |key: Option<&TicketKey>| {
+            key.ok_or(TicketFate::UnknownKey)?.open(context, ticket).ok_or(TicketFate::Damaged)
+        };
         match &*self.0 {
-            Source::Files(keys) => open(keys.iter().find(|key| ticket.starts_with(&key.name))),
-            Source::Own { keys, period } => {
-                let usable = |key: &&Arc<Key>| ticket.starts_with(&key.name) && key.age(now) < period.saturating_mul(2);
+            TicketKeySource::Files(keys) => open(keys.iter().find(|key| ticket.starts_with(&key.name))),
+            TicketKeySource::Own { keys, period } => {
+                let usable =
+                    |key: &&Arc<TicketKey>| ticket.starts_with(&key.name) && key.age(now) < period.saturating_mul(2);
                 open(keys.load().iter().find(usable).map(|key| &**key))
             }
         }
@@ -154,8 +167,8 @@ impl TicketKeys {
 
 /// Puts a new key before those that may still open tickets, and gives the newest. Of several threads that do it at once one
 /// has its key taken.
-fn rotate(keys: &ArcSwap<Vec<Arc<Key>>>, period: Duration, now: Duration) -> Option<Arc<Key>> {
-    let new = Arc::new(Key::random(now).ok()?);
+fn rotate(keys: &ArcSwap<Vec<Arc<TicketKey>>>, period: Duration, now: Duration) -> Option<Arc<TicketKey>> {
+    let new = Arc::new(TicketKey::random(now).ok()?);
     keys.rcu(|before| {
         let is_done = before.first().is_some_and(|newest| newest.age(now) < period);
         let still = before.iter().filter(|key| key.age(now) < period.saturating_mul(2)).cloned();
@@ -164,7 +177,7 @@ fn rotate(keys: &ArcSwap<Vec<Arc<Key>>>, period: Duration, now: Duration) -> Opt
     keys.load().first().cloned()
 }
 
-impl Key {
+impl TicketKey {
     fn read(file: &[u8], number: usize, made: Duration) -> Result<Self, TicketKeyError> {
         let (algorithm, hmac, aes) = match file.len() {
             48 => (&AES_128, 16..32, 32..48),
@@ -195,7 +208,7 @@ impl Key {
         now.saturating_sub(self.made)
     }
 
-    fn seal(&self, context: Context, began: Duration, session: &[u8]) -> Option<Vec<u8>> {
+    fn seal(&self, context: SessionContext, began: Duration, session: &[u8]) -> Option<Vec<u8>> {
         let mut vector = [0; VECTOR];
         random::fill(&mut vector).ok()?;
         let mut sealed = Vec::with_capacity(BEGAN + session.len() + 16);
@@ -212,7 +225,7 @@ impl Key {
         Some(ticket)
     }
 
-    fn open(&self, context: Context, ticket: &[u8]) -> Option<Found> {
+    fn open(&self, context: SessionContext, ticket: &[u8]) -> Option<StoredSession> {
         let (signed, mac) = ticket.split_at_checked(ticket.len().checked_sub(MAC)?)?;
         let (head, sealed) = signed.split_at_checked(NAME + VECTOR)?;
         let mut with_context = signed.to_vec();
@@ -223,12 +236,12 @@ impl Key {
         let opened = self.opening.decrypt(&mut sealed, DecryptionContext::Iv128(vector)).ok()?;
         let (began, session) = opened.split_first_chunk::<BEGAN>()?;
         let began = Duration::from_secs(u64::from_be_bytes(*began));
-        Some(Found { began, is_elsewhere: false, session: Zeroizing::new(session.to_vec()) })
+        Some(StoredSession { began, is_elsewhere: false, session: Zeroizing::new(session.to_vec()) })
     }
 
     /// The HMAC of a ticket. It also covers the context, which the ticket does not have, so a ticket of another context is as
     /// good as a forged one.
-    fn sign(&self, context: Context, ticket: &[u8]) -> hmac::Tag {
+    fn sign(&self, context: SessionContext, ticket: &[u8]) -> hmac::Tag {
         let mut signing = hmac::Context::with_key(&self.mac);
         signing.update(ticket);
         signing.update(&context.0);
@@ -239,8 +252,8 @@ impl Key {
 impl std::fmt::Debug for TicketKeys {
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let keys = match &*self.0 {
-            Source::Files(keys) => keys.len(),
-            Source::Own { keys, .. } => keys.load().len(),
+            TicketKeySource::Files(keys) => keys.len(),
+            TicketKeySource::Own { keys, .. } => keys.load().len(),
         };
         to.debug_struct("TicketKeys").field("keys", &keys).finish_non_exhaustive()
     }

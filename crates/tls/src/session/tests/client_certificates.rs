@@ -2,7 +2,7 @@
 
 use super::super::{
     ClientCertificates, ClientConfig, ClientSettings, Event, FailureKind, PeerSessions, ServerConfig, SessionCache,
-    Sessions, SettingsError, TicketKeys, Version,
+    SessionSettings, SettingsError, TicketKeys, TlsVersion,
 };
 use super::client::Ability;
 use super::library_server::pair;
@@ -15,7 +15,8 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{SignatureScheme, SupportedProtocolVersion};
 use std::sync::{Arc, Mutex};
 
-const VERSIONS: [(Version, &SupportedProtocolVersion); 2] = [(Version::Tls12, &TLS12), (Version::Tls13, &TLS13)];
+const VERSIONS: [(TlsVersion, &SupportedProtocolVersion); 2] =
+    [(TlsVersion::Tls12, &TLS12), (TlsVersion::Tls13, &TLS13)];
 
 /// A name of an authority in DER: `CN=a`.
 const AUTHORITY: &[u8] = b"\x30\x0c\x31\x0a\x30\x08\x06\x03\x55\x04\x03\x0c\x01a";
@@ -25,7 +26,7 @@ fn asking() -> ServerConfig {
     ServerSettings { client_certificates: Some(certificates), ..settings() }.build().expect("settings")
 }
 
-fn client(version: Version, certificate: Option<CertifiedKey>) -> ClientConfig {
+fn client(version: TlsVersion, certificate: Option<CertifiedKey>) -> ClientConfig {
     ClientSettings { versions: vec![version], certificate, ..ClientSettings::default() }.build().expect("settings")
 }
 
@@ -73,7 +74,7 @@ fn the_session_of_a_client_whose_certificate_is_bad_is_forgotten() {
 #[test]
 fn a_resumed_session_still_has_the_certificate() {
     let tickets = TicketKeys::random(kept().timeout, NOW).expect("keys");
-    for sessions in [kept(), Sessions { cache: SessionCache::Off, tickets: Some(tickets), ..kept() }] {
+    for sessions in [kept(), SessionSettings { cache: SessionCache::Off, tickets: Some(tickets), ..kept() }] {
         for (version, _) in VERSIONS {
             let (server, peer) = (asking().with_sessions(&sessions, b"context"), PeerSessions::new());
             let client = client(version, Some(rsa()));

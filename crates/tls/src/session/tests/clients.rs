@@ -1,6 +1,8 @@
 //! Sessions of clients, against those of servers and against rustls's own server.
 
-use super::super::{Agreed, ClientConfig, ClientSessions, ClientSettings, Event, FailureKind, Session, Version};
+use super::super::{
+    ClientConfig, ClientSessions, ClientSettings, Event, FailureKind, SessionParameters, TlsSession, TlsVersion,
+};
 use super::library_server::{LibraryServer, config as library_config};
 use super::{End, NOW, ServerSettings, config, ec, established, keeping, pass, rsa, settings};
 use crate::fixtures::{EC_CRT, EC_KEY, ED25519_CRT, ED25519_KEY, OTHER_RSA_KEY, RSA_CRT, RSA_KEY};
@@ -8,9 +10,10 @@ use crate::load::CertifiedKey;
 use rustls::SupportedProtocolVersion;
 use rustls::version::{TLS12, TLS13};
 
-const VERSIONS: [(Version, &SupportedProtocolVersion); 2] = [(Version::Tls12, &TLS12), (Version::Tls13, &TLS13)];
+const VERSIONS: [(TlsVersion, &SupportedProtocolVersion); 2] =
+    [(TlsVersion::Tls12, &TLS12), (TlsVersion::Tls13, &TLS13)];
 
-fn only(version: Version) -> ClientConfig {
+fn only(version: TlsVersion) -> ClientConfig {
     ClientSettings { versions: vec![version], ..ClientSettings::default() }.build().expect("settings")
 }
 
@@ -21,13 +24,13 @@ fn der(key: &CertifiedKey) -> Vec<Vec<u8>> {
 #[test]
 fn both_sides_agree_and_data_goes_both_ways() {
     for (version, cipher) in
-        [(Version::Tls12, "ECDHE-ECDSA-AES256-GCM-SHA384"), (Version::Tls13, "TLS_AES_256_GCM_SHA384")]
+        [(TlsVersion::Tls12, "ECDHE-ECDSA-AES256-GCM-SHA384"), (TlsVersion::Tls13, "TLS_AES_256_GCM_SHA384")]
     {
         let (mut client, mut server) = established(&only(version), None, &config());
-        let mut agreed = Agreed {
+        let mut agreed = SessionParameters {
             version,
             cipher,
-            group: if version == Version::Tls13 { "X25519MLKEM768" } else { "X25519" },
+            group: if version == TlsVersion::Tls13 { "X25519MLKEM768" } else { "X25519" },
             server_name: None,
             alpn: None,
             resumed: false,
@@ -52,7 +55,7 @@ fn both_sides_agree_and_data_goes_both_ways() {
 #[test]
 fn names_are_sent_and_addresses_are_not() {
     let named = |name: Option<&str>| {
-        let mut client = End::of(Session::client(&only(Version::Tls13), NOW, name, None).expect("a session"));
+        let mut client = End::of(TlsSession::client(&only(TlsVersion::Tls13), NOW, name, None).expect("a session"));
         let mut server = End::server(&config());
         pass(&mut client, &mut server);
         server.session.agreed().expect("a session").server_name.map(str::to_owned)
@@ -63,7 +66,7 @@ fn names_are_sent_and_addresses_are_not() {
     assert_eq!(named(Some("127.0.0.1")), None);
     assert_eq!(named(Some("::1")), None);
     for name in ["", "a\0b", &"x".repeat(254)] {
-        let failed = Session::client(&only(Version::Tls13), NOW, Some(name), None).expect_err(name);
+        let failed = TlsSession::client(&only(TlsVersion::Tls13), NOW, Some(name), None).expect_err(name);
         assert_eq!(failed.kind, FailureKind::ServerName);
     }
 }
@@ -117,8 +120,8 @@ fn suites_and_groups_are_those_of_the_settings() {
 
 #[test]
 fn a_server_of_another_version_is_refused() {
-    let only13 = ServerSettings { versions: vec![Version::Tls13], ..settings() }.build().expect("settings");
-    let (mut client, mut server) = (End::client(&only(Version::Tls12), None), End::server(&only13));
+    let only13 = ServerSettings { versions: vec![TlsVersion::Tls13], ..settings() }.build().expect("settings");
+    let (mut client, mut server) = (End::client(&only(TlsVersion::Tls12), None), End::server(&only13));
     pass(&mut client, &mut server);
     assert_eq!(
         client.failure().openssl(),
@@ -149,7 +152,7 @@ fn sessions_are_resumed_with_the_same_peer_only() {
 fn sessions_are_not_resumed_with_another_certificate() {
     let server = keeping(&config());
     let peer = ClientSessions::new(10).peer(b"a");
-    let (plain, key) = (only(Version::Tls13), ec());
+    let (plain, key) = (only(TlsVersion::Tls13), ec());
     let resumed = |client: &ClientConfig| {
         let (client, _) = established(client, Some(&peer), &server);
         client.session.agreed().map(|agreed| agreed.resumed)
@@ -164,7 +167,7 @@ fn sessions_are_not_resumed_with_another_certificate() {
 #[test]
 fn sessions_of_few_peers_are_kept() {
     let server = keeping(&config());
-    let (client, sessions) = (only(Version::Tls12), ClientSessions::new(5));
+    let (client, sessions) = (only(TlsVersion::Tls12), ClientSessions::new(5));
     for peer in 0..100_u8 {
         drop(established(&client, Some(&sessions.peer(&[peer])), &server));
     }
@@ -177,7 +180,7 @@ fn sessions_of_few_peers_are_kept() {
 #[test]
 fn tickets_may_come_in_many_records() {
     for length in [1, 1000, 30_000] {
-        let mut client = End::client(&only(Version::Tls13), None);
+        let mut client = End::client(&only(TlsVersion::Tls13), None);
         let mut server = LibraryServer::with_long_tickets(library_config(EC_CRT, EC_KEY, &[&TLS13]), length);
         client.receive(&[]);
         let mut from_server = server.exchange(&std::mem::take(&mut client.output));
@@ -206,7 +209,7 @@ fn tickets_may_come_in_many_records() {
 
 #[test]
 fn a_session_may_be_closed_in_the_middle_of_a_message() {
-    let mut client = End::client(&only(Version::Tls13), None);
+    let mut client = End::client(&only(TlsVersion::Tls13), None);
     let mut server = LibraryServer::with_long_tickets(library_config(EC_CRT, EC_KEY, &[&TLS13]), 1000);
     client.receive(&[]);
     let flight = server.exchange(&std::mem::take(&mut client.output));

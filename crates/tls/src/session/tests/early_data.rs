@@ -1,6 +1,6 @@
 //! Data that a client sends before the handshake is complete.
 
-use super::super::{Event, FailureKind, ServerConfig, SessionCache, Sessions, TicketKeys};
+use super::super::{Event, FailureKind, ServerConfig, SessionCache, SessionSettings, TicketKeys};
 use super::client::{Ability, Client};
 use super::{End, NOW, ServerSettings, config, exchange, handshake, kept, settings};
 use rustls::client::ClientConfig;
@@ -9,7 +9,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-fn server(sessions: &Sessions) -> ServerConfig {
+fn server(sessions: &SessionSettings) -> ServerConfig {
     let settings = ServerSettings { early_data: true, ..settings() };
     settings.build().expect("settings").with_sessions(sessions, b"context")
 }
@@ -106,8 +106,14 @@ fn clients_send_early_data_only_where_it_is_wanted() {
     let wanted = |config: &ServerConfig| Client::new(known(config)).connection.early_data().is_some();
     let tickets = Some(TicketKeys::random(kept().timeout, NOW).expect("keys"));
     assert!(wanted(&server(&kept())));
-    assert!(wanted(&server(&Sessions { tickets: tickets.clone(), ..kept() })), "there are no tickets beside a store");
-    assert!(!wanted(&server(&Sessions { cache: SessionCache::None, tickets, ..kept() })), "tickets can be used again");
+    assert!(
+        wanted(&server(&SessionSettings { tickets: tickets.clone(), ..kept() })),
+        "there are no tickets beside a store"
+    );
+    assert!(
+        !wanted(&server(&SessionSettings { cache: SessionCache::None, tickets, ..kept() })),
+        "tickets can be used again"
+    );
     assert!(!wanted(&config().with_sessions(&kept(), b"context")));
 }
 

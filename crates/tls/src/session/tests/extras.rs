@@ -1,6 +1,6 @@
 //! Compressed certificates, stapled responses and secrets that are logged.
 
-use super::super::{ClientSettings, KeyLog, Version};
+use super::super::{ClientSettings, KeyLog, TlsVersion};
 use super::client::{Ability, Client};
 use super::{ServerSettings, ec, established, handshake, settings};
 use rustls::client::ClientConfig;
@@ -85,9 +85,9 @@ fn a_response_is_stapled_from_one_handshake_to_the_next() {
 #[test]
 fn both_sides_log_the_same_secrets() {
     for (version, labels) in [
-        (Version::Tls12, &["CLIENT_RANDOM"][..]),
+        (TlsVersion::Tls12, &["CLIENT_RANDOM"][..]),
         (
-            Version::Tls13,
+            TlsVersion::Tls13,
             &[
                 "CLIENT_HANDSHAKE_TRAFFIC_SECRET",
                 "CLIENT_TRAFFIC_SECRET_0",

@@ -1,6 +1,6 @@
 //! Peers that break the rules, on purpose or not.
 
-use super::super::{Event, FailureKind, Session, Version};
+use super::super::{Event, FailureKind, TlsSession, TlsVersion};
 use super::client::Ability;
 use super::{End, NOW, config, exchange, handshake};
 use freerun_proto::tls::{HelloReader, Progress};
@@ -37,7 +37,7 @@ fn a_failed_session_stays_failed() {
 
 #[test]
 fn a_version_that_is_not_served_is_refused_by_its_alert() {
-    let only13 = super::ServerSettings { versions: vec![super::super::Version::Tls13], ..super::settings() };
+    let only13 = super::ServerSettings { versions: vec![super::super::TlsVersion::Tls13], ..super::settings() };
     let mut server = End::server(&only13.build().expect("settings"));
     let mut client = Ability { versions: vec![&TLS12], ..Ability::default() }.client();
     exchange(&mut client, &mut server, usize::MAX);
@@ -55,7 +55,7 @@ fn judged(ability: &Ability, mark: bool, server: &super::ServerSettings) -> Resu
     }
     let Ok(Progress::Hello(read)) = HelloReader::new().advance(&hello) else { panic!("no ClientHello") };
     let config = server.clone().build().expect("settings");
-    let session = Session::answer(&config, &read.hello, read.message(&hello));
+    let session = TlsSession::answer(&config, &read.hello, read.message(&hello));
     session.map(|_| ()).map_err(|failure| (failure.kind, failure.alert))
 }
 
@@ -66,8 +66,8 @@ fn clients_that_have_fallen_back_are_refused_where_the_server_speaks_more() {
     let refused = Err((FailureKind::InappropriateFallback, Some(86)));
     assert_eq!(judged(&old, true, &super::settings()), refused);
     assert_eq!(judged(&old, false, &super::settings()), Ok(()));
-    assert_eq!(judged(&old, true, &only(Version::Tls12)), Ok(()));
-    assert_eq!(judged(&old, true, &only(Version::Tls13)), Err((FailureKind::NoSharedVersion, Some(70))));
+    assert_eq!(judged(&old, true, &only(TlsVersion::Tls12)), Ok(()));
+    assert_eq!(judged(&old, true, &only(TlsVersion::Tls13)), Err((FailureKind::NoSharedVersion, Some(70))));
     assert_eq!(judged(&Ability::default(), true, &super::settings()), Ok(()));
 }
 

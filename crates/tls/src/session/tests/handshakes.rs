@@ -3,7 +3,7 @@
 use super::super::algorithms::GROUPS;
 use super::super::certificates::last_of_each_type;
 use super::super::names;
-use super::super::{Agreed, FailureKind, MAX_INPUT, SettingsError, Version};
+use super::super::{FailureKind, MAX_INPUT, SessionParameters, SettingsError, TlsVersion};
 use super::client::Ability;
 use super::{End, ServerSettings, config, ec, exchange, handshake, rsa, settings};
 use crate::load::CertifiedKey;
@@ -18,8 +18,8 @@ fn only(version: &'static SupportedProtocolVersion) -> Ability {
 #[test]
 fn both_sides_know_what_was_agreed_on() {
     let server = handshake(&mut only(&TLS13).client(), &config());
-    let mut agreed = Agreed {
-        version: Version::Tls13,
+    let mut agreed = SessionParameters {
+        version: TlsVersion::Tls13,
         cipher: "TLS_AES_256_GCM_SHA384",
         group: "X25519",
         server_name: Some("www.example.org"),
@@ -30,7 +30,7 @@ fn both_sides_know_what_was_agreed_on() {
     };
     assert_eq!(server.session.agreed(), Some(agreed));
     let server = handshake(&mut only(&TLS12).client(), &config());
-    (agreed.version, agreed.cipher) = (Version::Tls12, "ECDHE-ECDSA-AES256-GCM-SHA384");
+    (agreed.version, agreed.cipher) = (TlsVersion::Tls12, "ECDHE-ECDSA-AES256-GCM-SHA384");
     assert_eq!(server.session.agreed(), Some(agreed));
 }
 
@@ -112,14 +112,14 @@ fn the_client_decides_by_what_it_can_verify_which_certificate_it_gets() {
 #[test]
 fn suites_decide_which_certificate_a_client_of_tls_1_2_gets() {
     let der = |key: &CertifiedKey| key.chain().next().expect("a certificate").to_vec();
-    let server = |versions: &[Version], prefer_server_order| {
+    let server = |versions: &[TlsVersion], prefer_server_order| {
         let suites = vec![0x1301, 0xc02b, 0xc02f];
         let settings = ServerSettings { keys: vec![ec(), rsa()], suites, ..settings() };
         ServerSettings { versions: versions.to_vec(), prefer_server_order, ..settings }.build().expect("settings")
     };
     let client = |suites: &[u16], groups| Ability { suites: Some(suites.to_vec()), groups, ..Ability::default() };
     let curves = || vec![kx_group::X25519, kx_group::SECP256R1];
-    let only12 = [Version::Tls12];
+    let only12 = [TlsVersion::Tls12];
     for (versions, insists, ability, expected) in [
         // Suites of TLS 1.3 fit any certificate, but do not count where that version is not served.
         (&only12[..], false, client(&[0x1301, 0xc02f], curves()), rsa()),
@@ -129,12 +129,12 @@ fn suites_decide_which_certificate_a_client_of_tls_1_2_gets() {
         (&only12, false, client(&[0xc02f, 0xc02b], curves()), rsa()),
         (&only12, true, client(&[0xc02f, 0xc02b], curves()), ec()),
         (
-            &[Version::Tls12, Version::Tls13],
+            &[TlsVersion::Tls12, TlsVersion::Tls13],
             false,
             Ability { versions: vec![&TLS12], ..client(&[0xc02f], curves()) },
             rsa(),
         ),
-        (&[Version::Tls13], false, client(&[0x1301, 0xc02f], vec![kx_group::X25519]), ec()),
+        (&[TlsVersion::Tls13], false, client(&[0x1301, 0xc02f], vec![kx_group::X25519]), ec()),
     ] {
         let mut client = ability.client();
         let server = handshake(&mut client, &server(versions, insists));
@@ -162,7 +162,7 @@ fn suites_groups_and_versions_are_those_of_the_settings() {
     assert_eq!(agreed.session.agreed().map(|agreed| agreed.cipher), Some("ECDHE-ECDSA-AES128-GCM-SHA256"));
     assert_eq!(settings(&[0x0005], &[]).build().map(|_| ()), Err(SettingsError::NoSuite));
     assert_eq!(settings(&[], &[0x0100]).build().map(|_| ()), Err(SettingsError::NoGroup));
-    let none = ServerSettings { versions: vec![Version::Tls13], suites: vec![0xc02b], ..self::settings() };
+    let none = ServerSettings { versions: vec![TlsVersion::Tls13], suites: vec![0xc02b], ..self::settings() };
     assert_eq!(none.build().map(|_| ()), Err(SettingsError::NoVersion));
     assert_eq!(ServerSettings::default().build().map(|_| ()), Err(SettingsError::NoCertificate));
 }

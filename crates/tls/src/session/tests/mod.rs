@@ -14,11 +14,11 @@ mod resumed;
 mod tickets;
 
 use super::{
-    ClientConfig, Event, Failure, MIN_OUTPUT, PeerSessions, ServerConfig, ServerSettings, Session, SessionCache,
-    SessionStore, Sessions,
+    ClientConfig, Event, MIN_OUTPUT, PeerSessions, ServerConfig, ServerSettings, SessionCache, SessionFailure,
+    SessionSettings, SessionStore, TlsSession,
 };
 use crate::fixtures::{EC_CRT, EC_KEY, RSA_CRT, RSA_KEY};
-use crate::load::{CertifiedKey, Chain, Key};
+use crate::load::{CertificateKey, CertifiedKey, Chain};
 use client::Client;
 use freerun_proto::tls::{HelloReader, Progress};
 use std::time::Duration;
@@ -28,7 +28,7 @@ const NOW: Duration = Duration::from_secs(1_800_000_000);
 
 fn certified(chain: &str, key: &str) -> CertifiedKey {
     let chain = Chain::from_pem(chain.as_bytes()).expect("a chain");
-    let key = Key::from_pem::<&[u8]>(key.as_bytes(), &[]).expect("a key");
+    let key = CertificateKey::from_pem::<&[u8]>(key.as_bytes(), &[]).expect("a key");
     CertifiedKey::new(&chain, &key).expect("a pair")
 }
 
@@ -49,8 +49,8 @@ fn config() -> ServerConfig {
 }
 
 /// How sessions are resumed from a store, for five minutes.
-fn kept() -> Sessions {
-    Sessions {
+fn kept() -> SessionSettings {
+    SessionSettings {
         cache: SessionCache::Kept(SessionStore::new(1 << 20)),
         tickets: None,
         timeout: Duration::from_secs(300),
@@ -65,7 +65,7 @@ fn keeping(config: &ServerConfig) -> ServerConfig {
 
 /// A session with the buffers of its caller.
 struct End {
-    session: Session,
+    session: TlsSession,
     now: Duration,
     /// What was received and not consumed.
     received: Vec<u8>,
@@ -79,23 +79,23 @@ struct End {
 
 impl End {
     fn server(config: &ServerConfig) -> Self {
-        Self::of(Session::new(config).expect("a session"))
+        Self::of(TlsSession::new(config).expect("a session"))
     }
 
     /// A server that answers the ClientHello at the front of these bytes, which it has received.
     fn answering(config: &ServerConfig, received: &[u8]) -> Self {
         let Ok(Progress::Hello(hello)) = HelloReader::new().advance(received) else { panic!("no ClientHello") };
-        let session = Session::answer(config, &hello.hello, hello.message(received)).expect("a session");
+        let session = TlsSession::answer(config, &hello.hello, hello.message(received)).expect("a session");
         let mut end = Self::of(session);
         end.receive(&hello.reframed(received.to_vec()));
         end
     }
 
     fn client(config: &ClientConfig, peer: Option<&PeerSessions>) -> Self {
-        Self::of(Session::client(config, NOW, Some("www.example.org"), peer.cloned()).expect("a session"))
+        Self::of(TlsSession::client(config, NOW, Some("www.example.org"), peer.cloned()).expect("a session"))
     }
 
-    fn of(session: Session) -> Self {
+    fn of(session: TlsSession) -> Self {
         Self {
             session,
             now: NOW,
@@ -138,7 +138,7 @@ impl End {
         }
     }
 
-    fn failure(&self) -> &Failure {
+    fn failure(&self) -> &SessionFailure {
         match self.events.last() {
             Some(Event::Failed(failure)) => failure,
             other => panic!("no failure: {other:?}"),

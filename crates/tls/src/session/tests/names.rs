@@ -1,12 +1,13 @@
 //! Names of servers that rustls does not take for names.
 
 use super::super::{
-    ClientCertificates, ClientConfig, ClientSettings, Event, FailureKind, PeerSessions, ServerConfig, Session, Version,
+    ClientCertificates, ClientConfig, ClientSettings, Event, FailureKind, PeerSessions, ServerConfig, TlsSession,
+    TlsVersion,
 };
 use super::{End, NOW, ServerSettings, kept, rsa, settings};
 use freerun_proto::tls::replace_in_messages;
 
-const VERSIONS: [Version; 2] = Version::ALL;
+const VERSIONS: [TlsVersion; 2] = TlsVersion::ALL;
 
 const P256: u16 = 23;
 const X25519: u16 = 29;
@@ -31,10 +32,10 @@ const NAMES: [&str; 14] = [
 
 fn client(settings: ClientSettings, name: &str, peer: Option<&PeerSessions>) -> End {
     let config: ClientConfig = settings.build().expect("settings");
-    End::of(Session::client(&config, NOW, Some(name), peer.cloned()).expect("a session"))
+    End::of(TlsSession::client(&config, NOW, Some(name), peer.cloned()).expect("a session"))
 }
 
-fn only(version: Version) -> ClientSettings {
+fn only(version: TlsVersion) -> ClientSettings {
     ClientSettings { versions: vec![version], ..ClientSettings::default() }
 }
 
@@ -94,7 +95,7 @@ fn any_name_may_be_asked_for_again_for_another_group() {
     let server = ServerSettings { groups: vec![P256], ..settings() }.build().expect("settings");
     for piece in [1, 7, 1000] {
         for name in NAMES {
-            let settings = ClientSettings { groups: vec![X25519, P256], ..only(Version::Tls13) };
+            let settings = ClientSettings { groups: vec![X25519, P256], ..only(TlsVersion::Tls13) };
             let (_, server) = talk(client(settings, name, None), &server, piece);
             assert_eq!((name_of(&server), server.session.agreed().unwrap().group), (Some(name), "prime256v1"));
         }
@@ -104,7 +105,7 @@ fn any_name_may_be_asked_for_again_for_another_group() {
 #[test]
 fn another_name_in_the_second_hello_ends_the_handshake() {
     let config = ServerSettings { groups: vec![P256], ..settings() }.build().expect("settings");
-    let settings = ClientSettings { groups: vec![X25519, P256], ..only(Version::Tls13) };
+    let settings = ClientSettings { groups: vec![X25519, P256], ..only(TlsVersion::Tls13) };
     let mut client = client(settings, "a b", None);
     client.receive(&[]);
     let mut server = End::answering(&config, &std::mem::take(&mut client.output));

@@ -1,21 +1,21 @@
 //! Sessions of servers that are resumed: from a store and from tickets, in time and out of it.
 
 use super::super::{
-    ClientConfig, ClientSettings, Event, PeerSessions, ServerConfig, SessionCache, SessionStore, Sessions, StoreCounts,
-    TicketKeys, Version,
+    ClientConfig, ClientSettings, Event, PeerSessions, ServerConfig, SessionCache, SessionSettings, SessionStore,
+    StoreCounts, TicketKeys, TlsVersion,
 };
 use super::{End, NOW, ServerSettings, config, established, kept, pass, settings};
 use std::time::Duration;
 
-const VERSIONS: [Version; 2] = [Version::Tls12, Version::Tls13];
+const VERSIONS: [TlsVersion; 2] = [TlsVersion::Tls12, TlsVersion::Tls13];
 
-fn only(version: Version) -> ClientConfig {
+fn only(version: TlsVersion) -> ClientConfig {
     ClientSettings { versions: vec![version], ..ClientSettings::default() }.build().expect("settings")
 }
 
-fn tickets() -> Sessions {
+fn tickets() -> SessionSettings {
     let keys = TicketKeys::random(Duration::from_secs(300), NOW).expect("keys");
-    Sessions { cache: SessionCache::None, tickets: Some(keys), ..kept() }
+    SessionSettings { cache: SessionCache::None, tickets: Some(keys), ..kept() }
 }
 
 /// A handshake at a time after the usual one: whether it resumes a session, and the server's session.
@@ -34,12 +34,12 @@ fn each_way_resumes_what_it_promises() {
     for version in VERSIONS {
         let client = only(version);
         for (sessions, resumed) in [
-            (Sessions { cache: SessionCache::Off, ..kept() }, false),
-            (Sessions { cache: SessionCache::None, ..kept() }, false),
+            (SessionSettings { cache: SessionCache::Off, ..kept() }, false),
+            (SessionSettings { cache: SessionCache::None, ..kept() }, false),
             (kept(), true),
             (tickets(), true),
-            (Sessions { cache: SessionCache::Off, ..tickets() }, true),
-            (Sessions { cache: kept().cache, ..tickets() }, true),
+            (SessionSettings { cache: SessionCache::Off, ..tickets() }, true),
+            (SessionSettings { cache: kept().cache, ..tickets() }, true),
         ] {
             let (peer, server) = (PeerSessions::new(), config().with_sessions(&sessions, b"context"));
             assert!(!at(0, &client, &peer, &server).0);
@@ -83,9 +83,9 @@ fn sessions_of_another_context_are_not_resumed() {
 fn a_session_is_only_resumed_with_the_name_that_it_began_with() {
     // rustls holds to RFC 6066 section 3 here, and a store that several servers share relies on it.
     let (client, peer, server) =
-        (only(Version::Tls13), PeerSessions::new(), config().with_sessions(&kept(), b"context"));
+        (only(TlsVersion::Tls13), PeerSessions::new(), config().with_sessions(&kept(), b"context"));
     assert!(!at(0, &client, &peer, &server).0);
-    let other = super::super::Session::client(&client, NOW, Some("other.example.org"), Some(peer.clone()));
+    let other = super::super::TlsSession::client(&client, NOW, Some("other.example.org"), Some(peer.clone()));
     let (mut client, mut server) = (End::of(other.expect("a session")), End::server(&server));
     pass(&mut client, &mut server);
     assert_eq!(server.session.agreed().map(|agreed| agreed.resumed), Some(false));
@@ -95,10 +95,10 @@ fn a_session_is_only_resumed_with_the_name_that_it_began_with() {
 fn clients_get_as_many_tickets_as_the_settings_say_and_one_after_a_resumed_session() {
     for count in [0, 1, 3] {
         let SessionCache::Kept(store) = kept().cache else { panic!("a store") };
-        let sessions = Sessions { cache: SessionCache::Kept(store.clone()), ..kept() };
+        let sessions = SessionSettings { cache: SessionCache::Kept(store.clone()), ..kept() };
         let settings = ServerSettings { tickets: count, ..settings() };
         let server = settings.build().expect("settings").with_sessions(&sessions, b"context");
-        let (client, peer) = (only(Version::Tls13), PeerSessions::new());
+        let (client, peer) = (only(TlsVersion::Tls13), PeerSessions::new());
         assert!(!at(0, &client, &peer, &server).0);
         assert_eq!(store.counts().sessions, count);
         assert_eq!(at(0, &client, &peer, &server).0, count > 0);
@@ -110,7 +110,7 @@ fn clients_get_as_many_tickets_as_the_settings_say_and_one_after_a_resumed_sessi
 #[test]
 fn a_session_has_the_id_that_clients_know() {
     for version in VERSIONS {
-        for sessions in [kept(), tickets(), Sessions { cache: SessionCache::Off, ..kept() }] {
+        for sessions in [kept(), tickets(), SessionSettings { cache: SessionCache::Off, ..kept() }] {
             let server = config().with_sessions(&sessions, b"context");
             let (client, peer) = (only(version), PeerSessions::new());
             let (_, first) = at(0, &client, &peer, &server);
@@ -120,8 +120,8 @@ fn a_session_has_the_id_that_clients_know() {
             match (version, resumed, sessions.tickets.is_some()) {
                 (_, false, _) => assert_eq!((first, second), (None, None)),
                 // The id stays in TLS 1.2, unless the session was resumed by a ticket, for which clients choose an id.
-                (Version::Tls12, _, false) => assert_eq!(first, second),
-                (Version::Tls13, _, _) | (_, _, true) => assert_ne!(first, second),
+                (TlsVersion::Tls12, _, false) => assert_eq!(first, second),
+                (TlsVersion::Tls13, _, _) | (_, _, true) => assert_ne!(first, second),
             }
         }
     }
@@ -130,17 +130,18 @@ fn a_session_has_the_id_that_clients_know() {
 #[test]
 fn a_store_is_bounded_in_bytes() {
     let store = SessionStore::new(20_000);
-    let server = config().with_sessions(&Sessions { cache: SessionCache::Kept(store.clone()), ..kept() }, b"context");
+    let server =
+        config().with_sessions(&SessionSettings { cache: SessionCache::Kept(store.clone()), ..kept() }, b"context");
     for _ in 0..100 {
-        drop(established(&only(Version::Tls12), None, &server));
+        drop(established(&only(TlsVersion::Tls12), None, &server));
     }
     let StoreCounts { sessions, bytes, max_bytes, evicted } = store.counts();
     assert!((50..=80).contains(&sessions) && bytes <= 20_000, "{store:?}");
     assert_eq!((max_bytes, evicted), (20_000, 100 - sessions as u64));
     for none in [SessionStore::new(0), SessionStore::for_sessions(0)] {
-        let sessions = Sessions { cache: SessionCache::Kept(none.clone()), ..kept() };
+        let sessions = SessionSettings { cache: SessionCache::Kept(none.clone()), ..kept() };
         let server = config().with_sessions(&sessions, b"context");
-        drop(established(&only(Version::Tls12), None, &server));
+        drop(established(&only(TlsVersion::Tls12), None, &server));
         assert_eq!((none.counts().sessions, none.counts().bytes), (0, 0));
     }
 }

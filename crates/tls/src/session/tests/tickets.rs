@@ -1,14 +1,14 @@
 //! Tickets without sessions around them.
 
-use super::super::resume::{Context, Found, TicketFate};
+use super::super::resume::{SessionContext, StoredSession, TicketFate};
 use super::super::{TicketKeyError, TicketKeys};
 use super::NOW;
 use std::time::Duration;
 
 const BEGAN: Duration = Duration::from_secs(1_700_000_000);
 
-fn context() -> Context {
-    Context::of(b"context")
+fn context() -> SessionContext {
+    SessionContext::of(b"context")
 }
 
 fn second(number: u64) -> Duration {
@@ -19,7 +19,7 @@ fn file(length: usize, seed: u8) -> Vec<u8> {
     (0..length).map(|at| seed.wrapping_add(at as u8)).collect()
 }
 
-fn opened(found: Option<Found>) -> Option<(Duration, Vec<u8>)> {
+fn opened(found: Option<StoredSession>) -> Option<(Duration, Vec<u8>)> {
     found.map(|found| (found.began, found.session.to_vec()))
 }
 
@@ -67,7 +67,7 @@ fn no_byte_of_a_ticket_may_change() {
     longer.push(0);
     assert!(keys.open(NOW, context(), &longer).is_err());
     assert!(keys.open(NOW, context(), &ticket.repeat(1000)).is_err());
-    assert_eq!(keys.open(NOW, Context::of(b"other"), &ticket).err(), Some(TicketFate::Damaged));
+    assert_eq!(keys.open(NOW, SessionContext::of(b"other"), &ticket).err(), Some(TicketFate::Damaged));
 }
 
 #[test]
