@@ -25,7 +25,7 @@ pub(super) struct Control {
 
 /// The information that the kernel gives with a datagram.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Facts {
+pub(super) struct DatagramFacts {
     /// The address that it was sent to: the one to answer from.
     pub(super) to: Option<IpAddr>,
     /// The ECN bits of its IP header.
@@ -88,8 +88,8 @@ impl Control {
     }
 
     /// Reads what the kernel has written, of this length.
-    pub(super) fn read(&self, len: usize) -> Facts {
-        let mut facts = Facts::default();
+    pub(super) fn read(&self, len: usize) -> DatagramFacts {
+        let mut facts = DatagramFacts::default();
         let mut rest = &self.bytes[..len.min(ROOM)];
         while let Some((head, _)) = rest.split_at_checked(HEADER) {
             let number = |at: usize| {
@@ -111,7 +111,7 @@ impl Control {
     }
 }
 
-impl Facts {
+impl DatagramFacts {
     fn note(&mut self, level: libc::c_int, kind: libc::c_int, value: &[u8]) {
         let number = || value.get(..4).and_then(|bytes| bytes.try_into().ok()).map(libc::c_int::from_ne_bytes);
         match (level, kind) {
@@ -148,10 +148,10 @@ mod tests {
         for from in ["192.0.2.7", "2001:db8::7"] {
             let from: IpAddr = from.parse().unwrap();
             let len = control.write(from.is_ipv6(), Some(from), 2, None);
-            assert_eq!(control.read(len), Facts { to: Some(from), ecn: 2, segment: None });
+            assert_eq!(control.read(len), DatagramFacts { to: Some(from), ecn: 2, segment: None });
         }
         assert_eq!(control.write(false, None, 0, None), 0);
-        assert_eq!(control.read(0), Facts::default());
+        assert_eq!(control.read(0), DatagramFacts::default());
     }
 
     #[test]
@@ -168,8 +168,8 @@ mod tests {
         }
         // A length that cannot be true ends the reading.
         control.bytes[..size_of::<usize>()].copy_from_slice(&usize::MAX.to_ne_bytes());
-        assert_eq!(control.read(len), Facts::default());
+        assert_eq!(control.read(len), DatagramFacts::default());
         control.bytes[..size_of::<usize>()].copy_from_slice(&0_usize.to_ne_bytes());
-        assert_eq!(control.read(len), Facts::default());
+        assert_eq!(control.read(len), DatagramFacts::default());
     }
 }

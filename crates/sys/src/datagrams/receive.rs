@@ -43,7 +43,7 @@ pub struct ReceivedDatagrams<'a> {
     pub is_truncated: bool,
 }
 
-/// Facts to be known of each datagram besides its bytes; asking for less costs the kernel less.
+/// DatagramFacts to be known of each datagram besides its bytes; asking for less costs the kernel less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DatagramDetail {
     /// Everything.
