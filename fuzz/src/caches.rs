@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use freerun_cache::record::{Damage, Head, MAX_HEAD, PREFIX};
 use freerun_cache::rules::control::{Directives, RequestControl, ResponseControl};
-use freerun_cache::rules::{Answer, Asked, Field, Rules, Verdict, judge, tags, update};
+use freerun_cache::rules::{Answer, Field, RequestFacts, Rules, Verdict, judge, tags, update};
 
 use crate::choice;
 
@@ -50,7 +50,7 @@ pub fn cache_control(data: &[u8]) {
     let status = 200 + data.len() as u16 % 400;
     for rfc9111 in [false, true] {
         let rules = Rules { rfc9111, ..Rules::default() };
-        let asked = Asked { sent: NOW, ..Asked::default() };
+        let asked = RequestFacts { sent: NOW, ..RequestFacts::default() };
         if let Verdict::Store { lifetime, vary } = judge(&asked, &Answer { status, fields: &fields }, &rules, NOW) {
             assert!(lifetime.born <= NOW && lifetime.fresh_until <= NOW + (1 << 31));
             assert!(

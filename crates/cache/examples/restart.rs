@@ -68,7 +68,7 @@ fn run(count: u64, path: PathBuf) -> std::io::Result<()> {
         let cache = Cache::new(config.clone());
         let (begun, cpu) = (Instant::now(), processor());
         cache.start(config.clone(), std::sync::Arc::new(|_, text| println!("{text}")))?;
-        while cache.figures().state != freerun_cache::cache::State::Ready {
+        while cache.figures().state != freerun_cache::cache::LoadState::Ready {
             std::thread::sleep(Duration::from_millis(1));
         }
         let (ready, cpu) = (begun.elapsed(), processor() - cpu);

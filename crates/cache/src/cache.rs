@@ -16,7 +16,7 @@ use crate::disk::Disk;
 use crate::fill::{Fill, FillFigures, Fills, Lead};
 use crate::health::HealthFigures;
 use crate::index::Event;
-pub use crate::index::{About, Entry, Found, Leave, Reservation, State};
+pub use crate::index::{About, Entry, IndexAnswer, Leave, LoadState, Reservation};
 use crate::key::Key;
 use crate::manager::{Handle, START_WAIT};
 use crate::memory::MemoryFigures;
@@ -149,7 +149,7 @@ impl Cache {
     }
 
     /// Looks up a key; a stored object is noted as used. `now` is in seconds since 1970.
-    pub fn find(&self, key: Key, now: u64) -> Found {
+    pub fn find(&self, key: Key, now: u64) -> IndexAnswer {
         self.store.index.find(key, now)
     }
 
@@ -335,7 +335,7 @@ impl Cache {
     /// gone, purges are on the disk. False: this took longer than `limit`, or the cache has ended.
     pub async fn settled(&self, limit: Duration) -> bool {
         let index = &self.store.index;
-        if matches!(index.state(), State::Stopped) {
+        if matches!(index.state(), LoadState::Stopped) {
             return false;
         }
         let number = index.ask_settled();
@@ -395,7 +395,7 @@ impl Cache {
 #[derive(Debug, Clone)]
 pub struct Figures {
     /// How far the index has been loaded.
-    pub state: State,
+    pub state: LoadState,
     /// The number of objects.
     pub entries: usize,
     /// The limit of the number of objects.

@@ -8,9 +8,9 @@ use freerun_runtime::timer::timeout;
 
 use crate::cache::Cache;
 use crate::folder_watch;
-use crate::folder_watch::Watching;
+use crate::folder_watch::FolderState;
 use crate::index::Event;
-use crate::object::{LookBegun, Object, ObjectBody, Unreadable};
+use crate::object::{LookBegun, ObjectBody, StoredObject, Unreadable};
 use crate::read::is_of_entry;
 use crate::store::Store;
 
@@ -25,10 +25,10 @@ impl Cache {
     /// See [`Unreadable`]. The entry of a file that is missing or another one is removed.
     pub(crate) async fn compared(
         &self,
-        object: Arc<Object>,
+        object: Arc<StoredObject>,
         now: u64,
         via: Via<'_>,
-    ) -> Result<Arc<Object>, Unreadable> {
+    ) -> Result<Arc<StoredObject>, Unreadable> {
         let store = self.store();
         if folder_watch::is_applied() && object.looked.is(folder_watch::moment(now)) {
             return Ok(object);
@@ -72,7 +72,7 @@ impl Cache {
 
 /// A look at the file of an object in memory.
 struct Look {
-    object: Arc<Object>,
+    object: Arc<StoredObject>,
     begun: LookBegun,
     /// The moment before the look. `None`: it does not count for later uses, since changes are not reported yet.
     moment: Option<u64>,
@@ -80,19 +80,24 @@ struct Look {
 
 impl Look {
     /// To be called before the file is looked at: changes from here on are reported, if the folder is watched.
-    fn begin(store: &Store, object: Arc<Object>, now: u64) -> Look {
+    fn begin(store: &Store, object: Arc<StoredObject>, now: u64) -> Look {
         let key = object.entry.key();
         let (watching, is_first) = store.folders.of_key(key, &store.config.load().levels);
         if is_first {
             store.index.tell(Event::Watch(key));
         }
         let present = folder_watch::moment(now);
-        let moment = (watching != Watching::Soon).then_some(present);
+        let moment = (watching != FolderState::Soon).then_some(present);
         let begun = object.looked.begin(present);
         Look { object, begun, moment }
     }
 
-    fn end(self, cache: &Cache, files: &FileSystem, meta: Result<Meta, FileError>) -> Result<Arc<Object>, Unreadable> {
+    fn end(
+        self,
+        cache: &Cache,
+        files: &FileSystem,
+        meta: Result<Meta, FileError>,
+    ) -> Result<Arc<StoredObject>, Unreadable> {
         let object = self.object.clone();
         self.judge(Some(cache.store()), files, meta).map(|()| object).inspect_err(|why| cache.failed(why))
     }

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use freerun_runtime::era;
-use freerun_runtime::watch::{Change, News, Watcher};
+use freerun_runtime::watch::{FileChange, News, Watcher};
 use papaya::HashMap;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
@@ -45,18 +45,18 @@ struct Watch {
     watcher: Watcher,
     /// Reports are being applied: the kernel has no more of them, but objects that they mean may still seem unchanged.
     applying: AtomicBool,
-    folders: Mutex<FxHashMap<i32, Watched>>,
+    folders: Mutex<FxHashMap<i32, WatchedFolder>>,
 }
 
 /// A watched folder.
-struct Watched {
+struct WatchedFolder {
     of: Weak<Folders>,
     name: Box<str>,
 }
 
 /// Whether a folder is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Watching {
+pub(crate) enum FolderState {
     /// By this watch.
     Yes(i32),
     /// The cache's thread is going to watch it.
@@ -69,7 +69,7 @@ pub(crate) enum Watching {
 #[derive(Debug)]
 pub(crate) struct Folders {
     memory: Weak<Memory>,
-    states: HashMap<Box<str>, Watching, FxBuildHasher>,
+    states: HashMap<Box<str>, FolderState, FxBuildHasher>,
 }
 
 /// The moment for [`LookedAt`](crate::object::LookedAt): the second `now`, and how often anything may have changed. It
@@ -115,20 +115,20 @@ impl Watch {
         let Ok(mut folders) = self.folders.try_lock() else { return false };
         self.applying.store(true, SeqCst);
         self.watcher.take_news(news, |change| match change {
-            Change::Name(watch, name) => {
+            FileChange::Name(watch, name) => {
                 let memory = folders.get(&watch).and_then(|watched| watched.of.upgrade()?.memory.upgrade());
                 if let Some((memory, key)) = memory.zip(Key::from_hex(name)) {
                     memory.doubt(key);
                 }
             }
-            Change::Itself(watch) => {
+            FileChange::Itself(watch) => {
                 if let Some(watched) = folders.remove(&watch) {
                     UPHEAVALS.fetch_add(1, SeqCst);
                     self.watcher.remove(watch);
                     watched.forget(watch);
                 }
             }
-            Change::Anything => {
+            FileChange::Anything => {
                 UPHEAVALS.fetch_add(1, SeqCst);
             }
         });
@@ -144,8 +144,8 @@ impl Watch {
             return None;
         }
         let watch = self.watcher.add_contents(folder).ok()?;
-        folders.insert(watch, Watched { of: Arc::downgrade(of), name: name.into() });
-        of.states.pin().insert(name.into(), Watching::Yes(watch));
+        folders.insert(watch, WatchedFolder { of: Arc::downgrade(of), name: name.into() });
+        of.states.pin().insert(name.into(), FolderState::Yes(watch));
         Some(())
     }
 
@@ -158,11 +158,11 @@ impl Watch {
     }
 }
 
-impl Watched {
+impl WatchedFolder {
     /// Has the folder watched anew, if it is needed again: it has another place now, or is gone.
     fn forget(&self, watch: i32) {
         if let Some(of) = self.of.upgrade() {
-            let _ = of.states.pin().remove_if(&self.name, |_, state| *state == Watching::Yes(watch));
+            let _ = of.states.pin().remove_if(&self.name, |_, state| *state == FolderState::Yes(watch));
         }
     }
 }
@@ -173,17 +173,17 @@ impl Folders {
     }
 
     /// Whether the folder of a key is watched, and whether the caller has to see to it that it will be.
-    pub(crate) fn of_key(&self, key: Key, levels: &Levels) -> (Watching, bool) {
+    pub(crate) fn of_key(&self, key: Key, levels: &Levels) -> (FolderState, bool) {
         let states = self.states.pin();
         let name = levels.folder(key);
         if let Some(state) = states.get(name.as_str()) {
             return (*state, false);
         }
         if states.len() >= MAX_FOLDERS {
-            return (Watching::No, false);
+            return (FolderState::No, false);
         }
-        let is_first = states.try_insert(name.into(), Watching::Soon).is_ok();
-        (Watching::Soon, is_first)
+        let is_first = states.try_insert(name.into(), FolderState::Soon).is_ok();
+        (FolderState::Soon, is_first)
     }
 
     /// Watches the folder of a key below the cache's own. This waits for its disk.
@@ -196,7 +196,7 @@ impl Folders {
         match File::open(path.join(&name)) {
             Ok(folder) => {
                 if watch.as_ref().and_then(|watch| watch.add(&folder, self, &name)).is_none() {
-                    self.states.pin().insert(name.into(), Watching::No);
+                    self.states.pin().insert(name.into(), FolderState::No);
                 }
             }
             // The next object in it makes it.
@@ -204,7 +204,7 @@ impl Folders {
                 self.states.pin().remove(name.as_str());
             }
             Err(_) => {
-                self.states.pin().insert(name.into(), Watching::No);
+                self.states.pin().insert(name.into(), FolderState::No);
             }
         }
     }
@@ -217,7 +217,7 @@ impl Folders {
 
     /// Has folders that could not be watched tried again with their next use.
     pub(crate) fn retry(&self) {
-        self.states.pin().retain(|_, state| *state != Watching::No);
+        self.states.pin().retain(|_, state| *state != FolderState::No);
     }
 
     /// Ends all watches of the cache.
@@ -225,8 +225,8 @@ impl Folders {
         let states = self.states.pin();
         if let Some(watch) = WATCH.get().and_then(Option::as_ref) {
             let watched = states.values().filter_map(|state| match state {
-                Watching::Yes(own) => Some(*own),
-                Watching::Soon | Watching::No => None,
+                FolderState::Yes(own) => Some(*own),
+                FolderState::Soon | FolderState::No => None,
             });
             watched.for_each(|own| watch.remove(own));
         }

@@ -121,9 +121,9 @@ fn clock() -> u64 {
 
 /// An operation at work; it ends when this is dropped.
 #[derive(Debug)]
-pub struct Running<'a>(&'a Health);
+pub struct DiskOperation<'a>(&'a Health);
 
-impl Drop for Running<'_> {
+impl Drop for DiskOperation<'_> {
     fn drop(&mut self) {
         self.0.moved.store(clock(), Release);
         let before = self.0.running.fetch_sub(1, AcqRel);
@@ -133,7 +133,7 @@ impl Drop for Running<'_> {
     }
 }
 
-impl Running<'_> {
+impl DiskOperation<'_> {
     /// Notes that a part of the operation has ended.
     pub fn moved(&self) {
         self.0.moved.store(clock(), Release);
@@ -168,7 +168,7 @@ impl Health {
     }
 
     /// Begins an operation, on the thread that does it: time in a queue does not count against the disk.
-    pub fn begin(&self) -> Running<'_> {
+    pub fn begin(&self) -> DiskOperation<'_> {
         // The time comes first, then the number: a thread that looks in between must not see an operation that has made
         // no progress since the last one.
         if self.running.load(Acquire) == 0 {
@@ -177,7 +177,7 @@ impl Health {
         if self.running.fetch_add(1, AcqRel) == 0 {
             self.moved.store(clock(), Release);
         }
-        Running(self)
+        DiskOperation(self)
     }
 
     /// Notes that an operation failed. Errors of the device count against the disk, and nothing is stored on a full
@@ -356,7 +356,7 @@ fn reason(out: u32) -> Option<Out> {
 
 #[cfg(test)]
 mod tests {
-    use freerun_runtime::files::faults::{Fault, Faults};
+    use freerun_runtime::files::faults::{FaultBehaviour, Faults};
     use freerun_runtime::pool::PoolSpec;
     use freerun_testkit::{TempDir, eventually};
     use std::os::unix::ffi::OsStrExt;
@@ -405,7 +405,7 @@ mod tests {
         bench.health.failed(&FileError::System { call: "open()", errno: 2 });
         bench.health.failed(&FileError::Pool(freerun_runtime::pool::PoolError::ShutDown));
         assert!(bench.health.is_in());
-        bench.faults.write(Fault::Fail(5), 0);
+        bench.faults.write(FaultBehaviour::Fail(5), 0);
         bench.health.failed(&EIO);
         assert!(!bench.health.is_in() && !bench.health.may_store());
         // While it fails the probe fails.
@@ -438,7 +438,7 @@ mod tests {
         hangs.moved();
         // A slow operation is not a stuck one.
         assert!(bench.health.is_in_at(clock() + loops::millis_of(STUCK) - 100));
-        bench.faults.write(Fault::Hang, 0);
+        bench.faults.write(FaultBehaviour::Hang, 0);
         assert!(!bench.health.is_in_at(later + STEP));
         assert!(!bench.health.is_in_at(later + 2 * STEP));
         eventually("the probe hangs", || bench.faults.waiting() == 1);

@@ -13,7 +13,7 @@ use quick_cache::{OptionsBuilder, UnitWeighter, Weighter};
 use rustc_hash::FxBuildHasher;
 
 use crate::key::Key;
-use crate::object::{MADE, Object, ObjectBody};
+use crate::object::{MADE, ObjectBody, StoredObject};
 
 /// The largest body that is kept in memory, in bytes.
 pub const SMALL: u64 = 64 << 10;
@@ -31,14 +31,14 @@ const _: () = assert!(SHARD > SMALL + OVERHEAD, "the largest object fits into a 
 #[derive(Debug, Clone, Copy)]
 struct Weigh;
 
-impl Weighter<Key, Arc<Object>> for Weigh {
-    fn weight(&self, _: &Key, object: &Arc<Object>) -> u64 {
+impl Weighter<Key, Arc<StoredObject>> for Weigh {
+    fn weight(&self, _: &Key, object: &Arc<StoredObject>) -> u64 {
         object.weight()
     }
 }
 
-type Small = Table<Key, Arc<Object>, Weigh, FxBuildHasher>;
-type Open = Table<Key, Arc<Object>, UnitWeighter, FxBuildHasher>;
+type Small = Table<Key, Arc<StoredObject>, Weigh, FxBuildHasher>;
+type Open = Table<Key, Arc<StoredObject>, UnitWeighter, FxBuildHasher>;
 
 /// The memory tier of a cache.
 #[derive(Debug)]
@@ -94,7 +94,7 @@ impl Memory {
     }
 
     /// The object of a key, if it is in memory and still the one of its key.
-    pub fn get(&self, key: Key) -> Option<Arc<Object>> {
+    pub fn get(&self, key: Key) -> Option<Arc<StoredObject>> {
         if let Some(object) = self.small.as_ref().and_then(|small| small.get(&key)) {
             return self.still(object, &self.hits);
         }
@@ -103,12 +103,12 @@ impl Memory {
     }
 
     /// The object of a key, without noting its use.
-    pub fn peek(&self, key: Key) -> Option<Arc<Object>> {
+    pub fn peek(&self, key: Key) -> Option<Arc<StoredObject>> {
         let small = self.small.as_ref().and_then(|small| small.peek(&key));
         small.or_else(|| self.open.as_ref().and_then(|open| open.peek(&key)))
     }
 
-    fn still(&self, object: Arc<Object>, hits: &AtomicU64) -> Option<Arc<Object>> {
+    fn still(&self, object: Arc<StoredObject>, hits: &AtomicU64) -> Option<Arc<StoredObject>> {
         if object.entry.is_gone() {
             self.forget(object.entry.key());
             return None;
@@ -118,7 +118,7 @@ impl Memory {
     }
 
     /// Keeps an object, if its kind is kept.
-    pub fn insert(&self, object: Arc<Object>) {
+    pub fn insert(&self, object: Arc<StoredObject>) {
         let key = object.entry.key();
         match &object.body {
             ObjectBody::Bytes(_) => {
@@ -180,7 +180,7 @@ fn options(items: usize, weight: u64, shards: u64) -> Option<quick_cache::Option
     options.build().ok()
 }
 
-impl Object {
+impl StoredObject {
     /// The bytes that the object takes up in memory.
     pub fn weight(&self) -> u64 {
         let body = match &self.body {
@@ -206,12 +206,12 @@ mod tests {
         Key::of(&number.to_le_bytes())
     }
 
-    fn object(number: u64) -> Arc<Object> {
+    fn object(number: u64) -> Arc<StoredObject> {
         let key = key(number);
         let about = About { key, main: key, size: BODY as u64, sequence: 1, lifetime: Lifetime::default() };
         let body = ObjectBody::Bytes(Bytes::from(vec![0; BODY]));
         let entry = Arc::new(Entry::new(&about, BODY as u64, 1));
-        Arc::new(Object::new(entry, Arc::new(Head::default()), body))
+        Arc::new(StoredObject::new(entry, Arc::new(Head::default()), body))
     }
 
     #[test]

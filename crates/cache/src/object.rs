@@ -17,7 +17,7 @@ use crate::record::{Damage, Head};
 
 /// A stored object, opened.
 #[derive(Debug)]
-pub struct Object {
+pub struct StoredObject {
     /// The object's entry: it has the freshness, and says whether this is still the object of its key.
     pub entry: Arc<Entry>,
     /// The status, the fields, and the other values of the stored head.
@@ -25,7 +25,7 @@ pub struct Object {
     /// The object's body.
     pub body: ObjectBody,
     /// A value that was made of the head for clients.
-    pub made: Made,
+    pub made: MadeValue,
     /// When the file was last looked at.
     pub looked: LookedAt,
 }
@@ -37,10 +37,10 @@ fn is_same_but_for_seconds(one: u64, other: u64) -> bool {
     one >> SECONDS == other >> SECONDS
 }
 
-impl Object {
+impl StoredObject {
     /// An object whose file has to be looked at before it is used again.
-    pub fn new(entry: Arc<Entry>, head: Arc<Head>, body: ObjectBody) -> Object {
-        Object { entry, head, body, made: Made::default(), looked: LookedAt::default() }
+    pub fn new(entry: Arc<Entry>, head: Arc<Head>, body: ObjectBody) -> StoredObject {
+        StoredObject { entry, head, body, made: MadeValue::default(), looked: LookedAt::default() }
     }
 }
 
@@ -111,12 +111,12 @@ impl LookedAt {
 /// A value that the server makes of an object's head again and again, kept beside the object: the latest value that was
 /// given, of any type, up to [`MADE`] bytes.
 #[derive(Default)]
-pub struct Made(ArcSwapOption<Box<dyn Any + Send + Sync>>);
+pub struct MadeValue(ArcSwapOption<Box<dyn Any + Send + Sync>>);
 
 /// The largest value that is kept in a [`Made`], in bytes. It counts for the memory tier.
 pub const MADE: usize = 1024;
 
-impl Made {
+impl MadeValue {
     /// Looks at the kept value, if it is of this type.
     pub fn with<T: 'static, R>(&self, look: impl FnOnce(&T) -> Option<R>) -> Option<R> {
         let kept = self.0.load();
@@ -130,7 +130,7 @@ impl Made {
     }
 }
 
-impl fmt::Debug for Made {
+impl fmt::Debug for MadeValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Made").field(&self.0.load().is_some()).finish()
     }
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn what_was_made_is_kept_by_its_type() {
-        let made = Made::default();
+        let made = MadeValue::default();
         assert_eq!(made.with(|text: &String| Some(text.clone())), None);
         made.keep("one".to_owned());
         assert_eq!(made.with(|text: &String| Some(text.clone())).as_deref(), Some("one"));

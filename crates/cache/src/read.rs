@@ -14,7 +14,7 @@ use crate::folder_watch;
 use crate::index::{Entry, FileMark, Leave};
 use crate::key::Key;
 use crate::memory::SMALL;
-use crate::object::{Object, ObjectBody, Unreadable};
+use crate::object::{ObjectBody, StoredObject, Unreadable};
 use crate::record::{Damage, Head, MAX_HEAD};
 
 /// How many bytes of a large object's file are read for its head; more only if the head is longer.
@@ -23,19 +23,19 @@ const HEAD: u64 = 4 << 10;
 impl Cache {
     /// The object of a key, if it is in memory, or if its file is open on a disk that is well. This neither waits nor
     /// uses the disk.
-    pub fn in_memory(&self, key: Key) -> Option<Arc<Object>> {
+    pub fn in_memory(&self, key: Key) -> Option<Arc<StoredObject>> {
         self.store().memory.get(key).filter(|object| self.is_readable(object))
     }
 
     /// Whether the body of an object in the memory tier can be read: an open file only if its disk is well.
-    fn is_readable(&self, object: &Object) -> bool {
+    fn is_readable(&self, object: &StoredObject) -> bool {
         let on_disk = matches!(object.body, ObjectBody::File { .. });
         !on_disk || self.store().disk.get().is_some_and(|disk| disk.health.is_in())
     }
 
     /// As [`in_memory`](Cache::in_memory), but only if the object's file was looked at in this second (`now`, in seconds
     /// since 1970) and no change of it was reported since.
-    pub fn unchanged_in_memory(&self, key: Key, now: u64) -> Option<Arc<Object>> {
+    pub fn unchanged_in_memory(&self, key: Key, now: u64) -> Option<Arc<StoredObject>> {
         self.in_memory(key).filter(|object| folder_watch::is_applied() && object.looked.is(folder_watch::moment(now)))
     }
 
@@ -45,7 +45,7 @@ impl Cache {
     ///
     /// # Errors
     /// See [`Unreadable`]. The entry of a file that is missing, damaged, or on a bad part of the disk is removed.
-    pub async fn object(&self, entry: &Arc<Entry>, now: u64, via: Via<'_>) -> Result<Arc<Object>, Unreadable> {
+    pub async fn object(&self, entry: &Arc<Entry>, now: u64, via: Via<'_>) -> Result<Arc<StoredObject>, Unreadable> {
         let key = entry.key();
         if let Some(object) = self.store().memory.peek(key)
             && Arc::ptr_eq(&object.entry, entry)
@@ -57,7 +57,7 @@ impl Cache {
             Ok((head, body)) => {
                 entry.set_verified();
                 self.watch(entry, &body);
-                let object = Arc::new(Object::new(entry.clone(), Arc::new(head), body));
+                let object = Arc::new(StoredObject::new(entry.clone(), Arc::new(head), body));
                 self.store().memory.insert(object.clone());
                 if entry.is_gone() {
                     self.store().memory.forget(key);
@@ -76,7 +76,7 @@ impl Cache {
     ///
     /// # Errors
     /// See [`Unreadable`]; [`Unreadable::Missing`] if there is no object that may be used.
-    pub async fn adopt_object(&self, key: Key, now: u64, via: Via<'_>) -> Result<Arc<Object>, Unreadable> {
+    pub async fn adopt_object(&self, key: Key, now: u64, via: Via<'_>) -> Result<Arc<StoredObject>, Unreadable> {
         let (head, body) = match self.open_object(key, None, via).await {
             // A file of another program, or of another version: the cache's thread counts it, and it is replaced when
             // there is a reason.
@@ -86,7 +86,7 @@ impl Cache {
         let size = head.size() as u64 + head.body;
         let entry = self.adopt(key, Key::of(&head.key), size, head.lifetime, now).ok_or(Unreadable::Missing)?;
         self.watch(&entry, &body);
-        let object = Arc::new(Object::new(entry.clone(), Arc::new(head), body));
+        let object = Arc::new(StoredObject::new(entry.clone(), Arc::new(head), body));
         self.store().memory.insert(object.clone());
         if entry.is_gone() {
             self.store().memory.forget(key);
@@ -188,10 +188,10 @@ fn is_out_of_descriptors(error: &FileError) -> bool {
     error.errno().is_some_and(|errno| [Errno::MFILE, Errno::NFILE].iter().any(|out| out.raw_os_error() == errno))
 }
 
-type Loaded = Result<(Head, ObjectBody), Unreadable>;
+type ReadResult = Result<(Head, ObjectBody), Unreadable>;
 
 /// Opens and reads a file; `None` if that would wait and `aio` does not allow it.
-fn load(files: &FileSystem, path: &CStr, key: Key, known: Option<&Arc<Entry>>, aio: &Aio) -> Option<Loaded> {
+fn load(files: &FileSystem, path: &CStr, key: Key, known: Option<&Arc<Entry>>, aio: &Aio) -> Option<ReadResult> {
     let file = match files.try_open_now(path, aio)? {
         Ok(file) => file,
         Err(error) => return Some(Err(error.into())),

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 /// The way in which a cache has answered a request: nginx's `$upstream_cache_status`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answered {
+pub enum CacheStatus {
     /// The cache had no object.
     Miss,
     /// The cache was not asked (`cache_bypass`).
@@ -25,28 +25,28 @@ pub enum Answered {
     Hit,
 }
 
-impl Answered {
+impl CacheStatus {
     /// All values.
-    pub const ALL: [Answered; 7] = [
-        Answered::Miss,
-        Answered::Bypass,
-        Answered::Expired,
-        Answered::Stale,
-        Answered::Updating,
-        Answered::Revalidated,
-        Answered::Hit,
+    pub const ALL: [CacheStatus; 7] = [
+        CacheStatus::Miss,
+        CacheStatus::Bypass,
+        CacheStatus::Expired,
+        CacheStatus::Stale,
+        CacheStatus::Updating,
+        CacheStatus::Revalidated,
+        CacheStatus::Hit,
     ];
 
     /// nginx's word for the value.
     pub fn word(self) -> &'static str {
         match self {
-            Answered::Miss => "MISS",
-            Answered::Bypass => "BYPASS",
-            Answered::Expired => "EXPIRED",
-            Answered::Stale => "STALE",
-            Answered::Updating => "UPDATING",
-            Answered::Revalidated => "REVALIDATED",
-            Answered::Hit => "HIT",
+            CacheStatus::Miss => "MISS",
+            CacheStatus::Bypass => "BYPASS",
+            CacheStatus::Expired => "EXPIRED",
+            CacheStatus::Stale => "STALE",
+            CacheStatus::Updating => "UPDATING",
+            CacheStatus::Revalidated => "REVALIDATED",
+            CacheStatus::Hit => "HIT",
         }
     }
 }
@@ -63,10 +63,10 @@ const MEAN: u64 = 10;
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Part {
-    requests: [AtomicU64; Answered::ALL.len()],
-    bytes: [AtomicU64; Answered::ALL.len()],
-    stored: [AtomicU64; Answered::ALL.len()],
-    stored_bytes: [AtomicU64; Answered::ALL.len()],
+    requests: [AtomicU64; CacheStatus::ALL.len()],
+    bytes: [AtomicU64; CacheStatus::ALL.len()],
+    stored: [AtomicU64; CacheStatus::ALL.len()],
+    stored_bytes: [AtomicU64; CacheStatus::ALL.len()],
 }
 
 /// A count of bytes, and their rate.
@@ -123,9 +123,9 @@ pub struct Usage {
 
 /// A request that waits for an object that another one fetches, counted until this is dropped.
 #[derive(Debug)]
-pub struct Waiting<'u>(&'u Usage);
+pub struct WaitingRequest<'u>(&'u Usage);
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingRequest<'_> {
     fn drop(&mut self) {
         let before = self.0.waiting.fetch_sub(1, Relaxed);
         debug_assert!(before > 0, "a request waits that never began to");
@@ -146,7 +146,7 @@ fn part() -> usize {
 impl Usage {
     /// Counts a request's answer. `was` is the value that the same thread counted for the request before: each request
     /// counts once.
-    pub fn count(&self, was: Option<Answered>, is: Answered) {
+    pub fn count(&self, was: Option<CacheStatus>, is: CacheStatus) {
         let counters = &self.parts[part()].requests;
         if let Some(was) = was {
             counters[was as usize].fetch_sub(1, Relaxed);
@@ -155,33 +155,33 @@ impl Usage {
     }
 
     /// How many requests were answered in this way.
-    pub fn answered(&self, how: Answered) -> u64 {
+    pub fn answered(&self, how: CacheStatus) -> u64 {
         self.sum(|part| &part.requests[how as usize])
     }
 
     /// Counts the bytes of a body that a request was answered with in this way, whatever part of them was wanted: those of the
     /// object, or those that the server has sent.
-    pub fn add_bytes(&self, how: Answered, bytes: u64) {
+    pub fn add_bytes(&self, how: CacheStatus, bytes: u64) {
         self.parts[part()].bytes[how as usize].fetch_add(bytes, Relaxed);
     }
 
     /// How many bytes these were.
-    pub fn bytes(&self, how: Answered) -> u64 {
+    pub fn bytes(&self, how: CacheStatus) -> u64 {
         self.sum(|part| &part.bytes[how as usize])
     }
 
     /// Counts that the response to a request that was answered in this way is stored.
-    pub fn store(&self, how: Answered) {
+    pub fn store(&self, how: CacheStatus) {
         self.parts[part()].stored[how as usize].fetch_add(1, Relaxed);
     }
 
     /// Counts bytes of the body of such a response.
-    pub fn add_stored_bytes(&self, how: Answered, bytes: u64) {
+    pub fn add_stored_bytes(&self, how: CacheStatus, bytes: u64) {
         self.parts[part()].stored_bytes[how as usize].fetch_add(bytes, Relaxed);
     }
 
     /// How many responses were stored, and the bytes of their bodies.
-    pub fn stored(&self, how: Answered) -> (u64, u64) {
+    pub fn stored(&self, how: CacheStatus) -> (u64, u64) {
         (self.sum(|part| &part.stored[how as usize]), self.sum(|part| &part.stored_bytes[how as usize]))
     }
 
@@ -190,9 +190,9 @@ impl Usage {
     }
 
     /// Counts a request as waiting until the returned value is dropped.
-    pub fn wait(&self) -> Waiting<'_> {
+    pub fn wait(&self) -> WaitingRequest<'_> {
         self.waiting.fetch_add(1, Relaxed);
-        Waiting(self)
+        WaitingRequest(self)
     }
 
     /// The number of requests that wait for objects that others fetch.
@@ -208,26 +208,26 @@ mod tests {
     #[test]
     fn a_request_counts_once_whatever_becomes_of_it() {
         let usage = Usage::default();
-        usage.count(None, Answered::Miss);
-        usage.count(None, Answered::Expired);
-        usage.count(Some(Answered::Expired), Answered::Stale);
+        usage.count(None, CacheStatus::Miss);
+        usage.count(None, CacheStatus::Expired);
+        usage.count(Some(CacheStatus::Expired), CacheStatus::Stale);
         std::thread::scope(|scope| {
-            scope.spawn(|| usage.count(None, Answered::Stale));
+            scope.spawn(|| usage.count(None, CacheStatus::Stale));
         });
-        let counts = Answered::ALL.map(|how| usage.answered(how));
+        let counts = CacheStatus::ALL.map(|how| usage.answered(how));
         assert_eq!(counts, [1, 0, 0, 2, 0, 0, 0]);
     }
 
     #[test]
     fn bytes_are_counted_by_how_they_came() {
         let usage = Usage::default();
-        usage.add_bytes(Answered::Hit, 3);
-        usage.add_bytes(Answered::Miss, 5);
-        usage.store(Answered::Miss);
-        usage.add_stored_bytes(Answered::Miss, 4);
-        usage.add_stored_bytes(Answered::Miss, 1);
-        assert_eq!(Answered::ALL.map(|how| usage.bytes(how)), [5, 0, 0, 0, 0, 0, 3]);
-        assert_eq!((usage.stored(Answered::Miss), usage.stored(Answered::Expired)), ((1, 5), (0, 0)));
+        usage.add_bytes(CacheStatus::Hit, 3);
+        usage.add_bytes(CacheStatus::Miss, 5);
+        usage.store(CacheStatus::Miss);
+        usage.add_stored_bytes(CacheStatus::Miss, 4);
+        usage.add_stored_bytes(CacheStatus::Miss, 1);
+        assert_eq!(CacheStatus::ALL.map(|how| usage.bytes(how)), [5, 0, 0, 0, 0, 0, 3]);
+        assert_eq!((usage.stored(CacheStatus::Miss), usage.stored(CacheStatus::Expired)), ((1, 5), (0, 0)));
     }
 
     #[test]

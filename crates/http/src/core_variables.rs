@@ -10,12 +10,12 @@ use freerun_conf::{bytes_of, text_of};
 use freerun_proto::{BodyFraming, Credentials, HeaderId, Method, Version, uri};
 use freerun_transport::TcpInfo;
 
-use crate::body::collect::{Collected, KeptBody};
+use crate::body::collect::{CollectedBody, KeptBody};
 use crate::content::path;
 use crate::log_error;
 use crate::request::Request;
 use crate::settings::rate::LimitRate;
-use crate::variables::{Value, Variable};
+use crate::variables::{Variable, VariableValue};
 
 /// The table of the core's variables.
 pub const CORE_VARIABLES: &[Variable] = &[
@@ -233,7 +233,7 @@ fn understood(request: &Request) -> bool {
 }
 
 /// The path. The path of an error page is known even where the request's own is not.
-fn path(request: &Request) -> Value<'_> {
+fn path(request: &Request) -> VariableValue<'_> {
     (understood(request) || request.place.internal).then_some(Cow::Borrowed(&request.asked.path))
 }
 
@@ -254,36 +254,36 @@ fn status(request: &Request) -> u16 {
 }
 
 /// `$request_body`: the body, if it was read into memory.
-fn request_body<'r>(request: &'r Request, _: &str) -> Value<'r> {
+fn request_body<'r>(request: &'r Request, _: &str) -> VariableValue<'r> {
     let kept = request.find_shared::<KeptBody>()?;
     match kept.0.borrow().as_deref()? {
-        Collected::Memory(bytes) if !bytes.is_empty() => owned(bytes.to_vec()),
+        CollectedBody::Memory(bytes) if !bytes.is_empty() => owned(bytes.to_vec()),
         _ => None,
     }
 }
 
 /// `$request_body_file`: the name of the file that the body was read into, if it has one.
-fn request_body_file<'r>(request: &'r Request, _: &str) -> Value<'r> {
+fn request_body_file<'r>(request: &'r Request, _: &str) -> VariableValue<'r> {
     let kept = request.find_shared::<KeptBody>()?;
     match kept.0.borrow().as_deref()? {
-        Collected::File(file) => owned(file.path()?.to_bytes().to_vec()),
-        Collected::Memory(_) => None,
+        CollectedBody::File(file) => owned(file.path()?.to_bytes().to_vec()),
+        CollectedBody::Memory(_) => None,
     }
 }
 
-fn some(value: Option<&[u8]>) -> Value<'_> {
+fn some(value: Option<&[u8]>) -> VariableValue<'_> {
     value.map(Cow::Borrowed)
 }
 
-fn text<'r>(value: &'static str) -> Value<'r> {
+fn text<'r>(value: &'static str) -> VariableValue<'r> {
     Some(Cow::Borrowed(value.as_bytes()))
 }
 
-fn owned<'r>(value: Vec<u8>) -> Value<'r> {
+fn owned<'r>(value: Vec<u8>) -> VariableValue<'r> {
     Some(Cow::Owned(value))
 }
 
-fn number<'r>(value: u64) -> Value<'r> {
+fn number<'r>(value: u64) -> VariableValue<'r> {
     let mut out = Vec::with_capacity(20);
     freerun_proto::encode::push_number(&mut out, value);
     owned(out)
@@ -294,7 +294,7 @@ fn tcp(request: &Request) -> Option<TcpInfo> {
     request.client.tcp_info()
 }
 
-fn seconds<'r>(time: std::time::Duration) -> Value<'r> {
+fn seconds<'r>(time: std::time::Duration) -> VariableValue<'r> {
     owned(format!("{}.{:03}", time.as_secs(), time.subsec_millis()).into_bytes())
 }
 
@@ -304,24 +304,24 @@ fn request_line(request: &Request) -> Option<&[u8]> {
 }
 
 /// `$http2`: `h2` over TLS, `h2c` without it.
-fn http2<'r>(request: &'r Request, _: &str) -> Value<'r> {
+fn http2<'r>(request: &'r Request, _: &str) -> VariableValue<'r> {
     if request.head.version() != Version::Http2 {
         return None;
     }
     text(if request.client.tls().is_some() { "h2" } else { "h2c" })
 }
 
-fn header(request: &Request, id: HeaderId) -> Value<'_> {
+fn header(request: &Request, id: HeaderId) -> VariableValue<'_> {
     request.head.value(id).map(Cow::Borrowed)
 }
 
 /// `$content_length`: for a chunked body the number of bytes that were kept, as soon as its end is known.
-fn content_length<'r>(request: &'r Request, _: &str) -> Value<'r> {
+fn content_length<'r>(request: &'r Request, _: &str) -> VariableValue<'r> {
     let in_chunks = request.head.body() == BodyFraming::Chunked && request.body.is_done();
     header(request, HeaderId::ContentLength).or_else(|| number(request.body.received()).filter(|_| in_chunks))
 }
 
-fn host<'r>(request: &'r Request, _: &str) -> Value<'r> {
+fn host<'r>(request: &'r Request, _: &str) -> VariableValue<'r> {
     match &request.asked.host {
         Some(host) => Some(Cow::Borrowed(host.as_bytes())),
         None => Some(bytes_of(&request.place.server.name)),
@@ -330,7 +330,7 @@ fn host<'r>(request: &'r Request, _: &str) -> Value<'r> {
 
 /// `$http_name`: repeated fields are joined, with a semicolon for cookies and a comma for all others (as in nginx
 /// 1.23.0).
-fn http<'r>(request: &'r Request, name: &str) -> Value<'r> {
+fn http<'r>(request: &'r Request, name: &str) -> VariableValue<'r> {
     let name = name.as_bytes();
     let mut values = request.head.values_of_variable(name);
     let first = values.next()?;
@@ -345,12 +345,12 @@ fn http<'r>(request: &'r Request, name: &str) -> Value<'r> {
 }
 
 /// `$cookie_name`.
-fn cookie<'r>(request: &'r Request, name: &str) -> Value<'r> {
+fn cookie<'r>(request: &'r Request, name: &str) -> VariableValue<'r> {
     request.head.cookie(name).map(Cow::Borrowed)
 }
 
 /// `$sent_http_name`, from the head as it was sent.
-fn sent_http<'r>(request: &'r Request, name: &str) -> Value<'r> {
+fn sent_http<'r>(request: &'r Request, name: &str) -> VariableValue<'r> {
     // A page that stands for a redirect has its `Location` too.
     if name == "location"
         && let Some(location) = request.answered.location.as_ref().or(request.answered.carried.location.as_ref())
@@ -371,7 +371,7 @@ fn sent_http<'r>(request: &'r Request, name: &str) -> Value<'r> {
 }
 
 /// `$sent_trailer_name`, from what was sent after the body.
-fn sent_trailer<'r>(request: &'r Request, name: &str) -> Value<'r> {
+fn sent_trailer<'r>(request: &'r Request, name: &str) -> VariableValue<'r> {
     joined(request.answered.trailers.iter().map(|(name, value)| (&**name, &**value)), name)
 }
 
@@ -385,7 +385,7 @@ fn means(field: &[u8], name: &str) -> bool {
 }
 
 /// The values of the fields that a variable's name means, joined with commas.
-fn joined<'f, 'r>(fields: impl Iterator<Item = (&'f [u8], &'f [u8])>, name: &str) -> Value<'r> {
+fn joined<'f, 'r>(fields: impl Iterator<Item = (&'f [u8], &'f [u8])>, name: &str) -> VariableValue<'r> {
     let mut found: Option<Vec<u8>> = None;
     for (_, value) in fields.filter(|(field, _)| means(field, name)) {
         match &mut found {
@@ -400,7 +400,7 @@ fn joined<'f, 'r>(fields: impl Iterator<Item = (&'f [u8], &'f [u8])>, name: &str
 }
 
 /// The user name of `Authorization: Basic` (or of `Proxy-Authorization`), which may be unchecked.
-fn remote_user<'r>(request: &'r Request, _: &str) -> Value<'r> {
+fn remote_user<'r>(request: &'r Request, _: &str) -> VariableValue<'r> {
     let value = request.head.value(request.authorization())?;
     owned(Credentials::parse(value)?.user().to_vec())
 }

@@ -6,8 +6,8 @@ use std::rc::{Rc, Weak};
 use freerun_serve::loops::state::LoopState;
 
 use crate::connection::idle::Idle;
-use crate::request::generation::{Answering, LoopGeneration, ServedBy};
-use crate::request::{Address, Connection, Facts};
+use crate::request::generation::{AnsweringServers, LoopGeneration, ServedBy};
+use crate::request::{Address, ClientConnection, ConnectionFacts};
 use freerun_serve::tls::client_facts::TlsFacts;
 
 /// The state of http on one loop.
@@ -21,7 +21,7 @@ pub struct HttpLoop {
 
 /// The place where a module finds the loop's [`HttpLoop`].
 #[derive(Default)]
-struct Known(RefCell<Weak<HttpLoop>>);
+struct LoopPlace(RefCell<Weak<HttpLoop>>);
 
 impl HttpLoop {
     /// Makes the state of http on this loop.
@@ -32,13 +32,13 @@ impl HttpLoop {
             idle: Idle::new(loop_state.stats.clone()),
             generation: RefCell::new(generation),
         });
-        *loop_state.modules.get::<Known>().0.borrow_mut() = Rc::downgrade(&http);
+        *loop_state.modules.get::<LoopPlace>().0.borrow_mut() = Rc::downgrade(&http);
         http
     }
 
     /// The state of http on this loop, if http is served there.
     pub fn of(loop_state: &LoopState) -> Option<Rc<HttpLoop>> {
-        loop_state.modules.get::<Known>().0.borrow().upgrade()
+        loop_state.modules.get::<LoopPlace>().0.borrow().upgrade()
     }
 
     /// The generation that a new request begins with.
@@ -59,7 +59,7 @@ impl HttpLoop {
     /// Returns the generation that a new request begins with, the servers that answer on this connection in it, and
     /// whether the newest generation still listens at its address. If it does not, the generation is the last one that
     /// did.
-    pub fn servers(&self, connection: &Connection) -> Option<(Rc<LoopGeneration>, Rc<Answering>, bool)> {
+    pub fn servers(&self, connection: &ClientConnection) -> Option<(Rc<LoopGeneration>, Rc<AnsweringServers>, bool)> {
         self.servers_of(connection, || connection.local())
     }
 
@@ -67,9 +67,9 @@ impl HttpLoop {
     #[inline]
     pub fn servers_of(
         &self,
-        facts: &Facts,
+        facts: &ConnectionFacts,
         local: impl FnOnce() -> Address,
-    ) -> Option<(Rc<LoopGeneration>, Rc<Answering>, bool)> {
+    ) -> Option<(Rc<LoopGeneration>, Rc<AnsweringServers>, bool)> {
         let generation = self.generation();
         let mut known = facts.served_by.borrow_mut();
         if let Some(ServedBy { generation: of, servers }) = &*known
@@ -96,7 +96,7 @@ impl HttpLoop {
 
     /// Replaces the configuration of the last request, if there is a newer one and it listens here as well: without a
     /// request, the connection has no reason to keep the old one. Returns whether the newest one listens here.
-    pub fn renew_connection(&self, connection: &Connection) -> bool {
+    pub fn renew_connection(&self, connection: &ClientConnection) -> bool {
         let is_old = |of: &ServedBy| of.generation.number != self.loop_state.generation_number();
         if connection.served_by.borrow().as_ref().is_some_and(is_old) {
             return self.servers(connection).is_some_and(|(.., still_listens)| still_listens);

@@ -62,7 +62,7 @@ fn own_level(request: &Request) -> Option<Level> {
 }
 
 /// Logs about a request that is out of reach because its response is being sent.
-pub struct Detached {
+pub struct DetachedLog {
     generation: Rc<LoopGeneration>,
     location: LoopLocal<Location>,
     connection: u64,
@@ -70,10 +70,10 @@ pub struct Detached {
     context: String,
 }
 
-impl Detached {
+impl DetachedLog {
     /// A log whose messages have the context that the request has now.
-    pub fn of(request: &Request) -> Detached {
-        Detached {
+    pub fn of(request: &Request) -> DetachedLog {
+        DetachedLog {
             generation: request.generation.clone(),
             location: request.place.location.clone(),
             connection: request.client.number,

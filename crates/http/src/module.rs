@@ -1,7 +1,7 @@
 //! The contents of a module: what all services have ([`freerun_serve::build::module`]), for requests.
 
 use freerun_serve::build::module;
-pub use freerun_serve::build::module::{Begin, Block, End, Finish, Settle};
+pub use freerun_serve::build::module::{Begin, Finish, LastGenerationHook, ModuleBlock, Settle};
 
 use crate::request::Request;
 use crate::request::handler::{Filter, Handler};

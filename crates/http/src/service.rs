@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use freerun_runtime::loops;
 use freerun_runtime::tasks::Tasks;
 use freerun_serve::accept::loop_listeners;
-use freerun_serve::accept::service::{Accepted, Closing, Given, Moving, Service};
+use freerun_serve::accept::service::{AcceptedConnection, CloseAnswer, GivenConnections, MovingConnection, Service};
 use freerun_serve::listen::ListenSpec;
 use freerun_serve::loops::state::LoopState;
 
@@ -16,7 +16,7 @@ use crate::connection::idle::Keep;
 use crate::http_loop::HttpLoop;
 use crate::protocol::connection_task::{ConnectionTask, Driver};
 use crate::protocol::h2;
-use crate::request::Connection;
+use crate::request::ClientConnection;
 use crate::settings::listen::SERVICE;
 
 /// The service `http` on one loop.
@@ -66,13 +66,13 @@ impl Service for HttpService {
         SERVICE
     }
 
-    fn accept(self: Rc<Self>, accepted: Accepted) {
-        let Accepted { number, mut transport, received, tls, peer, listen, now, passes } = accepted;
+    fn accept(self: Rc<Self>, accepted: AcceptedConnection) {
+        let AcceptedConnection { number, mut transport, received, tls, peer, listen, now, passes } = accepted;
         if self.http.generation().http.listens.has_tls(&listen) {
             transport = transport.into_tls();
         }
         let loop_state = self.http.loop_state.clone();
-        let connection = Rc::new(Connection::new(number, transport, peer, listen, loop_state));
+        let connection = Rc::new(ClientConnection::new(number, transport, peer, listen, loop_state));
         if passes > 0 {
             connection.passed_on(received, tls);
         }
@@ -127,11 +127,11 @@ impl Service for HttpService {
         self.http.idle.oldest_since()
     }
 
-    fn close_oldest(&self) -> Closing {
+    fn close_oldest(&self) -> CloseAnswer {
         self.http.idle.close_oldest()
     }
 
-    fn give_idle(self: Rc<Self>, most: usize) -> Given {
+    fn give_idle(self: Rc<Self>, most: usize) -> GivenConnections {
         let may_move = |task: &Task| matches!(task, Task::Connection(serve) if serve.may_move());
         let (taken, next) = self.tasks.take_some(self.gives_from.get(), most, may_move);
         self.gives_from.set(next.unwrap_or(0));
@@ -139,10 +139,10 @@ impl Service for HttpService {
             Task::Connection(serve) => serve.into_moving(),
             Task::Request(_) => None,
         });
-        Given { moving: moving.collect(), is_round: next.is_none() }
+        GivenConnections { moving: moving.collect(), is_round: next.is_none() }
     }
 
-    fn adopt(self: Rc<Self>, moving: Moving) {
+    fn adopt(self: Rc<Self>, moving: MovingConnection) {
         let loop_state = &self.http.loop_state;
         if loop_state.is_draining() {
             // This loop has begun to give its own away meanwhile. Otherwise the worker ends, and the connection does too.
@@ -152,7 +152,7 @@ impl Service for HttpService {
             return loop_state.admission.end();
         }
         let (number, keep) = (moving.number, Keep { most: moving.keep, least: moving.least });
-        let connection = Rc::new(Connection::moved_here(moving, self.http.loop_state.clone()));
+        let connection = Rc::new(ClientConnection::moved_here(moving, self.http.loop_state.clone()));
         let _ = self.http.servers(&connection);
         self.tasks.start(number, Task::Connection(ConnectionTask::adopted(&self.driver, connection, keep)));
     }

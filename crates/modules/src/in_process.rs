@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::multiplexed_tests::{self, ToyService, Wire};
 use freerun_conf::{Contexts, Cx, OneText, Problem, Registry, apply_block, parse};
 use freerun_http::build::{Builder, STRUCTURE, core_groups};
-use freerun_http::request::{Address, Facts};
+use freerun_http::request::{Address, ConnectionFacts};
 use freerun_http::service::HttpService;
 use freerun_http::settings::listen::SERVICE;
 use freerun_runtime::files::FileSystem;
@@ -143,7 +143,7 @@ impl Server {
             let loop_state = &services.loop_state;
             loop_state.admission.begin();
             let number = loop_state.shared.next_connection();
-            let facts = Facts::new(number, peer, LoopLocal::new(spec), loop_state.clone());
+            let facts = ConnectionFacts::new(number, peer, LoopLocal::new(spec), loop_state.clone());
             multiplexed_tests::drive(Wire::of_datagrams(facts, server));
         }));
         client

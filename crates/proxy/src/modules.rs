@@ -20,7 +20,7 @@ use crate::family::scgi::{ScgiScript, ScgiSettings};
 use crate::family::tunnel::TunnelSettings;
 use crate::family::uwsgi::{UwsgiScript, UwsgiSettings};
 use crate::pass::{open_tunnel, pass};
-use crate::settings::Prefixed;
+use crate::settings::PrefixedSettings;
 use crate::settings::members::{self, FastCgi, Grpc, Memcached, Proxy, Scgi, Uwsgi};
 
 pub use crate::caches::zones::MODULE as CACHES;
@@ -30,11 +30,11 @@ pub use crate::upstream::MODULE as UPSTREAM;
 /// Requests passed on over HTTP.
 pub static PROXY: Module = Module {
     name: "proxy",
-    groups: &[group::<Prefixed<Proxy>>(), group::<HttpSettings>()],
+    groups: &[group::<PrefixedSettings<Proxy>>(), group::<HttpSettings>()],
     handlers: &[
         Handler {
             phase: Phase::Content,
-            wanted: |settings| settings.get::<Prefixed<Proxy>>().proxy_cache_purge.key().is_some(),
+            wanted: |settings| settings.get::<PrefixedSettings<Proxy>>().proxy_cache_purge.key().is_some(),
             run: Run::Later(|request| by_key(request, &Http)),
         },
         Handler {
@@ -52,11 +52,11 @@ pub static PROXY: Module = Module {
 /// Requests answered by applications that speak FastCGI.
 pub static FASTCGI: Module = Module {
     name: "fastcgi",
-    groups: &[group::<Prefixed<FastCgi>>(), group::<FastCgiSettings>()],
+    groups: &[group::<PrefixedSettings<FastCgi>>(), group::<FastCgiSettings>()],
     handlers: &[
         Handler {
             phase: Phase::Content,
-            wanted: |settings| settings.get::<Prefixed<FastCgi>>().proxy_cache_purge.key().is_some(),
+            wanted: |settings| settings.get::<PrefixedSettings<FastCgi>>().proxy_cache_purge.key().is_some(),
             run: Run::Later(|request| by_key(request, Cgi::<FastCgiScript>::FAMILY)),
         },
         Handler {
@@ -86,11 +86,11 @@ pub static FASTCGI: Module = Module {
 /// Requests answered by applications that speak the protocol of uWSGI.
 pub static UWSGI: Module = Module {
     name: "uwsgi",
-    groups: &[group::<Prefixed<Uwsgi>>(), group::<UwsgiSettings>()],
+    groups: &[group::<PrefixedSettings<Uwsgi>>(), group::<UwsgiSettings>()],
     handlers: &[
         Handler {
             phase: Phase::Content,
-            wanted: |settings| settings.get::<Prefixed<Uwsgi>>().proxy_cache_purge.key().is_some(),
+            wanted: |settings| settings.get::<PrefixedSettings<Uwsgi>>().proxy_cache_purge.key().is_some(),
             run: Run::Later(|request| by_key(request, Cgi::<UwsgiScript>::FAMILY)),
         },
         Handler {
@@ -107,11 +107,11 @@ pub static UWSGI: Module = Module {
 /// Requests answered by applications that speak SCGI.
 pub static SCGI: Module = Module {
     name: "scgi",
-    groups: &[group::<Prefixed<Scgi>>(), group::<ScgiSettings>()],
+    groups: &[group::<PrefixedSettings<Scgi>>(), group::<ScgiSettings>()],
     handlers: &[
         Handler {
             phase: Phase::Content,
-            wanted: |settings| settings.get::<Prefixed<Scgi>>().proxy_cache_purge.key().is_some(),
+            wanted: |settings| settings.get::<PrefixedSettings<Scgi>>().proxy_cache_purge.key().is_some(),
             run: Run::Later(|request| by_key(request, Cgi::<ScgiScript>::FAMILY)),
         },
         Handler {
@@ -128,7 +128,7 @@ pub static SCGI: Module = Module {
 /// Requests passed on over gRPC.
 pub static GRPC: Module = Module {
     name: "grpc",
-    groups: &[group::<Prefixed<Grpc>>(), group::<GrpcSettings>()],
+    groups: &[group::<PrefixedSettings<Grpc>>(), group::<GrpcSettings>()],
     handlers: &[Handler {
         phase: Phase::Content,
         wanted: |settings| settings.get::<GrpcSettings>().grpc_pass.is_some(),
@@ -142,7 +142,7 @@ pub static GRPC: Module = Module {
 /// Responses taken from memcached.
 pub static MEMCACHED: Module = Module {
     name: "memcached",
-    groups: &[group::<Prefixed<Memcached>>(), group::<MemcachedSettings>()],
+    groups: &[group::<PrefixedSettings<Memcached>>(), group::<MemcachedSettings>()],
     handlers: &[Handler {
         phase: Phase::Content,
         wanted: |settings| settings.get::<MemcachedSettings>().memcached_pass.is_some(),
@@ -155,7 +155,7 @@ pub static MEMCACHED: Module = Module {
 /// Tunnels for CONNECT.
 pub static TUNNEL: Module = Module {
     name: "tunnel",
-    groups: &[group::<Prefixed<members::Tunnel>>(), group::<TunnelSettings>()],
+    groups: &[group::<PrefixedSettings<members::Tunnel>>(), group::<TunnelSettings>()],
     handlers: &[Handler {
         phase: Phase::Content,
         wanted: |settings| settings.get::<TunnelSettings>().tunnel_pass.is_some(),

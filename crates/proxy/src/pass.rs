@@ -9,8 +9,8 @@ use crate::cached::lookup;
 use crate::cached::lookup::Quick;
 use crate::client::{Terms, reach};
 use crate::exchange::family::Family;
-use crate::family::tunnel::Tunnel;
-use crate::settings::store::Store;
+use crate::family::tunnel::TunnelMember;
+use crate::settings::store::StoreSetting;
 use crate::store;
 
 /// Passes the request on: the content handler of a location of the family. CONNECT is refused: only a tunnel answers
@@ -38,7 +38,7 @@ pub fn open_tunnel(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
     if request.asked.method != Method::Connect || request.is_subrequest() {
         return Box::pin(std::future::ready(Outcome::Status(405)));
     }
-    Box::pin(uncached(request, &Tunnel))
+    Box::pin(uncached(request, &TunnelMember))
 }
 
 /// The size in bytes of the largest allocation that mimalloc serves from its shortest path: one look at a table. A larger
@@ -63,14 +63,15 @@ fn made_in_place<'r, F: Future<Output = Outcome> + 'r>(make: impl FnOnce() -> F)
 /// Has a request answered that uses no cache.
 async fn uncached(request: &mut Request, family: &'static dyn Family) -> Outcome {
     // A response that is stored is fetched to its end, whatever the client does.
-    let stores = family.shared(request.settings()).is_some_and(|shared| !matches!(shared.proxy_store, Store::Off));
+    let stores =
+        family.shared(request.settings()).is_some_and(|shared| !matches!(shared.proxy_store, StoreSetting::Off));
     let terms = Terms { watched: !request.client.is_background() && !stores, head_at_once: false };
     let outcome = match reach(request, family, terms).await {
         Ok(reached) => reached.answer(request),
         Err(failed) => failed.outcome,
     };
     match family.shared(request.settings()) {
-        Some(shared) if !matches!(shared.proxy_store, Store::Off) => {
+        Some(shared) if !matches!(shared.proxy_store, StoreSetting::Off) => {
             let location = request.place.location.clone();
             Box::pin(async move {
                 match family.shared(&location.settings) {

@@ -15,11 +15,11 @@ use bytes::{Bytes, BytesMut};
 use freerun_conf::{bytes_of, text_of};
 use freerun_http::content::{aio, path};
 use freerun_http::files::{hot, open_files};
-use freerun_http::log::Detached;
+use freerun_http::log::DetachedLog;
 use freerun_http::log_error;
 use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
-use freerun_http::request::response::{Body, LocalBoxFuture, Response, Source};
+use freerun_http::request::response::{Body, BodySource, LocalBoxFuture, Response};
 use freerun_runtime::files::change::{self, Contents, NewFile};
 use freerun_runtime::files::{Aio, FileError, FileSystem, TempFile, Via};
 use freerun_runtime::log::Level;
@@ -27,7 +27,7 @@ use freerun_runtime::loops;
 use freerun_serve::loops::background::{Background, Backgrounds};
 
 use crate::settings::FamilySettings;
-use crate::settings::store::Store;
+use crate::settings::store::StoreSetting;
 use crate::state::record::Record;
 
 /// The most bytes in memory; as many are written at a time.
@@ -36,11 +36,11 @@ const GATHERED: usize = 64 * 1024;
 /// Stores a response, if the settings and the request allow it.
 pub async fn keep(request: &Request, family: &FamilySettings, mut outcome: Outcome) -> Outcome {
     if let Outcome::Response(response) = &mut outcome
-        && !matches!(family.proxy_store, Store::Off)
+        && !matches!(family.proxy_store, StoreSetting::Off)
         && response.status == 200
         && response.as_written.is_some()
         && !request.is_head()
-        && let Some(mut file) = Keeping::begin(request, family, response)
+        && let Some(mut file) = StoredFile::begin(request, family, response)
     {
         if response.body.is_empty() {
             file.end().await;
@@ -48,7 +48,7 @@ pub async fn keep(request: &Request, family: &FamilySettings, mut outcome: Outco
             let body = std::mem::replace(&mut response.body, Body::Empty);
             let announced = body.len().is_some();
             let source = body.into_source(request);
-            let storing = Storing { source, file: Some(file), announced, is_complete: false };
+            let storing = StoringBody { source, file: Some(file), announced, is_complete: false };
             response.body = Body::Source(Box::new(StoredBody {
                 storing: Some(storing),
                 record: request.own.get::<Record>(),
@@ -61,11 +61,11 @@ pub async fn keep(request: &Request, family: &FamilySettings, mut outcome: Outco
 }
 
 /// The path at which a response is stored.
-fn place(request: &Request, store: &Store) -> Option<CString> {
+fn place(request: &Request, store: &StoreSetting) -> Option<CString> {
     let name = match store {
-        Store::Off => return None,
-        Store::On => path::file_name(request),
-        Store::Path(template) => {
+        StoreSetting::Off => return None,
+        StoreSetting::On => path::file_name(request),
+        StoreSetting::Path(template) => {
             let text = template.render(request);
             let prefix = if text.starts_with(b"/") { "" } else { request.generation.paths.prefix.as_str() };
             [&bytes_of(prefix), &text[..]].concat()
@@ -80,7 +80,7 @@ fn place(request: &Request, store: &Store) -> Option<CString> {
 }
 
 /// A file that is being written.
-struct Keeping {
+struct StoredFile {
     files: Arc<FileSystem>,
     aio: Aio,
     client: u64,
@@ -91,13 +91,13 @@ struct Keeping {
     /// The bytes before those, which are being written.
     writing: Bytes,
     spilled: Option<TempFile>,
-    log: Detached,
+    log: DetachedLog,
 }
 
-impl Keeping {
-    fn begin(request: &Request, family: &FamilySettings, response: &Response) -> Option<Keeping> {
+impl StoredFile {
+    fn begin(request: &Request, family: &FamilySettings, response: &Response) -> Option<StoredFile> {
         let access = family.proxy_store_access;
-        Some(Keeping {
+        Some(StoredFile {
             files: request.generation.files.clone(),
             aio: aio::resolve(request)?,
             client: request.client_key(),
@@ -107,7 +107,7 @@ impl Keeping {
             gathered: BytesMut::new(),
             writing: Bytes::new(),
             spilled: None,
-            log: Detached::of(request),
+            log: DetachedLog::of(request),
         })
     }
 
@@ -163,17 +163,17 @@ impl Keeping {
 }
 
 /// A body that is being stored.
-struct Storing {
-    source: Box<dyn Source>,
+struct StoringBody {
+    source: Box<dyn BodySource>,
     /// `None` once the file has its name, or will not get it.
-    file: Option<Keeping>,
+    file: Option<StoredFile>,
     /// Whether the length was known from the beginning.
     announced: bool,
     /// Whether the source has given all its bytes.
     is_complete: bool,
 }
 
-impl Storing {
+impl StoringBody {
     async fn pull(&mut self) -> io::Result<Option<Bytes>> {
         let piece = self.source.next().await;
         match &piece {
@@ -217,7 +217,7 @@ impl Storing {
 /// A body that is stored on its way to the client.
 struct StoredBody {
     /// `None` when it is dropped.
-    storing: Option<Storing>,
+    storing: Option<StoringBody>,
     /// The times for the access log.
     record: Rc<Record>,
     /// The client's connection, for the loop's records.
@@ -225,7 +225,7 @@ struct StoredBody {
     backgrounds: Arc<Backgrounds>,
 }
 
-impl Source for StoredBody {
+impl BodySource for StoredBody {
     fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
         Box::pin(async {
             match &mut self.storing {

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use freerun_runtime::files::{Aio, Cursor, FileSystem, OpenFile, Sent};
+use freerun_runtime::files::{Aio, Cursor, FileSystem, OpenFile, SendResult};
 use freerun_runtime::pool::{PoolSpec, Tag, ThreadPool};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Advice, fadvise};
@@ -65,10 +65,10 @@ impl Bench {
         while offset < LEN as u64 {
             let left = LEN as u64 - offset;
             match fs.send_now(file, &mut cursor, self.out.as_fd(), offset, left, &self.auto) {
-                Ok(Sent::Bytes(n)) => offset += n,
-                Ok(Sent::SocketFull) => self.wait(),
+                Ok(SendResult::Bytes(n)) => offset += n,
+                Ok(SendResult::SocketFull) => self.wait(),
                 // The page was evicted meanwhile: this round is not counted.
-                Ok(Sent::NeedsPool) => return self.plain(file),
+                Ok(SendResult::NeedsPool) => return self.plain(file),
                 outcome => panic!("{outcome:?}"),
             }
         }
@@ -121,7 +121,7 @@ fn main() {
             timed(|| {
                 let out = bench.out.as_fd();
                 let sent = missing.send_now(&file, &mut Cursor::default(), out, 0, LEN as u64, &bench.auto);
-                misses += u32::from(sent == Ok(Sent::NeedsPool));
+                misses += u32::from(sent == Ok(SendResult::NeedsPool));
             })
         };
         miss();

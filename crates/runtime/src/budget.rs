@@ -32,7 +32,7 @@ impl Budget {
 /// The budget has fewer bytes left than were asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{taken} of {most} bytes for such answers are in use")]
-pub struct Exhausted {
+pub struct BudgetExhausted {
     /// The bytes that are taken.
     pub taken: u64,
     /// The size of the budget in bytes.
@@ -51,10 +51,10 @@ impl Share {
     ///
     /// # Errors
     /// The budget has not so many bytes left; the share keeps its bytes.
-    pub fn grow(&mut self, bytes: u64) -> Result<(), Exhausted> {
+    pub fn grow(&mut self, bytes: u64) -> Result<(), BudgetExhausted> {
         let Budget { most, taken } = self.budget;
         let grown = taken.fetch_update(Relaxed, Relaxed, |taken| taken.checked_add(bytes).filter(|sum| sum <= most));
-        let _before = grown.map_err(|taken| Exhausted { taken, most: *most })?;
+        let _before = grown.map_err(|taken| BudgetExhausted { taken, most: *most })?;
         self.bytes += bytes;
         Ok(())
     }
@@ -75,7 +75,7 @@ mod tests {
         static BUDGET: Budget = Budget::new(100);
         let (mut one, mut two) = (BUDGET.share(), BUDGET.share());
         one.grow(60).unwrap();
-        assert_eq!(two.grow(41), Err(Exhausted { taken: 60, most: 100 }));
+        assert_eq!(two.grow(41), Err(BudgetExhausted { taken: 60, most: 100 }));
         two.grow(40).unwrap();
         assert!(one.grow(1).is_err() && one.grow(u64::MAX).is_err());
         drop(one);

@@ -11,36 +11,36 @@ use std::time::{Duration, Instant};
 use crate::clock;
 
 /// A moment in nanoseconds since the process began, made different from all others of the loop.
-type Key = u64;
+type DeadlineKey = u64;
 
 /// Nanoseconds of a millisecond.
 const MILLISECOND: u64 = 1_000_000;
 
 /// So many deadlines that are entered one after the other differ by their order alone, in nanoseconds.
-const SPREAD: Key = 1024;
+const SPREAD: DeadlineKey = 1024;
 
 /// The value for a moment that is too far away to be counted: centuries.
-const FAR: Key = u64::MAX / 2;
+const FAR: DeadlineKey = u64::MAX / 2;
 
 const _: () = assert!(SPREAD < MILLISECOND, "the order moves a deadline by less than the clock's accuracy");
-const _: () = assert!(FAR < Key::MAX - MILLISECOND - SPREAD, "what is added to a moment does not overflow");
+const _: () = assert!(FAR < DeadlineKey::MAX - MILLISECOND - SPREAD, "what is added to a moment does not overflow");
 
 thread_local! {
     /// The wakers of the tasks to wake, by their moments. The number of tasks with deadlines bounds it.
-    static WAITING: RefCell<BTreeMap<Key, Waker>> = const { RefCell::new(BTreeMap::new()) };
+    static WAITING: RefCell<BTreeMap<DeadlineKey, Waker>> = const { RefCell::new(BTreeMap::new()) };
     /// How many were entered.
     static SERIAL: Cell<u16> = const { Cell::new(0) };
 }
 
-fn key_of(moment: Instant) -> Key {
+fn key_of(moment: Instant) -> DeadlineKey {
     let since = moment.saturating_duration_since(clock::epoch());
     u64::try_from(since.as_nanos()).unwrap_or(FAR).min(FAR)
 }
 
-fn enter(wanted: Key, waker: Waker) -> Key {
+fn enter(wanted: DeadlineKey, waker: Waker) -> DeadlineKey {
     let serial = SERIAL.get();
     SERIAL.set(serial.wrapping_add(1));
-    let mut key = wanted + Key::from(serial) % SPREAD;
+    let mut key = wanted + DeadlineKey::from(serial) % SPREAD;
     WAITING.with_borrow_mut(|waiting| {
         // That it is taken is rare: only if more than `SPREAD` deadlines are entered for one moment.
         if waiting.contains_key(&key) {
@@ -98,7 +98,7 @@ impl Deadline {
         drop(before);
     }
 
-    fn poll_key(&mut self, wanted: Key, context: &mut Context<'_>) -> Poll<()> {
+    fn poll_key(&mut self, wanted: DeadlineKey, context: &mut Context<'_>) -> Poll<()> {
         let now = clock::nanos();
         if wanted <= now {
             return Poll::Ready(());

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use crossbeam_queue::SegQueue;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
-use crate::woken::Woken;
+use crate::woken::WokenPlace;
 
 /// The data of epoll events of [`Mailbox::bell`]: no place of a table has this number.
 pub(crate) const BELL: u64 = u64::MAX;
@@ -25,7 +25,7 @@ pub(crate) struct Mailbox {
     /// The loop waits for events, or is about to.
     asleep: AtomicBool,
     /// Tasks that other threads have woken, each at most once.
-    pub(crate) woken: SegQueue<Woken>,
+    pub(crate) woken: SegQueue<WokenPlace>,
     /// Places of the table of descriptors that other threads have left.
     pub(crate) left: SegQueue<u32>,
 }
@@ -47,7 +47,7 @@ impl Mailbox {
     }
 
     /// Has the loop poll a task. For other threads.
-    pub(crate) fn post(&self, woken: Woken) {
+    pub(crate) fn post(&self, woken: WokenPlace) {
         self.woken.push(woken);
         // Either this sees that the loop sleeps, or the loop sees the pushed task before it sleeps.
         fence(Ordering::SeqCst);

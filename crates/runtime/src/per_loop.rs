@@ -29,22 +29,22 @@ impl<T> Default for PerLoop<T> {
 
 /// The counters that this thread adds to.
 #[derive(Debug)]
-pub struct Mine<'p, T> {
+pub struct OwnCounters<'p, T> {
     part: &'p T,
     /// Whether no other thread adds to these counters.
     alone: bool,
 }
 
 // Not derived, because that would demand it of the counters.
-impl<T> Clone for Mine<'_, T> {
+impl<T> Clone for OwnCounters<'_, T> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<T> Copy for Mine<'_, T> {}
+impl<T> Copy for OwnCounters<'_, T> {}
 
-impl<'p, T> Mine<'p, T> {
+impl<'p, T> OwnCounters<'p, T> {
     /// The counters.
     pub fn part(self) -> &'p T {
         self.part
@@ -70,26 +70,26 @@ impl<'p, T> Mine<'p, T> {
 impl<T: Default> PerLoop<T> {
     /// The counters of this thread.
     #[inline]
-    pub fn mine(&self) -> Mine<'_, T> {
+    pub fn mine(&self) -> OwnCounters<'_, T> {
         let own = self.own.get_or_init(|| (0..loops::count().min(MAX_PARTS)).map(|_| OnceLock::new()).collect());
         match loops::index().and_then(|index| own.get(index)) {
-            Some(part) => Mine { part: part.get_or_init(Box::default), alone: true },
+            Some(part) => OwnCounters { part: part.get_or_init(Box::default), alone: true },
             None => self.mine_elsewhere(own.len()),
         }
     }
 
     /// The counters of a loop that was started after the first `own` ones, or of a thread that is no loop.
     #[cold]
-    fn mine_elsewhere(&self, own: usize) -> Mine<'_, T> {
+    fn mine_elsewhere(&self, own: usize) -> OwnCounters<'_, T> {
         if let Some(place) = loops::index().and_then(|index| index.checked_sub(own)) {
             // Twice as many as there are now: there may be more soon.
             let number = || (2 * loops::count()).min(MAX_PARTS).saturating_sub(own);
             let later = self.later.get_or_init(|| (0..number()).map(|_| OnceLock::new()).collect());
             if let Some(part) = later.get(place) {
-                return Mine { part: part.get_or_init(Box::default), alone: true };
+                return OwnCounters { part: part.get_or_init(Box::default), alone: true };
             }
         }
-        Mine { part: self.others.get_or_init(Box::default), alone: false }
+        OwnCounters { part: self.others.get_or_init(Box::default), alone: false }
     }
 
     /// The counters of all threads that have counted something.

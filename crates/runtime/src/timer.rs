@@ -123,14 +123,14 @@ impl Future for Sleep {
 /// The error that a future did not end in the given time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the time is over")]
-pub struct Elapsed;
+pub struct TimeElapsed;
 
 /// Runs `future` until it ends or so much time has passed.
 ///
 /// # Errors
 /// The future has not ended.
-pub async fn timeout<F: Future>(time: Duration, future: F) -> Result<F::Output, Elapsed> {
-    Timer::default().within(time, future).await.ok_or(Elapsed)
+pub async fn timeout<F: Future>(time: Duration, future: F) -> Result<F::Output, TimeElapsed> {
+    Timer::default().within(time, future).await.ok_or(TimeElapsed)
 }
 
 #[cfg(test)]
@@ -154,7 +154,7 @@ mod tests {
             sleep(Duration::from_millis(5)).await;
             sleep_until(start).await;
             assert!(start.elapsed() >= Duration::from_millis(5));
-            assert_eq!(timeout(Duration::from_millis(5), never()).await, Err(Elapsed));
+            assert_eq!(timeout(Duration::from_millis(5), never()).await, Err(TimeElapsed));
         };
         loops::block_on(waits()).unwrap();
         tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(waits());

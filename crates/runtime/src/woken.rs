@@ -2,7 +2,7 @@
 
 /// The table of the loop that a task is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum TableKind {
     /// The future that the loop itself runs.
     Root,
     /// The table of tasks of all kinds.
@@ -13,9 +13,9 @@ pub(crate) enum Kind {
 
 /// The place of a task that was woken.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Woken {
+pub(crate) struct WokenPlace {
     /// The table that the task is in.
-    pub(crate) kind: Kind,
+    pub(crate) kind: TableKind,
     /// The task's place there.
     pub(crate) index: u32,
 }

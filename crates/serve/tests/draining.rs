@@ -10,7 +10,7 @@ use freerun_runtime::files::FileSystem;
 use freerun_runtime::log::ErrorLog;
 use freerun_runtime::pool::Pools;
 use freerun_serve::accept::loop_listeners;
-use freerun_serve::accept::service::{Accepted, Closing, Service};
+use freerun_serve::accept::service::{AcceptedConnection, CloseAnswer, Service};
 use freerun_serve::accept::worker::{Worker, WorkerOptions};
 use freerun_serve::configuration::generation::Generation;
 use freerun_serve::configuration::parts::{Parts, Paths};
@@ -42,7 +42,7 @@ impl Service for Told {
         NAME
     }
 
-    fn accept(self: Rc<Self>, _: Accepted) {}
+    fn accept(self: Rc<Self>, _: AcceptedConnection) {}
 
     fn renew(self: Rc<Self>) {}
 
@@ -54,8 +54,8 @@ impl Service for Told {
         None
     }
 
-    fn close_oldest(&self) -> Closing {
-        Closing::NoneIdle
+    fn close_oldest(&self) -> CloseAnswer {
+        CloseAnswer::NoneIdle
     }
 
     fn give_back(&self) {}

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use freerun_conf::{Contexts, Cx, Directive, Group, Node, Problem, Registry, SettingsSet, Shape, apply_block, group};
-use freerun_serve::build::names::virtual_servers::{self, Planned};
+use freerun_serve::build::names::virtual_servers::{self, ServerPlan};
 use freerun_serve::build::{self, ServiceBlock};
 use freerun_serve::configuration::parts::Parts;
 use freerun_serve::listen::ListenSpec;
 use freerun_serve::listen::served::Listens;
-use freerun_serve::listen::setting::Written;
+use freerun_serve::listen::setting::ListenPlace;
 use freerun_serve::tls::client_facts::HELLO_VARIABLES;
 use freerun_serve::tls::sessions::ServedTls;
 use freerun_serve::values::{Variable, VariableTable};
@@ -59,7 +59,7 @@ pub struct Builder<'a> {
 }
 
 /// A server, and the place of its block.
-type ServerInBlock = (Arc<SessionServer>, Written);
+type ServerInBlock = (Arc<SessionServer>, ListenPlace);
 
 /// All variables of the core and of the modules that a configuration may name, each table with the name of its module.
 /// Of variables with the same name the last one counts.
@@ -125,7 +125,7 @@ impl Builder<'_> {
         let name = settings.get::<CoreSettings>().server_name.first.clone();
         let handlers = self.modules.iter().flat_map(|module| module.handlers).copied();
         let server = Arc::new(SessionServer::new(name, settings, tls, self.content(node), handlers));
-        Ok(Some((server, Written::of(node))))
+        Ok(Some((server, ListenPlace::of(node))))
     }
 
     /// The content handler of a server: its last directive that chooses one decides.
@@ -140,7 +140,7 @@ impl Builder<'_> {
 fn listens(servers: &[ServerInBlock], cx: &mut Cx) -> Result<Listens<SessionServers>, Problem> {
     let planned = servers.iter().map(|(server, written)| {
         let CoreSettings { listen, server_name, .. } = server.settings.get();
-        Planned { server, listens: listen, names: &server_name.names, written: *written }
+        ServerPlan { server, listens: listen, names: &server_name.names, written: *written }
     });
     let planned: Vec<_> = planned.collect();
     virtual_servers::listens(

@@ -5,7 +5,7 @@
 use std::convert::Infallible;
 
 use freerun_serve::build::module;
-pub use freerun_serve::build::module::{Begin, Block, End, Finish, Settle};
+pub use freerun_serve::build::module::{Begin, Finish, LastGenerationHook, ModuleBlock, Settle};
 
 use crate::session::Session;
 use crate::session::handler::{ContentHandler, Handler};

@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use freerun_conf::{bytes_of, into_bytes};
-use freerun_serve::values::{Value, Variable};
+use freerun_serve::values::{Variable, VariableValue};
 
 use crate::session::Session;
 
@@ -43,10 +43,10 @@ pub const CORE_VARIABLES: &[Variable<Session>] = &[
     ),
 ];
 
-fn owned<'s>(value: String) -> Value<'s> {
+fn owned<'s>(value: String) -> VariableValue<'s> {
     Some(Cow::Owned(into_bytes(value)))
 }
 
-fn number<'s>(value: u64) -> Value<'s> {
+fn number<'s>(value: u64) -> VariableValue<'s> {
     owned(value.to_string())
 }

@@ -13,7 +13,7 @@ use freerun_runtime::files::{FileSystem, SocketPaths};
 use freerun_runtime::loops::LoopHandle;
 use freerun_runtime::pool::{PoolSpec, ThreadPool};
 use freerun_upstream::connect::{ConnectOptions, connect};
-use freerun_upstream::pool::{Count, Exclusive, KeepAlive, Pool, Scope, Slot};
+use freerun_upstream::pool::{ExchangeSlot, Exclusive, IdleCount, KeepAlive, Pool, Scope};
 use rustix::time::{ClockId, clock_gettime};
 
 const TIMES: u32 = 20_000;
@@ -42,7 +42,7 @@ fn main() {
         }
     });
     let loops = [0, 1].map(|index| LoopHandle::start(index, None).expect("a loop"));
-    let (pool, count): (Arc<Pool>, Arc<Count>) = Default::default();
+    let (pool, count): (Arc<Pool>, Arc<IdleCount>) = Default::default();
     let settings = KeepAlive { requests: u64::MAX, time: Duration::MAX, ..KeepAlive::default() };
 
     let workers = ThreadPool::start(&PoolSpec::named("connect")).expect("a pool");
@@ -72,7 +72,7 @@ fn main() {
                 if let Some(kept) = mine.take() {
                     pool.release(kept.into(), &settings, &count);
                 }
-                mine = pool.acquire(Scope::SHARED, surely).and_then(Slot::exclusive);
+                mine = pool.acquire(Scope::SHARED, surely).and_then(ExchangeSlot::exclusive);
             }
             (start.elapsed() / TIMES, mine)
         });
@@ -90,7 +90,7 @@ fn main() {
                         pool.release(kept.into(), &settings, &count);
                         None
                     }
-                    _ => pool.acquire(Scope::SHARED, false).and_then(Slot::exclusive),
+                    _ => pool.acquire(Scope::SHARED, false).and_then(ExchangeSlot::exclusive),
                 };
                 (start.elapsed(), back)
             });

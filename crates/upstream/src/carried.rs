@@ -37,7 +37,7 @@ const UNHEALTHY: u64 = 2;
 
 /// The servers that an old binary knew.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct Carried {
+pub(crate) struct CarriedServers {
     /// What is known of each, by address and number.
     pub(crate) servers: HashMap<(UpstreamAddress, usize), [u64; NUMBERS]>,
     /// The time of this process at which that was saved, which may be before it began.
@@ -94,8 +94,8 @@ pub(crate) fn save(to: &mut Vec<u8>, (address, number): &(UpstreamAddress, usize
 }
 
 /// Reads the servers that were saved, as far as the bytes are such.
-pub(crate) fn read(saved: &[u8], now: Millis) -> Carried {
-    let mut carried = Carried::default();
+pub(crate) fn read(saved: &[u8], now: Millis) -> CarriedServers {
+    let mut carried = CarriedServers::default();
     let Some((then, mut rest)) = saved.strip_prefix(FORMAT).and_then(number) else { return carried };
     // The time of day may have been set back meanwhile.
     let passed = i64::try_from(since_1970().saturating_sub(then)).unwrap_or(i64::MAX);
@@ -107,9 +107,9 @@ pub(crate) fn read(saved: &[u8], now: Millis) -> Carried {
     carried
 }
 
-type One<'s> = ((UpstreamAddress, usize), [u64; NUMBERS], &'s [u8]);
+type CarriedServer<'s> = ((UpstreamAddress, usize), [u64; NUMBERS], &'s [u8]);
 
-fn read_one(saved: &[u8]) -> Option<One<'_>> {
+fn read_one(saved: &[u8]) -> Option<CarriedServer<'_>> {
     let (length, rest) = number(saved)?;
     let (address, rest) = rest.split_at_checked(usize::try_from(length).ok()?)?;
     let address = std::str::from_utf8(address).ok()?;
@@ -130,7 +130,7 @@ fn number(saved: &[u8]) -> Option<(u64, &[u8])> {
     Some((u64::from_le_bytes(*number), rest))
 }
 
-impl Carried {
+impl CarriedServers {
     /// The server with what is known of it, if it is known.
     pub(crate) fn get(&self, key: &(UpstreamAddress, usize), held: u32) -> Option<Live> {
         Some(restore(self.servers.get(key)?, held, self.saved))
@@ -170,7 +170,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::health::{CheckRules, Checked, Watch};
+    use crate::health::{CheckRules, CheckedState, ServerCheck};
 
     fn key(address: &str, number: usize) -> (UpstreamAddress, usize) {
         (UpstreamAddress::Ip(address.parse().unwrap()), number)
@@ -190,7 +190,7 @@ mod tests {
         let unix = (UpstreamAddress::Unix(path_of("/run/a").into()), 0);
         save(&mut saved, &key("127.0.0.1:80", 1), &live, 1_000_000);
         save(&mut saved, &unix, &Live::default(), 1_000_000);
-        let carried = Carried { saved: 5000, ..read(&saved, 5000) };
+        let carried = CarriedServers { saved: 5000, ..read(&saved, 5000) };
         assert_eq!(carried.servers.len(), 2);
         let new = carried.get(&key("127.0.0.1:80", 1), 0).unwrap();
         let averages = [&new.connect_average, &new.header_average, &new.last_byte_average];
@@ -215,16 +215,17 @@ mod tests {
     fn checks_begin_with_what_those_before_have_found() {
         let now = crate::clock::now();
         let old = Live::default();
-        let watch =
-            |live: &Arc<Live>, mandatory| Watch::new(live.clone(), CheckRules { mandatory, ..CheckRules::default() });
+        let watch = |live: &Arc<Live>, mandatory| {
+            ServerCheck::new(live.clone(), CheckRules { mandatory, ..CheckRules::default() })
+        };
         old.figures.checks.done.store(1, Relaxed);
         let healthy = Arc::new(restore(&numbers(&old, now), 1, now as i64));
         assert_eq!(healthy.checking.load(Relaxed), 0, "nothing has to be waited for");
-        assert_eq!(watch(&healthy, true).state(), Checked::Healthy);
+        assert_eq!(watch(&healthy, true).state(), CheckedState::Healthy);
         old.unhealthy.store(1, Relaxed);
         let unhealthy = Arc::new(restore(&numbers(&old, now), 0, now as i64));
         let mut check = watch(&unhealthy, false);
-        assert_eq!((check.state(), unhealthy.unhealthy.load(Relaxed)), (Checked::Unhealthy, 1));
+        assert_eq!((check.state(), unhealthy.unhealthy.load(Relaxed)), (CheckedState::Unhealthy, 1));
         check.observe(true, now);
         assert_eq!(unhealthy.unhealthy.load(Relaxed), 0);
         drop(check);

@@ -208,7 +208,7 @@ mod tests {
     use std::path::Path;
 
     use freerun_runtime::files::FileSystem;
-    use freerun_runtime::net::udp::{Runs, Target};
+    use freerun_runtime::net::udp::{DatagramTarget, Runs};
     use freerun_runtime::pool::{PoolSpec, ThreadPool};
 
     use super::*;
@@ -272,7 +272,7 @@ mod tests {
             let options = ConnectOptions { bind, nodelay: true, keepalive: true, ..Default::default() };
             let socket = connect_datagrams(&address, &options, Files::new().paths()).await.unwrap();
             let mut runs = Runs::default();
-            runs.push(Target::default(), b"question", None);
+            runs.push(DatagramTarget::default(), b"question", None);
             socket.send(&runs, |unsent| panic!("{unsent:?}"));
             let mut buffer = [0; 20];
             let (len, from) = peer.recv_from(&mut buffer).unwrap();

@@ -2,7 +2,7 @@
 
 /// The way in which an attempt failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Failure {
+pub enum AttemptFailure {
     /// No connection could be made: refused, unreachable, reset.
     Connect,
     /// Connecting, sending or receiving took too long.
@@ -21,44 +21,44 @@ pub enum Failure {
     Other,
 }
 
-impl Failure {
+impl AttemptFailure {
     /// All failures, in the order of their numbers.
-    pub const ALL: [Failure; 8] = [
-        Failure::Connect,
-        Failure::Timeout,
-        Failure::Closed,
-        Failure::Invalid,
-        Failure::Status,
-        Failure::Denied,
-        Failure::Stale,
-        Failure::Other,
+    pub const ALL: [AttemptFailure; 8] = [
+        AttemptFailure::Connect,
+        AttemptFailure::Timeout,
+        AttemptFailure::Closed,
+        AttemptFailure::Invalid,
+        AttemptFailure::Status,
+        AttemptFailure::Denied,
+        AttemptFailure::Stale,
+        AttemptFailure::Other,
     ];
 
     /// The name of the failure in `status`.
     pub fn word(self) -> &'static str {
         match self {
-            Failure::Connect => "connect",
-            Failure::Timeout => "timeout",
-            Failure::Closed => "closed",
-            Failure::Invalid => "invalid",
-            Failure::Status => "status",
-            Failure::Denied => "denied",
-            Failure::Stale => "stale",
-            Failure::Other => "other",
+            AttemptFailure::Connect => "connect",
+            AttemptFailure::Timeout => "timeout",
+            AttemptFailure::Closed => "closed",
+            AttemptFailure::Invalid => "invalid",
+            AttemptFailure::Status => "status",
+            AttemptFailure::Denied => "denied",
+            AttemptFailure::Stale => "stale",
+            AttemptFailure::Other => "other",
         }
     }
 }
 
 /// The consequence of a failure for the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Verdict {
+pub struct FailureVerdict {
     /// Whether the server is unavailable for a while now.
     pub disabled: bool,
     /// Whether the outlier detection leaves the server out for a while.
     pub ejected: bool,
 }
 
-impl Verdict {
+impl FailureVerdict {
     /// nginx's words for a server that is unavailable for a while now.
     const DISABLED: &'static str = "upstream server temporarily disabled";
 
@@ -67,7 +67,7 @@ impl Verdict {
 
     /// What the error log tells of it, at the level `warn`: nothing, if the server is used as before.
     pub fn words(self) -> impl Iterator<Item = &'static str> {
-        [(self.disabled, Verdict::DISABLED), (self.ejected, Verdict::EJECTED)]
+        [(self.disabled, FailureVerdict::DISABLED), (self.ejected, FailureVerdict::EJECTED)]
             .into_iter()
             .filter_map(|(is, words)| is.then_some(words))
     }

@@ -10,7 +10,7 @@ use freerun_runtime::per_loop::{self, PerLoop};
 use freerun_runtime::stats::{Counter, Histogram, HistogramSnapshot};
 
 use crate::clock::Millis;
-use crate::failure::Failure;
+use crate::failure::AttemptFailure;
 
 /// The number of status classes: 1xx, 2xx, 3xx, 4xx, 5xx.
 pub const CLASSES: usize = 5;
@@ -45,11 +45,11 @@ impl Checks {
 
 /// The counters of a server.
 #[derive(Debug, Default)]
-pub struct Figures {
+pub struct ServerFigures {
     /// The counters of each loop.
-    each: PerLoop<Part>,
+    each: PerLoop<RequestCounters>,
     /// The number of failures of each kind, by [`Failure`].
-    pub failures: [AtomicU64; Failure::ALL.len()],
+    pub failures: [AtomicU64; AttemptFailure::ALL.len()],
     /// The last failure that counts against the server: its number plus one, and above [`KIND_BITS`] the time. 0: none.
     last_failure: AtomicU64,
     /// The number of new connections.
@@ -66,7 +66,7 @@ pub struct Figures {
 
 /// The counters that change with every request.
 #[derive(Debug, Default)]
-struct Part {
+struct RequestCounters {
     requests: Counter,
     responses: [Counter; CLASSES],
     reused: Counter,
@@ -78,9 +78,9 @@ struct Part {
 
 /// The counters that this thread adds to.
 #[derive(Clone, Copy)]
-pub(crate) struct Mine<'f>(per_loop::Mine<'f, Part>);
+pub(crate) struct ThreadCounters<'f>(per_loop::OwnCounters<'f, RequestCounters>);
 
-impl Mine<'_> {
+impl ThreadCounters<'_> {
     /// Counts that the server was chosen.
     pub(crate) fn request(self) {
         self.0.add(&self.0.part().requests, 1);
@@ -117,25 +117,25 @@ impl Mine<'_> {
     }
 }
 
-impl Figures {
+impl ServerFigures {
     /// Counts a failure.
-    pub(crate) fn failed(&self, failure: Failure, now: Millis) {
+    pub(crate) fn failed(&self, failure: AttemptFailure, now: Millis) {
         self.failures[failure as usize].fetch_add(1, Relaxed);
-        if failure != Failure::Stale {
+        if failure != AttemptFailure::Stale {
             self.last_failure.store(now << KIND_BITS | (failure as u64 + 1), Relaxed);
         }
     }
 
     /// The last failure that counts against the server, and when it happened.
-    pub fn last_failure(&self) -> Option<(Failure, Millis)> {
+    pub fn last_failure(&self) -> Option<(AttemptFailure, Millis)> {
         let last = self.last_failure.load(Relaxed);
         let kind = (last & ((1 << KIND_BITS) - 1)).checked_sub(1)?;
-        Some((*Failure::ALL.get(kind as usize)?, last >> KIND_BITS))
+        Some((*AttemptFailure::ALL.get(kind as usize)?, last >> KIND_BITS))
     }
 
     /// The counters of this thread.
-    pub(crate) fn mine(&self) -> Mine<'_> {
-        Mine(self.each.mine())
+    pub(crate) fn mine(&self) -> ThreadCounters<'_> {
+        ThreadCounters(self.each.mine())
     }
 
     /// How often the server was chosen.
@@ -183,8 +183,8 @@ mod tests {
 
     #[test]
     fn what_loops_and_other_threads_count_is_summed() {
-        let figures = Arc::new(Figures::default());
-        let count = |figures: &Figures| {
+        let figures = Arc::new(ServerFigures::default());
+        let count = |figures: &ServerFigures| {
             let mine = figures.mine();
             mine.request();
             mine.reused();

@@ -9,12 +9,12 @@ use arc_swap::ArcSwap;
 
 use crate::address::UpstreamAddress;
 use crate::balance::Tier;
-use crate::group_state::{GroupState, Key};
+use crate::group_state::{GroupState, ServerKey};
 use crate::health::OutlierRules;
 use crate::lease::Lease;
 use crate::method::Method;
 use crate::peer::{Peer, PeerSettings};
-use crate::query::{Bound, NoPeer, Query, Tried};
+use crate::query::{ClientBinding, NoPeer, Query, Tried};
 
 /// The configuration of a group, apart from its servers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -112,7 +112,7 @@ impl Group {
         let bound = |tier: &&Tier, bound| tier.bound(bound, query.now, tried);
         // A client may be tied to the very server that it has, but a route only decides within the servers whose turn it is.
         let (own, route) = match query.sticky {
-            Some(own @ Bound::Id(_)) => (tiers.iter().find_map(|tier| bound(tier, own)), None),
+            Some(own @ ClientBinding::Id(_)) => (tiers.iter().find_map(|tier| bound(tier, own)), None),
             route => (None, route),
         };
         let lease = own.or_else(|| {
@@ -153,7 +153,7 @@ impl Group {
 
 fn build(settings: &GroupSettings, state: &Arc<GroupState>, specs: Vec<PeerSpec>, before: Option<&PeerSet>) -> PeerSet {
     let mut seen: HashMap<UpstreamAddress, usize> = HashMap::new();
-    let keys: Vec<Key> = specs
+    let keys: Vec<ServerKey> = specs
         .iter()
         .map(|spec| {
             let nth = seen.entry(spec.address.clone()).or_default();

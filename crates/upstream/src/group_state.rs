@@ -7,26 +7,26 @@ use std::sync::{Arc, Weak};
 use arc_swap::ArcSwap;
 
 use crate::address::UpstreamAddress;
-use crate::carried::{self, Carried};
+use crate::carried::{self, CarriedServers};
 use crate::clock::Millis;
 use crate::live::Live;
-use crate::queue::Queue;
+use crate::queue::WaitingQueue;
 
 /// The identity of a server: its address and its index among the servers with that address, because one may be named
 /// twice.
-pub(crate) type Key = (UpstreamAddress, usize);
+pub(crate) type ServerKey = (UpstreamAddress, usize);
 
 /// The state of a group that is kept over reloads, by the group's name.
 #[derive(Debug, Default)]
 pub struct GroupState {
-    lives: ArcSwap<HashMap<Key, Weak<Live>>>,
-    pub(crate) queue: Queue,
+    lives: ArcSwap<HashMap<ServerKey, Weak<Live>>>,
+    pub(crate) queue: WaitingQueue,
     /// How many mandatory checks the servers have. Servers that are added later are held back until as many have ended.
     mandatory: AtomicU32,
     /// Whether a loop is about to eject a server.
     ejecting: AtomicBool,
     /// What an old binary knew of the servers. It counts for the first state of each.
-    carried: ArcSwap<Carried>,
+    carried: ArcSwap<CarriedServers>,
 }
 
 impl GroupState {
@@ -81,14 +81,14 @@ impl GroupState {
 
     /// The state of the servers at these addresses. An unknown server begins with a new state and is held back for
     /// `held` checks.
-    pub(crate) fn lives(&self, keys: &[Key], held: u32) -> Vec<Arc<Live>> {
+    pub(crate) fn lives(&self, keys: &[ServerKey], held: u32) -> Vec<Arc<Live>> {
         let mut found: Vec<Arc<Live>> = Vec::new();
         self.lives.rcu(|known| {
             let carried = self.carried.load();
             let new = |key| Arc::new(carried.get(key, held).unwrap_or_else(|| Live::held(held)));
             let find = |key| known.get(key).and_then(Weak::upgrade).unwrap_or_else(|| new(key));
             found = keys.iter().map(find).collect();
-            let mut next: HashMap<Key, Weak<Live>> = known
+            let mut next: HashMap<ServerKey, Weak<Live>> = known
                 .iter()
                 .filter(|(_, live)| live.strong_count() > 0)
                 .map(|(key, live)| (key.clone(), live.clone()))
@@ -101,12 +101,12 @@ impl GroupState {
     }
 
     /// Forgets what an old binary knew of these servers: they have states now.
-    fn forget_carried(&self, keys: &[Key]) {
+    fn forget_carried(&self, keys: &[ServerKey]) {
         if self.carried.load().servers.is_empty() {
             return;
         }
         self.carried.rcu(|carried| {
-            let mut rest = Carried::clone(carried);
+            let mut rest = CarriedServers::clone(carried);
             rest.servers.retain(|key, _| !keys.contains(key));
             rest
         });

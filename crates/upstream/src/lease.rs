@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use crate::clock::Millis;
-use crate::failure::{Failure, Verdict};
-use crate::peer::{Admitted, Peer};
+use crate::failure::{AttemptFailure, FailureVerdict};
+use crate::peer::{AdmittedConnection, Peer};
 
 /// A server that was chosen. Dropping the lease gives the connection's place back without a verdict.
 pub struct Lease {
@@ -31,7 +31,7 @@ impl Lease {
     /// Counts a connection of the server, unless its last free place is taken, or another request already tries the
     /// server.
     pub(crate) fn acquire(peer: &Arc<Peer>, now: Millis) -> Option<Lease> {
-        let Admitted { probe } = peer.admit(now)?;
+        let AdmittedConnection { probe } = peer.admit(now)?;
         peer.figures.mine().request();
         peer.selected.store(now.max(1), Relaxed);
         peer.on_its_way(now);
@@ -87,7 +87,7 @@ impl Lease {
 
     /// Reports the end of the response, which came the given time after the attempt began. With outlier detection a
     /// complete response may still be an error, because of its status.
-    pub fn succeeded(self, took: Duration, now: Millis) -> Verdict {
+    pub fn succeeded(self, took: Duration, now: Millis) -> FailureVerdict {
         self.peer.figures.mine().response(took);
         self.peer.averaged(&self.peer.last_byte_average, took, now);
         self.over(now)
@@ -95,27 +95,27 @@ impl Lease {
 
     /// Reports success like [`Lease::succeeded`], but after a time that says nothing about the server: that of a
     /// tunnel.
-    pub fn over(self, now: Millis) -> Verdict {
+    pub fn over(self, now: Millis) -> FailureVerdict {
         self.good(now);
-        Verdict { ejected: self.peer.answered(self.error.get(), now), disabled: false }
+        FailureVerdict { ejected: self.peer.answered(self.error.get(), now), disabled: false }
     }
 
     /// Reports that the attempt failed.
-    pub fn failed(self, failure: Failure, now: Millis) -> Verdict {
+    pub fn failed(self, failure: AttemptFailure, now: Millis) -> FailureVerdict {
         self.peer.figures.failed(failure, now);
-        if failure == Failure::Stale {
-            return Verdict::default();
+        if failure == AttemptFailure::Stale {
+            return FailureVerdict::default();
         }
         let ejected = self.peer.answered(true, now);
-        Verdict { ejected, ..self.peer.bad(now) }
+        FailureVerdict { ejected, ..self.peer.bad(now) }
     }
 
     /// Reports that the body of the response broke off. Other requests may still be answered, so it counts for the
     /// outlier detection but not for `max_fails`, which is about connecting, sending and the response's head
     /// (`proxy_next_upstream`).
-    pub fn broken(self, failure: Failure, now: Millis) -> Verdict {
+    pub fn broken(self, failure: AttemptFailure, now: Millis) -> FailureVerdict {
         self.peer.figures.failed(failure, now);
-        Verdict { ejected: self.peer.answered(true, now), disabled: false }
+        FailureVerdict { ejected: self.peer.answered(true, now), disabled: false }
     }
 
     fn good(&self, now: Millis) {

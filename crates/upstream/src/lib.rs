@@ -44,11 +44,11 @@ mod waiting;
 
 pub use address::UpstreamAddress;
 pub use clock::{Millis, now};
-pub use failure::{Failure, Verdict};
+pub use failure::{AttemptFailure, FailureVerdict};
 pub use group::{Group, GroupSettings, PeerSpec};
 pub use group_state::GroupState;
 pub use lease::Lease;
 pub use live::Live;
 pub use method::Method;
 pub use peer::{Peer, PeerSettings};
-pub use query::{Bound, NoPeer, Query, Tried};
+pub use query::{ClientBinding, NoPeer, Query, Tried};

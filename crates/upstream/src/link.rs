@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use bytes::{Bytes, BytesMut};
 use freerun_transport::Transport;
 
-use crate::http2::Stream;
+use crate::http2::ExchangeStream;
 use crate::pool::Exclusive;
 
 /// What an exchange goes over.
@@ -17,7 +17,7 @@ pub enum Link {
     /// A connection that carries one exchange at a time.
     Own(Exclusive),
     /// A stream of a connection of HTTP/2. Its bytes are [records](crate::http2::record).
-    Stream(Stream),
+    Stream(ExchangeStream),
 }
 
 impl Link {
@@ -32,7 +32,7 @@ impl Link {
 
     /// The stream, if it is one of a shared connection.
     #[inline]
-    pub fn stream(&self) -> Option<&Stream> {
+    pub fn stream(&self) -> Option<&ExchangeStream> {
         match self {
             Link::Own(_) => None,
             Link::Stream(stream) => Some(stream),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::answers::Answers;
 use crate::clock::Millis;
-use crate::figures::Figures;
+use crate::figures::ServerFigures;
 use crate::pool::Pool;
 use crate::random::Random;
 
@@ -66,7 +66,7 @@ pub struct Live {
     /// The record of answers for the outlier detection.
     pub(crate) answers: Answers,
     /// The counters of the server.
-    pub figures: Figures,
+    pub figures: ServerFigures,
     /// The connections to the server that have room for further requests.
     pub pool: Pool,
 }
@@ -112,7 +112,7 @@ impl Default for Live {
             inflight: AtomicU32::new(0),
             carried: AtomicU64::new(0),
             answers: Answers::default(),
-            figures: Figures::default(),
+            figures: ServerFigures::default(),
             pool: Pool::default(),
         }
     }

@@ -12,42 +12,42 @@ const MAX_UNIX_PATH: usize = 107;
 
 /// The place of a server: an address, or a name to be looked up.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum ServerPlace {
     /// A known address.
     Address(UpstreamAddress),
     /// A name whose addresses have to be looked up.
-    Name(Name),
+    Name(HostName),
 }
 
 /// A host name and a port.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Name {
+pub struct HostName {
     /// The host name, in lower case.
     pub host: Box<str>,
     /// The port.
     pub port: u16,
 }
 
-impl fmt::Display for Name {
+impl fmt::Display for HostName {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}:{}", self.host, self.port)
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ServerPlace {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Address(address) => address.fmt(formatter),
-            Place::Name(name) => name.fmt(formatter),
+            ServerPlace::Address(address) => address.fmt(formatter),
+            ServerPlace::Name(name) => name.fmt(formatter),
         }
     }
 }
 
 /// A place as it was written in the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Written {
+pub struct PlaceText {
     /// The place of the server.
-    pub place: Place,
+    pub place: ServerPlace,
     /// The host without its port, in lower case; `unix:/path` for a Unix socket.
     pub host: Box<str>,
     /// The port, if one was written.
@@ -59,13 +59,13 @@ pub struct Written {
 ///
 /// # Errors
 /// nginx's text for what is wrong, to be followed by ` in upstream "TEXT"`.
-pub fn parse(text: &str, default_port: Option<u16>) -> Result<Written, &'static str> {
+pub fn parse(text: &str, default_port: Option<u16>) -> Result<PlaceText, &'static str> {
     if let Some(path) = text.get(..5).filter(|start| start.eq_ignore_ascii_case("unix:")).map(|_| &text[5..]) {
         return match bytes_of(path).len() {
             0 => Err("no path in the unix domain socket"),
             1..=MAX_UNIX_PATH => {
-                let place = Place::Address(UpstreamAddress::Unix(path_of(path).into()));
-                Ok(Written { place, host: format!("unix:{path}").into(), port: None })
+                let place = ServerPlace::Address(UpstreamAddress::Unix(path_of(path).into()));
+                Ok(PlaceText { place, host: format!("unix:{path}").into(), port: None })
             }
             _ => Err("too long path in the unix domain socket"),
         };
@@ -95,13 +95,13 @@ pub fn parse(text: &str, default_port: Option<u16>) -> Result<Written, &'static 
     let host = host.to_ascii_lowercase();
     let place = match (host.parse::<IpAddr>(), text.starts_with('[')) {
         (Ok(ip), bracketed) if ip.is_ipv6() == bracketed => {
-            Place::Address(SocketAddr::new(ip, effective.ok_or("no port")?).into())
+            ServerPlace::Address(SocketAddr::new(ip, effective.ok_or("no port")?).into())
         }
         (_, true) => return Err("invalid IPv6 address"),
-        _ => Place::Name(Name { host: host.as_str().into(), port: effective.ok_or("no port")? }),
+        _ => ServerPlace::Name(HostName { host: host.as_str().into(), port: effective.ok_or("no port")? }),
     };
     let host = if text.starts_with('[') { format!("[{host}]").into() } else { host.into() };
-    Ok(Written { place, host, port })
+    Ok(PlaceText { place, host, port })
 }
 
 /// Parses a port: decimal digits, from 1.
@@ -132,7 +132,7 @@ mod tests {
             let written = parse(text, Some(80)).unwrap();
             assert_eq!((written.place.to_string().as_str(), &*written.host, written.port), (place, host, port));
         }
-        assert!(matches!(parse("a", Some(80)).unwrap().place, Place::Name(_)));
+        assert!(matches!(parse("a", Some(80)).unwrap().place, ServerPlace::Name(_)));
     }
 
     #[test]

@@ -25,14 +25,14 @@ pub struct Query<'a> {
     /// (`unix:`).
     pub key: &'a [u8],
     /// The server that the client is bound to.
-    pub sticky: Option<Bound<'a>>,
+    pub sticky: Option<ClientBinding<'a>>,
     /// A random number, a new one for each query.
     pub random: u64,
 }
 
 /// The way in which a client is bound to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Bound<'a> {
+pub enum ClientBinding<'a> {
     /// By the server's route, or by the value that stands for its address.
     Route(&'a [u8]),
     /// By the server's number, learned before.

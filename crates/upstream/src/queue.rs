@@ -18,13 +18,13 @@ const ANY_ROOM: u32 = u32::MAX;
 
 /// The requests that wait for a server of a group.
 #[derive(Debug, Default)]
-pub(crate) struct Queue {
+pub(crate) struct WaitingQueue {
     /// How many requests wait: written by the holder of the lock, so that a release with an empty queue does not need
     /// the lock.
     waiting: AtomicU32,
     /// How many requests found it full.
     overflows: AtomicU64,
-    line: Mutex<Line>,
+    line: Mutex<WaiterLine>,
 }
 
 /// Wakers to wake when the lock is free again, and unused wakers to drop then: dropping one may end a task that waits
@@ -36,9 +36,9 @@ type Wakes = SmallVec<[Waker; 2]>;
 /// Invariants: the request whose turn it is waits. A round has room. What became free meanwhile waits for a round to end.
 /// `particular` is the number of particular requests. Numbers only grow.
 #[derive(Debug, Default)]
-struct Line {
+struct WaiterLine {
     next: u64,
-    waiters: BTreeMap<u64, Waiter>,
+    waiters: BTreeMap<u64, QueuedWaiter>,
     /// How many of the requests are [`Waiter::particular`].
     particular: usize,
     /// The address of the group that the requests that are not particular belong to, which is the group of one of them.
@@ -50,7 +50,7 @@ struct Line {
 }
 
 #[derive(Debug, Default)]
-struct Waiter {
+struct QueuedWaiter {
     waker: Option<Waker>,
     /// Whether the request was notified that it has the turn, or is the oldest now.
     told: bool,
@@ -68,7 +68,7 @@ struct Round {
 
 /// The outcome of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Used {
+enum TurnOutcome {
     /// The request has a server.
     Served,
     /// The request could not use the room.
@@ -77,7 +77,7 @@ enum Used {
     Left,
 }
 
-impl Line {
+impl WaiterLine {
     /// Asserts the invariants. Debug builds call it after each change.
     fn check_invariants(&self) {
         if let Some(round) = &self.round {
@@ -102,7 +102,7 @@ impl Line {
         }
         let number = self.next;
         self.next += 1;
-        let before = self.waiters.insert(number, Waiter { particular, ..Waiter::default() });
+        let before = self.waiters.insert(number, QueuedWaiter { particular, ..QueuedWaiter::default() });
         debug_assert!(before.is_none(), "two requests have number {number}");
         self.particular += usize::from(particular);
         number
@@ -140,11 +140,11 @@ impl Line {
     }
 
     /// Passes the turn on.
-    fn pass(&mut self, used: Used, particular: bool, wakes: &mut Wakes) {
+    fn pass(&mut self, used: TurnOutcome, particular: bool, wakes: &mut Wakes) {
         let Some(Round { turn, room }) = self.round.take() else { return };
-        let room = if used == Used::Served { room - 1 } else { room };
+        let room = if used == TurnOutcome::Served { room - 1 } else { room };
         // Where all requests are alike, the answer for one holds for all.
-        let is_vain = used == Used::Refused && !particular && self.particular == 0;
+        let is_vain = used == TurnOutcome::Refused && !particular && self.particular == 0;
         let next = self.waiters.range(turn + 1..).next().map(|(number, _)| *number);
         match next {
             Some(next) if room > 0 && !is_vain => {
@@ -162,11 +162,11 @@ impl Line {
         if self.has_turn(number)
             && let Some(waiter) = self.waiters.get(&number)
         {
-            self.pass(Used::Refused, waiter.particular, wakes);
+            self.pass(TurnOutcome::Refused, waiter.particular, wakes);
         }
     }
 
-    fn leave(&mut self, number: u64, used: Used, wakes: &mut Wakes) {
+    fn leave(&mut self, number: u64, used: TurnOutcome, wakes: &mut Wakes) {
         let was_oldest = self.oldest() == Some(number);
         let Some(waiter) = self.waiters.remove(&number) else { return };
         wakes.extend(waiter.waker);
@@ -181,10 +181,10 @@ impl Line {
     }
 }
 
-impl Queue {
+impl WaitingQueue {
     /// Runs `act` on the line and then wakes the tasks that are to be woken. The lock is held only for a look into a
     /// table, and never across a wait.
-    fn with<T>(&self, act: impl FnOnce(&mut Line, &mut Wakes) -> T) -> T {
+    fn with<T>(&self, act: impl FnOnce(&mut WaiterLine, &mut Wakes) -> T) -> T {
         let mut wakes = Wakes::new();
         let result = {
             let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
@@ -221,7 +221,7 @@ impl Queue {
 
     /// Enters the queue; `None` if it is full. A request that is alone has the turn, because room that became free
     /// before was not offered to any request.
-    pub(crate) fn enter(&self, length: u32, group: usize, particular: bool) -> Option<Place<'_>> {
+    pub(crate) fn enter(&self, length: u32, group: usize, particular: bool) -> Option<QueuePlace<'_>> {
         let number = self.with(|line, wakes| {
             if line.waiters.len() >= length as usize {
                 self.overflows.fetch_add(1, Relaxed);
@@ -237,19 +237,19 @@ impl Queue {
         })?;
         // Either the task that releases a place sees the waiting request, or the request sees the place.
         fence(SeqCst);
-        Some(Place { queue: self, number, served: false })
+        Some(QueuePlace { queue: self, number, served: false })
     }
 }
 
 /// A request's place in the queue.
-pub(crate) struct Place<'q> {
-    queue: &'q Queue,
+pub(crate) struct QueuePlace<'q> {
+    queue: &'q WaitingQueue,
     number: u64,
     /// Whether the request leaves with a server.
     pub(crate) served: bool,
 }
 
-impl Place<'_> {
+impl QueuePlace<'_> {
     /// Whether the request has the turn, and whether it is the oldest.
     pub(crate) fn standing(&self) -> (bool, bool) {
         self.queue.with(|line, _| (line.has_turn(self.number), line.oldest() == Some(self.number)))
@@ -287,9 +287,9 @@ impl Place<'_> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {
-        let used = if self.served { Used::Served } else { Used::Left };
+        let used = if self.served { TurnOutcome::Served } else { TurnOutcome::Left };
         self.queue.with(|line, wakes| line.leave(self.number, used, wakes));
     }
 }

@@ -28,7 +28,7 @@ const BUSY: u64 = 1;
 const _: () = assert!(WAYS as u64 <= MAX_SESSIONS, "the smallest table is allowed");
 
 #[derive(Debug, Default)]
-struct Slot {
+struct SessionSlot {
     /// The hash of the session; 0: the slot is free; [`BUSY`]: it is being written.
     key: AtomicU64,
     /// The server's number in the upper half, the [`TICK`] in which it was last used in the lower one.
@@ -37,8 +37,8 @@ struct Slot {
 
 /// The table of sessions.
 #[derive(Debug)]
-pub struct Sessions {
-    slots: Box<[Slot]>,
+pub struct BoundSessions {
+    slots: Box<[SessionSlot]>,
     hash: RandomState,
 }
 
@@ -50,11 +50,11 @@ fn pack(id: u32, tick: u32) -> u64 {
     u64::from(id) << 32 | u64::from(tick)
 }
 
-impl Sessions {
+impl BoundSessions {
     /// A table for a zone of so many bytes.
-    pub fn new(bytes: u64) -> Sessions {
+    pub fn new(bytes: u64) -> BoundSessions {
         let sets = (bytes / BYTES_EACH).clamp(WAYS as u64, MAX_SESSIONS) as usize / WAYS;
-        Sessions { slots: (0..sets * WAYS).map(|_| Slot::default()).collect(), hash: RandomState::new() }
+        BoundSessions { slots: (0..sets * WAYS).map(|_| SessionSlot::default()).collect(), hash: RandomState::new() }
     }
 
     /// How many sessions the table can hold.
@@ -62,7 +62,7 @@ impl Sessions {
         self.slots.len()
     }
 
-    fn place(&self, session: &[u8]) -> (u64, &[Slot]) {
+    fn place(&self, session: &[u8]) -> (u64, &[SessionSlot]) {
         let key = self.hash.hash_one(session).max(BUSY + 1);
         let sets = self.slots.len() / WAYS;
         let set = ((u128::from(key) * sets as u128) >> 64) as usize;
@@ -89,7 +89,7 @@ impl Sessions {
     }
 
     /// The slot of a session, and what is in it.
-    fn look(&self, session: &[u8]) -> Option<(&Slot, u64)> {
+    fn look(&self, session: &[u8]) -> Option<(&SessionSlot, u64)> {
         let (key, slots) = self.place(session);
         let slot = slots.iter().find(|slot| slot.key.load(Acquire) == key)?;
         let value = slot.value.load(Relaxed);
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn sessions_are_found_until_their_time_is_over() {
-        let sessions = Sessions::new(1 << 20);
+        let sessions = BoundSessions::new(1 << 20);
         assert_eq!(sessions.capacity(), 4096);
         sessions.learn(b"a", 1, 0);
         sessions.learn(b"b", 2, 0);
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn the_table_keeps_those_used_last() {
-        let sessions = Sessions::new(0);
+        let sessions = BoundSessions::new(0);
         assert_eq!(sessions.capacity(), WAYS);
         for number in 0..20u32 {
             sessions.learn(&number.to_le_bytes(), number, u64::from(number) * 1000);
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn loops_that_learn_at_once_never_mix_sessions_up() {
-        let sessions = Sessions::new(1 << 14);
+        let sessions = BoundSessions::new(1 << 14);
         std::thread::scope(|scope| {
             for seed in 0..4u64 {
                 let sessions = &sessions;

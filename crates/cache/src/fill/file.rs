@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use freerun_runtime::files::{FileError, Unnamed};
+use freerun_runtime::files::{FileError, UnnamedFile};
 use rustix::io::Errno;
 
 use crate::key::Key;
@@ -11,18 +11,18 @@ use crate::record::Head;
 
 /// The state that is needed to store a fill. Between two tasks it is in the fill's state.
 #[derive(Debug)]
-pub(super) struct Keeping {
+pub(super) struct StoreState {
     pub(super) head: Arc<Head>,
     pub(super) key: Key,
     /// Whether the head says how long the body is.
     announced: bool,
     head_written: bool,
-    pub(super) file: Option<Unnamed>,
+    pub(super) file: Option<UnnamedFile>,
 }
 
-impl Keeping {
-    pub(super) fn new(head: Arc<Head>, key: Key, announced: bool) -> Keeping {
-        Keeping { head, key, announced, head_written: false, file: None }
+impl StoreState {
+    pub(super) fn new(head: Arc<Head>, key: Key, announced: bool) -> StoreState {
+        StoreState { head, key, announced, head_written: false, file: None }
     }
 
     /// The offset in the file at which the body begins.
@@ -30,7 +30,7 @@ impl Keeping {
         self.head.size() as u64
     }
 
-    fn file(&mut self, make: impl FnOnce(Key) -> Result<Unnamed, FileError>) -> Result<&Unnamed, FileError> {
+    fn file(&mut self, make: impl FnOnce(Key) -> Result<UnnamedFile, FileError>) -> Result<&UnnamedFile, FileError> {
         let file = match self.file.take() {
             Some(file) => file,
             None => make(self.key)?,
@@ -42,7 +42,7 @@ impl Keeping {
     /// body's, if all of it has come; `make` makes the file of a key, if there is none yet.
     pub(super) fn write(
         &mut self,
-        make: impl FnOnce(Key) -> Result<Unnamed, FileError>,
+        make: impl FnOnce(Key) -> Result<UnnamedFile, FileError>,
         mut pieces: Vec<Bytes>,
         at: u64,
         length: Option<u64>,
@@ -80,7 +80,7 @@ impl Keeping {
     /// Writes the head, if it was not written before because the length of the body was not known.
     pub(super) fn complete(
         &mut self,
-        make: impl FnOnce(Key) -> Result<Unnamed, FileError>,
+        make: impl FnOnce(Key) -> Result<UnnamedFile, FileError>,
         length: u64,
     ) -> Result<(), FileError> {
         if !self.head_written {

@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use bytes::Bytes;
 use freerun_runtime::files::Aio;
 
-use super::file::Keeping;
+use super::file::StoreState;
 use super::follow::Follower;
-use super::state::{End, Phase, Storing, WINDOWS};
+use super::state::{End, Phase, StorePhase, WINDOWS};
 use super::table::{ActiveFill, Fill};
 use super::{window, write};
 use crate::key::Key;
@@ -25,7 +25,7 @@ const _: () = assert!(MOST_MEMORY > WINDOWS, "windows become small before object
 /// Gives a fill the bytes that the origin sends. Dropping it before [`end`](Filling::end) means that the rest never
 /// comes: followers get an error, and nothing is stored.
 #[derive(Debug)]
-pub struct Filling {
+pub struct FillWriter {
     fill: ActiveFill,
     over: bool,
 }
@@ -33,11 +33,11 @@ pub struct Filling {
 /// The rest is not wanted: no client follows the fill, and it is not being stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("nobody wants the rest of it")]
-pub struct Unwanted;
+pub struct UnwantedRest;
 
-impl Filling {
-    pub(super) fn new(fill: ActiveFill) -> Filling {
-        Filling { fill, over: false }
+impl FillWriter {
+    pub(super) fn new(fill: ActiveFill) -> FillWriter {
+        FillWriter { fill, over: false }
     }
 
     /// The fill, which the leader's own response follows.
@@ -67,13 +67,13 @@ impl Filling {
         let head = Arc::new(head);
         let stores = self.fill.with(|state, wakes| {
             // The key may have been purged since the fill began.
-            let stores = reserved.is_some() && state.storing == Storing::Undecided;
+            let stores = reserved.is_some() && state.storing == StorePhase::Undecided;
             if stores {
                 debug_assert!(state.keeping.is_none() && state.reserved.is_none(), "the object is stored twice");
                 (state.reserved, state.begin) = (reserved, size);
-                state.keeping = Some(Keeping::new(head.clone(), key, length.is_some()));
+                state.keeping = Some(StoreState::new(head.clone(), key, length.is_some()));
             }
-            state.head(head, length, if stores { Storing::Yes } else { Storing::No }, wakes);
+            state.head(head, length, if stores { StorePhase::Yes } else { StorePhase::No }, wakes);
             stores
         });
         if !stores {
@@ -99,7 +99,7 @@ impl Filling {
     ///
     /// # Errors
     /// [`Unwanted`]: the leader need not go on.
-    pub async fn push(&mut self, piece: Bytes) -> Result<(), Unwanted> {
+    pub async fn push(&mut self, piece: Bytes) -> Result<(), UnwantedRest> {
         self.give(piece);
         let fill = &self.fill;
         let room = poll_fn(|context| {
@@ -119,7 +119,7 @@ impl Filling {
                 fill.unstored();
             }
         }
-        if fill.with(|state, _| state.is_unwanted()) { Err(Unwanted) } else { Ok(()) }
+        if fill.with(|state, _| state.is_unwanted()) { Err(UnwantedRest) } else { Ok(()) }
     }
 
     fn give(&mut self, piece: Bytes) {
@@ -166,7 +166,7 @@ impl Filling {
     }
 }
 
-impl Drop for Filling {
+impl Drop for FillWriter {
     fn drop(&mut self) {
         self.finish(End::Broken);
     }

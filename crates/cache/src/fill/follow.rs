@@ -9,7 +9,7 @@ use std::task::Poll;
 use bytes::{Bytes, BytesMut};
 use freerun_runtime::files::{Aio, OpenFile, Via};
 
-use super::state::{End, Phase, SMALL_WINDOW, Storing, Take};
+use super::state::{End, Phase, SMALL_WINDOW, StorePhase, Take};
 use super::table::Fill;
 use crate::record::Head;
 
@@ -147,12 +147,12 @@ impl Follower {
     /// window is still to come, so the origin is not read before all followers have taken the bytes in memory. Never
     /// ready if that does not happen.
     pub async fn unstored(&self) {
-        if self.fill.with(|state, _| matches!(state.storing, Storing::Undecided | Storing::Yes)) {
+        if self.fill.with(|state, _| matches!(state.storing, StorePhase::Undecided | StorePhase::Yes)) {
             self.fill.closed().await;
         }
         let holds = self.fill.with(|state, _| {
             let fits = state.length.is_some_and(|length| length < SMALL_WINDOW);
-            state.storing == Storing::No && state.end.is_none() && !fits
+            state.storing == StorePhase::No && state.end.is_none() && !fits
         });
         if !holds {
             std::future::pending::<()>().await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use freerun_runtime::files::Aio;
 
-use super::filling::Filling;
+use super::filling::FillWriter;
 use super::table::{ActiveFill, Fill, Fills, MAX_FILLS};
 use crate::index::Entry;
 use crate::key::Key;
@@ -15,7 +15,7 @@ use crate::key::Key;
 #[derive(Debug)]
 pub enum Lead {
     /// The request asks the origin and gives the bytes of the response to the fill.
-    Leader(Filling),
+    Leader(FillWriter),
     /// Another request leads the fill; this one follows it.
     Follow(Arc<Fill>),
     /// The object has changed since it was looked up: look again.
@@ -79,11 +79,11 @@ impl Fills {
             // A fill that was there a moment ago may just have stored the wanted object.
             if self.store.has_changed(key, known) {
                 // A request that has found this fill meanwhile looks again, too.
-                Filling::new(ActiveFill { fills: self.clone(), fill }).not_storable();
+                FillWriter::new(ActiveFill { fills: self.clone(), fill }).not_storable();
                 return Lead::Changed;
             }
             self.counts.begun.fetch_add(1, Relaxed);
-            return Lead::Leader(Filling::new(ActiveFill { fills: self.clone(), fill }));
+            return Lead::Leader(FillWriter::new(ActiveFill { fills: self.clone(), fill }));
         }
         Lead::Alone
     }

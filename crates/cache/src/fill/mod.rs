@@ -19,7 +19,7 @@ mod tests;
 mod window;
 mod write;
 
-pub use filling::{Filling, Unwanted};
+pub use filling::{FillWriter, UnwantedRest};
 pub use follow::{Follower, Progress};
 pub use lead::Lead;
 pub use state::{LINGER, SMALL_WINDOW, WINDOW, WINDOWS, WRITE};

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use freerun_runtime::files::OpenFile;
 
-use super::file::Keeping;
+use super::file::StoreState;
 use super::seats::{Seats, Wakes};
 use super::window::{self, Window};
 use crate::index::Reservation;
@@ -58,7 +58,7 @@ pub(super) enum End {
 
 /// Whether the object is stored on the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Storing {
+pub(super) enum StorePhase {
     /// This is not decided yet.
     #[default]
     Undecided,
@@ -110,7 +110,7 @@ pub(super) struct State {
     /// The length of the body that was announced.
     pub(super) length: Option<u64>,
     pub(super) end: Option<End>,
-    pub(super) storing: Storing,
+    pub(super) storing: StorePhase,
     /// Bytes of the body in the file.
     pub(super) written: u64,
     /// The file, and where in it the body begins.
@@ -123,7 +123,7 @@ pub(super) struct State {
     /// The follower whose progress the leader waits for.
     slowest: Option<usize>,
     /// The state that is needed to store the object, while no task has it.
-    pub(super) keeping: Option<Keeping>,
+    pub(super) keeping: Option<StoreState>,
     /// The space reserved for the object.
     pub(super) reserved: Option<Reservation>,
     /// Where in the file the body begins.
@@ -141,7 +141,7 @@ pub(super) struct State {
 }
 
 /// Values that are dropped after the lock is released.
-pub(super) type Left = (Option<Keeping>, Option<Reservation>, Option<Window>);
+pub(super) type DroppedAfterUnlock = (Option<StoreState>, Option<Reservation>, Option<Window>);
 
 impl State {
     /// Asserts the invariants. Debug builds call it after each transition.
@@ -150,17 +150,17 @@ impl State {
         let is_known = matches!(self.phase, Phase::Known(_));
         debug_assert!(self.written <= end, "{} bytes were written of {end}", self.written);
         debug_assert!(is_known || end == 0, "a body without a head");
-        if matches!(self.storing, Storing::Yes | Storing::Done) {
+        if matches!(self.storing, StorePhase::Yes | StorePhase::Done) {
             debug_assert!(is_known, "an object without a head is stored");
             debug_assert!(start <= self.written, "bytes from {} to {start} are lost", self.written);
             debug_assert!(self.end != Some(End::Broken), "a body that has broken off is stored");
         }
-        if self.storing == Storing::Yes {
+        if self.storing == StorePhase::Yes {
             debug_assert!(!self.closed && !self.released, "a fill is stored that cannot be found");
             let is_complete = self.keeping.is_some() && self.reserved.is_some();
             debug_assert!(self.working || is_complete, "nobody has what is needed to store the object");
         }
-        if self.storing == Storing::Done {
+        if self.storing == StorePhase::Done {
             debug_assert!(self.end == Some(End::Whole) && self.written == end, "the stored object is not whole");
         }
         if self.end == Some(End::Whole) {
@@ -178,9 +178,9 @@ impl State {
     }
 
     /// The head is known; `storing` says whether the body is stored.
-    pub(super) fn head(&mut self, head: Arc<Head>, length: Option<u64>, storing: Storing, wakes: &mut Wakes) {
+    pub(super) fn head(&mut self, head: Arc<Head>, length: Option<u64>, storing: StorePhase, wakes: &mut Wakes) {
         debug_assert!(matches!(self.phase, Phase::Asked) && self.end.is_none(), "a head comes once, and first");
-        debug_assert!(matches!(storing, Storing::Yes | Storing::No), "with the head it is decided");
+        debug_assert!(matches!(storing, StorePhase::Yes | StorePhase::No), "with the head it is decided");
         self.phase = Phase::Known(head);
         self.length = length;
         self.storing = storing;
@@ -208,8 +208,8 @@ impl State {
             if matches!(self.phase, Phase::Asked) {
                 self.phase = Phase::Never;
             }
-            if self.storing != Storing::Done {
-                self.storing = Storing::No;
+            if self.storing != StorePhase::Done {
+                self.storing = StorePhase::No;
             }
         }
         self.seats.wake(wakes);
@@ -217,8 +217,8 @@ impl State {
 
     /// Stops writing; the followers go on.
     pub(super) fn give_up_disk(&mut self, wakes: &mut Wakes) {
-        if matches!(self.storing, Storing::Yes | Storing::Undecided) {
-            self.storing = Storing::No;
+        if matches!(self.storing, StorePhase::Yes | StorePhase::Undecided) {
+            self.storing = StorePhase::No;
         }
         wakes.extend(self.giver.take());
     }
@@ -229,7 +229,7 @@ impl State {
     }
 
     pub(super) fn is_storing(&self) -> bool {
-        self.storing == Storing::Yes
+        self.storing == StorePhase::Yes
     }
 
     /// The length of the body, if all of it has come.
@@ -241,7 +241,7 @@ impl State {
     pub(super) fn cover(&mut self, step: u64) -> bool {
         let size = self.begin + self.window.end();
         match &mut self.reserved {
-            Some(reserved) if self.storing == Storing::Yes && size > reserved.bytes() => {
+            Some(reserved) if self.storing == StorePhase::Yes && size > reserved.bytes() => {
                 reserved.cover(size.next_multiple_of(step)) || reserved.cover(size)
             }
             _ => true,
@@ -264,9 +264,9 @@ impl State {
     }
 
     /// Makes the fill impossible to find by its key. The caller drops the returned values.
-    pub(super) fn close(&mut self) -> Left {
+    pub(super) fn close(&mut self) -> DroppedAfterUnlock {
         self.closed = true;
-        let idle = !self.working && self.storing != Storing::Yes;
+        let idle = !self.working && self.storing != StorePhase::Yes;
         let keeping = self.keeping.take_if(|_| idle);
         let reserved = self.reserved.take_if(|_| idle);
         (keeping, reserved, self.release())
@@ -292,9 +292,9 @@ impl State {
             return;
         }
         let until = match self.storing {
-            Storing::Yes | Storing::Done => self.written,
-            Storing::Undecided => 0,
-            Storing::No => match self.seats.slowest() {
+            StorePhase::Yes | StorePhase::Done => self.written,
+            StorePhase::Undecided => 0,
+            StorePhase::No => match self.seats.slowest() {
                 Some((index, at)) => {
                     self.slowest = Some(index);
                     at
@@ -323,14 +323,14 @@ impl State {
 
     /// Whether no client follows the fill and it is not being stored.
     pub(super) fn is_unwanted(&self) -> bool {
-        self.storing == Storing::No && self.seats.len() == 0
+        self.storing == StorePhase::No && self.seats.len() == 0
     }
 
     /// Whether there is work for a task that writes, and no such task runs. If so, the caller starts one.
     pub(super) fn wants_work(&mut self) -> bool {
         let waiting = self.window.end() - self.written;
         let enough = waiting >= WRITE as u64 || waiting > 0 && self.giver.is_some() || self.end == Some(End::Whole);
-        let wants = self.storing == Storing::Yes && !self.working && enough;
+        let wants = self.storing == StorePhase::Yes && !self.working && enough;
         self.working |= wants;
         wants
     }
@@ -338,7 +338,7 @@ impl State {
     /// Takes the next step of the task that writes.
     pub(super) fn step(&mut self) -> Step {
         debug_assert!(self.working, "a step is taken by the task that writes");
-        if self.storing != Storing::Yes {
+        if self.storing != StorePhase::Yes {
             return Step::Abandon;
         }
         let waiting = self.window.end() - self.written;
@@ -357,7 +357,7 @@ impl State {
     }
 
     /// The task that writes has ended for good.
-    pub(super) fn stopped(&mut self) -> Left {
+    pub(super) fn stopped(&mut self) -> DroppedAfterUnlock {
         self.working = false;
         self.close()
     }
@@ -377,15 +377,15 @@ impl State {
     pub(super) fn named(&mut self, wakes: &mut Wakes) {
         debug_assert!(self.working && self.end == Some(End::Whole), "a file gets its name last");
         self.working = false;
-        if self.storing == Storing::Yes {
-            self.storing = Storing::Done;
+        if self.storing == StorePhase::Yes {
+            self.storing = StorePhase::Done;
         }
         wakes.extend(self.giver.take());
     }
 
     /// Whether a follower that begins at this byte can be served.
     pub(super) fn can_join(&self, at: u64) -> bool {
-        let served = at >= self.window.start() || self.file.is_some() && self.storing != Storing::No;
+        let served = at >= self.window.start() || self.file.is_some() && self.storing != StorePhase::No;
         served && !self.released && self.end != Some(End::Broken) && !matches!(self.phase, Phase::Never)
     }
 

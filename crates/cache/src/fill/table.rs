@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use tokio::sync::Notify;
 
 use super::seats::Wakes;
-use super::state::{Phase, State, Storing};
+use super::state::{Phase, State, StorePhase};
 use super::window;
 use crate::disk::Disk;
 use crate::key::Key;
@@ -214,7 +214,7 @@ impl Fills {
     pub(crate) fn oldest(&self) -> Option<u64> {
         let (map, replaced) = (self.map.pin(), self.replaced.pin());
         let may_be_stored =
-            |fill: &&Arc<Fill>| fill.with(|state, _| matches!(state.storing, Storing::Undecided | Storing::Yes));
+            |fill: &&Arc<Fill>| fill.with(|state, _| matches!(state.storing, StorePhase::Undecided | StorePhase::Yes));
         let of_these = map.values().chain(replaced.values()).filter(may_be_stored);
         of_these.map(|fill| fill.sequence.load(Acquire)).min()
     }

@@ -4,16 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use bytes::Bytes;
-use freerun_runtime::files::{FileError, Unnamed};
+use freerun_runtime::files::{FileError, UnnamedFile};
 use freerun_runtime::pool::Tag;
 
-use super::file::Keeping;
-use super::state::{Step, Storing};
+use super::file::StoreState;
+use super::state::{Step, StorePhase};
 use super::table::{ActiveFill, Fill};
 use crate::index::{About, FileMark};
 use crate::key::Key;
 use crate::memory::SMALL;
-use crate::object::{Object, ObjectBody};
+use crate::object::{ObjectBody, StoredObject};
 
 /// How many bytes one task writes before other tasks of the pool have their turn.
 const TURN: u64 = 4 << 20;
@@ -23,7 +23,7 @@ const FOLDER_MODE: u32 = 0o700;
 
 impl Fill {
     /// Makes the file of a key.
-    fn make_file(&self, key: Key) -> Result<Unnamed, FileError> {
+    fn make_file(&self, key: Key) -> Result<UnnamedFile, FileError> {
         let store = &self.store;
         let file = self.disk.files.make_unnamed(&store.c_path_of(key), FILE_MODE, FOLDER_MODE, self.tag())?;
         if file.has_name() {
@@ -74,7 +74,7 @@ impl ActiveFill {
             state.give_up_disk(wakes);
             was
         });
-        if matches!(was, Storing::Undecided | Storing::Yes) {
+        if matches!(was, StorePhase::Undecided | StorePhase::Yes) {
             self.counts.unstored.fetch_add(1, Relaxed);
             self.remove();
         }
@@ -83,9 +83,9 @@ impl ActiveFill {
 
 /// Gives the written file its name and the index its entry, unless the fill was given up meanwhile. Returns whether it
 /// did.
-fn finish(fill: &Fill, mut keeping: Keeping, length: u64) -> Result<bool, FileError> {
+fn finish(fill: &Fill, mut keeping: StoreState, length: u64) -> Result<bool, FileError> {
     keeping.complete(|key| fill.make_file(key), length)?;
-    let Keeping { head, key, file, .. } = keeping;
+    let StoreState { head, key, file, .. } = keeping;
     let Some(file) = file else { return Ok(false) };
     let size = head.size() as u64 + length;
     let body = fill.with(|state, _| {
@@ -109,7 +109,7 @@ fn finish(fill: &Fill, mut keeping: Keeping, length: u64) -> Result<bool, FileEr
     let about = About { key, main, size, sequence, lifetime };
     // This happens under the lock: a purge either comes before, and then nothing is stored, or it finds the entry.
     let stored = fill.with(|state, wakes| {
-        let reserved = state.reserved.take_if(|_| state.storing == Storing::Yes)?;
+        let reserved = state.reserved.take_if(|_| state.storing == StorePhase::Yes)?;
         let entry = store.stored(&about, reserved, head.created);
         state.named(wakes);
         Some(entry.inspect(|entry| {
@@ -123,7 +123,7 @@ fn finish(fill: &Fill, mut keeping: Keeping, length: u64) -> Result<bool, FileEr
     match (stored, body) {
         (Some(Some(entry)), Some(body)) => {
             let body = ObjectBody::Bytes(body);
-            let object = Object::new(entry.clone(), head, body);
+            let object = StoredObject::new(entry.clone(), head, body);
             store.memory.insert(Arc::new(object));
             if entry.is_gone() {
                 store.memory.forget(key);

@@ -37,7 +37,7 @@ const _: () = assert!(MARKS.is_power_of_two(), "every mark stands for equally ma
 
 /// The index's answer about a key.
 #[derive(Debug, Clone)]
-pub enum Found {
+pub enum IndexAnswer {
     /// There is an object; whether it is fresh is for its [`Lifetime`] to say.
     Stored(Arc<Entry>),
     /// The index has no entry and is still being loaded: there may be a file.
@@ -49,7 +49,7 @@ pub enum Found {
 /// How far the index has been loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum State {
+pub enum LoadState {
     /// The thread has not looked at the folder yet, or another process still has it.
     Starting,
     /// The journal is being read.
@@ -62,26 +62,26 @@ pub enum State {
     Stopped,
 }
 
-impl State {
+impl LoadState {
     /// The name of the state, for status pages.
     pub fn name(self) -> &'static str {
         match self {
-            State::Starting => "starting",
-            State::Loading => "loading",
-            State::Walking => "walking",
-            State::Ready => "ready",
-            State::Stopped => "stopped",
+            LoadState::Starting => "starting",
+            LoadState::Loading => "loading",
+            LoadState::Walking => "walking",
+            LoadState::Ready => "ready",
+            LoadState::Stopped => "stopped",
         }
     }
 
-    fn of(byte: u8) -> State {
-        debug_assert!(byte <= State::Stopped as u8, "{byte} is no state");
+    fn of(byte: u8) -> LoadState {
+        debug_assert!(byte <= LoadState::Stopped as u8, "{byte} is no state");
         match byte {
-            0 => State::Starting,
-            1 => State::Loading,
-            2 => State::Walking,
-            3 => State::Ready,
-            _ => State::Stopped,
+            0 => LoadState::Starting,
+            1 => LoadState::Loading,
+            2 => LoadState::Walking,
+            3 => LoadState::Ready,
+            _ => LoadState::Stopped,
         }
     }
 }
@@ -166,7 +166,7 @@ impl Index {
             space: Arc::new(Space::new(max_size, max_entries, bell.clone())),
             events: SegQueue::new(),
             bell,
-            state: AtomicU8::new(State::Starting as u8),
+            state: AtomicU8::new(LoadState::Starting as u8),
             look: AtomicBool::new(false),
             sequence: AtomicU64::new(1),
             marks: (0..MARKS).map(|_| AtomicU64::new(0)).collect(),
@@ -177,14 +177,14 @@ impl Index {
         }
     }
 
-    pub(crate) fn find(&self, key: Key, now: u64) -> Found {
+    pub(crate) fn find(&self, key: Key, now: u64) -> IndexAnswer {
         if let Some(entry) = self.map.pin().get(&key)
             && !entry.is_foreign()
         {
             entry.touch(now);
-            return Found::Stored(entry.clone());
+            return IndexAnswer::Stored(entry.clone());
         }
-        if self.look.load(Acquire) { Found::Unknown } else { Found::Nothing }
+        if self.look.load(Acquire) { IndexAnswer::Unknown } else { IndexAnswer::Nothing }
     }
 
     /// The entry of a key; no use is counted.
@@ -402,17 +402,17 @@ impl Index {
         self.bell.ring();
     }
 
-    pub(crate) fn state(&self) -> State {
-        State::of(self.state.load(Acquire))
+    pub(crate) fn state(&self) -> LoadState {
+        LoadState::of(self.state.load(Acquire))
     }
 
     /// Sets the state of the index, and whether unknown keys may have files.
-    pub(crate) fn set_state(&self, state: State, look: bool) {
-        let searched = matches!(state, State::Loading | State::Walking);
+    pub(crate) fn set_state(&self, state: LoadState, look: bool) {
+        let searched = matches!(state, LoadState::Loading | LoadState::Walking);
         debug_assert!(!look || searched, "a key is looked for on the disk in the state {state:?}");
         self.look.store(look, std::sync::atomic::Ordering::Release);
         let before = self.state.swap(state as u8, AcqRel);
-        debug_assert!(before <= state as u8, "the index goes back from {:?} to {state:?}", State::of(before));
+        debug_assert!(before <= state as u8, "the index goes back from {:?} to {state:?}", LoadState::of(before));
     }
 
     /// A number to wait for: when [`settled`](Index::has_settled) has reached it, the thread has handled everything

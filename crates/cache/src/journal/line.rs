@@ -40,7 +40,7 @@ const _: () = assert!(MUST_REVALIDATE | NO_CACHE | FOREIGN | MAIN == 0b1111, "ea
 
 /// An object, as the journal has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Stored {
+pub(crate) struct JournalObject {
     pub(crate) key: Key,
     pub(crate) size: u64,
     pub(crate) sequence: u64,
@@ -54,7 +54,7 @@ pub(crate) struct Stored {
 /// The kind of a journal file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
-pub(crate) enum What {
+pub(crate) enum JournalKind {
     /// A snapshot: all objects of one moment. `first` is the number of its lines, `second` the sequence number.
     Snapshot = 1,
     /// A log: the changes since the snapshot.
@@ -66,7 +66,7 @@ pub(crate) enum What {
 /// The head of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Title {
-    pub(crate) what: What,
+    pub(crate) what: JournalKind,
     pub(crate) generation: u64,
     pub(crate) first: u64,
     pub(crate) second: u64,
@@ -75,7 +75,7 @@ pub(crate) struct Title {
 /// A line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Line {
-    Stored(Stored),
+    Stored(JournalObject),
     Removed { key: Key, sequence: u64 },
     Title(Title),
 }
@@ -133,7 +133,7 @@ impl Line {
         let flags = bytes[5];
         let has = |flag: u8| flags & flag != 0;
         match bytes[4] {
-            STORED => Some(Line::Stored(Stored {
+            STORED => Some(Line::Stored(JournalObject {
                 key,
                 size: number(bytes, 32),
                 sequence: number(bytes, 24),
@@ -153,9 +153,9 @@ impl Line {
             REMOVED => Some(Line::Removed { key, sequence: number(bytes, 24) }),
             TITLE if bytes[8..16] == *MAGIC => {
                 let what = match number(bytes, 16) {
-                    1 => What::Snapshot,
-                    2 => What::Log,
-                    3 => What::Clean,
+                    1 => JournalKind::Snapshot,
+                    2 => JournalKind::Log,
+                    3 => JournalKind::Clean,
                     _ => return None,
                 };
                 let (generation, first, second) = (number(bytes, 24), number(bytes, 32), number(bytes, 40));
@@ -198,11 +198,11 @@ mod tests {
                     no_cache: flags[1],
                 };
                 let (key, foreign, main, frequency) = (Key(key), flags[2], flags[3], hits);
-                Line::Stored(Stored { key, size, sequence, lifetime, variant_of, foreign, main, frequency })
+                Line::Stored(JournalObject { key, size, sequence, lifetime, variant_of, foreign, main, frequency })
             });
         let removed =
             (any::<[u8; 16]>(), any::<u64>()).prop_map(|(key, sequence)| Line::Removed { key: Key(key), sequence });
-        let what = prop_oneof![Just(What::Snapshot), Just(What::Log), Just(What::Clean)];
+        let what = prop_oneof![Just(JournalKind::Snapshot), Just(JournalKind::Log), Just(JournalKind::Clean)];
         let title = (what, any::<[u64; 3]>())
             .prop_map(|(what, [generation, first, second])| Line::Title(Title { what, generation, first, second }));
         prop_oneof![stored, removed, title]
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn another_versions_line_is_none_of_ours() {
-        let title = Line::Title(Title { what: What::Log, generation: 1, first: 0, second: 0 });
+        let title = Line::Title(Title { what: JournalKind::Log, generation: 1, first: 0, second: 0 });
         let mut bytes = title.encode();
         bytes[15] = b'2';
         let sum = crc32fast::hash(&bytes[4..]);

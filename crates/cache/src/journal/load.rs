@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
-use super::line::{LINE, Line, Title, What};
+use super::line::{JournalKind, LINE, Line, Title};
 use super::{CLEAN, MAX_LOGS, SNAPSHOT, log_path};
 
 /// How many bytes are read at a time: a whole number of lines.
@@ -13,7 +13,7 @@ const _: () = assert!(PIECE.is_multiple_of(LINE), "a line does not lie in two pi
 
 /// The result of reading a journal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Loaded {
+pub(crate) struct LoadedJournal {
     /// There is a journal at all.
     pub(crate) exists: bool,
     /// Every line of it could be read, and no file is missing.
@@ -46,8 +46,8 @@ pub(crate) fn lines(folder: &Path) -> u64 {
 
 /// Reads the journal of a folder, and passes its lines to `each` in their order; a line about a key replaces earlier
 /// ones about it.
-pub(crate) fn load(folder: &Path, mut each: impl FnMut(&Line)) -> Loaded {
-    let mut loaded = Loaded { intact: true, first: 1, ..Loaded::default() };
+pub(crate) fn load(folder: &Path, mut each: impl FnMut(&Line)) -> LoadedJournal {
+    let mut loaded = LoadedJournal { intact: true, first: 1, ..LoadedJournal::default() };
     let mut lines = 0;
     let mut sequence = 0;
     let mut take = |line: &Line| {
@@ -60,7 +60,7 @@ pub(crate) fn load(folder: &Path, mut each: impl FnMut(&Line)) -> Loaded {
         each(line);
     };
     let mut in_snapshot = 0;
-    match read(&folder.join(SNAPSHOT), What::Snapshot, &mut take) {
+    match read(&folder.join(SNAPSHOT), JournalKind::Snapshot, &mut take) {
         Ok(file) => {
             loaded.exists = true;
             loaded.intact = file.intact && file.title.first == file.lines;
@@ -68,8 +68,8 @@ pub(crate) fn load(folder: &Path, mut each: impl FnMut(&Line)) -> Loaded {
             loaded.sequence = file.title.second;
             in_snapshot = file.lines;
         }
-        Err(Missing::NotThere) => {}
-        Err(Missing::Worthless) => {
+        Err(MissingLog::NotThere) => {}
+        Err(MissingLog::Worthless) => {
             loaded.exists = true;
             loaded.intact = false;
             // It is not known where the logs begin, so they are looked for.
@@ -80,14 +80,14 @@ pub(crate) fn load(folder: &Path, mut each: impl FnMut(&Line)) -> Loaded {
     let mut last = None;
     // This is a few more than ever exist.
     for generation in (loaded.first..).take(2 * MAX_LOGS as usize + 1) {
-        match read(&log_path(folder, generation), What::Log, &mut take) {
+        match read(&log_path(folder, generation), JournalKind::Log, &mut take) {
             Ok(file) => {
                 loaded.exists = true;
                 loaded.intact &= file.intact && file.title.generation == generation;
                 last = Some((generation, file.len));
             }
-            Err(Missing::NotThere) => break,
-            Err(Missing::Worthless) => loaded.intact = false,
+            Err(MissingLog::NotThere) => break,
+            Err(MissingLog::Worthless) => loaded.intact = false,
         }
         loaded.next = generation + 1;
     }
@@ -108,16 +108,16 @@ struct Content {
     len: u64,
 }
 
-enum Missing {
+enum MissingLog {
     NotThere,
     /// The file has no valid head, or cannot be read.
     Worthless,
 }
 
-fn read(path: &Path, what: What, each: &mut impl FnMut(&Line)) -> Result<Content, Missing> {
+fn read(path: &Path, what: JournalKind, each: &mut impl FnMut(&Line)) -> Result<Content, MissingLog> {
     let mut file = File::open(path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => Missing::NotThere,
-        _ => Missing::Worthless,
+        io::ErrorKind::NotFound => MissingLog::NotThere,
+        _ => MissingLog::Worthless,
     })?;
     let mut content: Option<Content> = None;
     let mut piece = vec![0; PIECE];
@@ -127,7 +127,7 @@ fn read(path: &Path, what: What, each: &mut impl FnMut(&Line)) -> Result<Content
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(_) => {
-                let content = content.as_mut().ok_or(Missing::Worthless)?;
+                let content = content.as_mut().ok_or(MissingLog::Worthless)?;
                 content.intact = false;
                 0
             }
@@ -141,7 +141,7 @@ fn read(path: &Path, what: What, each: &mut impl FnMut(&Line)) -> Result<Content
                 (None, Some(Line::Title(title))) if title.what == what => {
                     content = Some(Content { title, intact: true, lines: 0, len: 0 });
                 }
-                (None, _) => return Err(Missing::Worthless),
+                (None, _) => return Err(MissingLog::Worthless),
                 // A damaged line is skipped: the walk finds the object that it was about.
                 (Some(content), None | Some(Line::Title(_))) => content.intact = false,
                 (Some(content), Some(line)) => {
@@ -151,7 +151,7 @@ fn read(path: &Path, what: What, each: &mut impl FnMut(&Line)) -> Result<Content
             }
         }
         if read == 0 {
-            let mut content = content.ok_or(Missing::Worthless)?;
+            let mut content = content.ok_or(MissingLog::Worthless)?;
             content.intact &= rest.is_empty();
             content.len = len;
             return Ok(content);
@@ -167,7 +167,7 @@ fn is_clean(folder: &Path, last: Option<(u64, u64)>) -> bool {
     let Ok(bytes) = fs::read(folder.join(CLEAN)) else { return false };
     let Ok(bytes) = <&[u8; LINE]>::try_from(&bytes[..]) else { return false };
     match Line::decode(bytes) {
-        Some(Line::Title(title)) => title.what == What::Clean && Some((title.generation, title.first)) == last,
+        Some(Line::Title(title)) => title.what == JournalKind::Clean && Some((title.generation, title.first)) == last,
         _ => false,
     }
 }

@@ -28,9 +28,9 @@ use std::sync::Arc;
 use crate::index::Entry;
 use crate::index::policy::{Item, Place};
 use crate::key::Key;
-use line::{LINE, Line, Stored, Title, What};
+use line::{JournalKind, JournalObject, LINE, Line, Title};
 
-pub(crate) use load::{Loaded, lines, load};
+pub(crate) use load::{LoadedJournal, lines, load};
 
 /// The beginning of all names of files that are not entries.
 pub(crate) const PREFIX: &str = ".freerun-";
@@ -106,7 +106,7 @@ struct Snapshot {
 
 impl Journal {
     /// Continues the journal that was loaded, in a new log.
-    pub(crate) fn open(folder: &Path, loaded: &Loaded) -> Journal {
+    pub(crate) fn open(folder: &Path, loaded: &LoadedJournal) -> Journal {
         // These files are out of date now. It does not matter if they are missing or cannot be removed: the new log's
         // generation contradicts the mark.
         let _ = fs::remove_file(folder.join(CLEAN));
@@ -152,7 +152,7 @@ impl Journal {
         self.file = None;
         let path = log_path(&self.folder, self.generation);
         let mut file = create_private(&path)?;
-        let title = Title { what: What::Log, generation: self.generation, first: 0, second: 0 };
+        let title = Title { what: JournalKind::Log, generation: self.generation, first: 0, second: 0 };
         file.write_all(&Line::Title(title).encode())?;
         self.file = Some(file);
         self.len = LINE as u64;
@@ -278,7 +278,8 @@ impl Journal {
         debug_assert!(snapshot.next == snapshot.entries.len(), "the snapshot is not complete");
         let Snapshot { out, written, sequence, .. } = snapshot;
         let file = out.into_inner().map_err(|error| error.into_error())?;
-        let title = Title { what: What::Snapshot, generation: self.generation, first: written, second: sequence };
+        let title =
+            Title { what: JournalKind::Snapshot, generation: self.generation, first: written, second: sequence };
         std::os::unix::fs::FileExt::write_all_at(&file, &Line::Title(title).encode(), 0)?;
         fs::rename(self.folder.join(NEW_SNAPSHOT), self.folder.join(SNAPSHOT))?;
         for old in self.first..self.generation {
@@ -299,7 +300,7 @@ impl Journal {
         if self.broken {
             return false;
         }
-        let title = Title { what: What::Clean, generation: self.generation, first: self.len, second: 0 };
+        let title = Title { what: JournalKind::Clean, generation: self.generation, first: self.len, second: 0 };
         fs::write(self.folder.join(CLEAN), Line::Title(title).encode()).is_ok()
     }
 }
@@ -318,8 +319,8 @@ impl Snapshot {
     }
 }
 
-fn stored(entry: &Arc<Entry>) -> Stored {
-    Stored {
+fn stored(entry: &Arc<Entry>) -> JournalObject {
+    JournalObject {
         key: entry.key(),
         size: entry.size(),
         sequence: entry.sequence(),

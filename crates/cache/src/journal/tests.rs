@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use freerun_testkit::TempDir;
 
-use super::line::{LINE, Line, Title, What};
+use super::line::{JournalKind, LINE, Line, Title};
 use super::*;
 use crate::index::About;
 use crate::rules::Lifetime;
@@ -19,7 +19,7 @@ fn entry(number: u64) -> Arc<Entry> {
 }
 
 /// The objects in the journal: keys and sizes.
-fn read(folder: &Path) -> (Loaded, BTreeMap<Key, u64>) {
+fn read(folder: &Path) -> (LoadedJournal, BTreeMap<Key, u64>) {
     let mut found = BTreeMap::new();
     let loaded = load(folder, |line| match line {
         Line::Stored(stored) => drop(found.insert(stored.key, stored.size)),
@@ -53,7 +53,7 @@ fn example(folder: &Path) {
 fn what_was_written_is_read() {
     let folder = TempDir::new("whole");
     let (loaded, found) = read(folder.path());
-    assert_eq!(loaded, Loaded { intact: true, first: 1, next: 1, ..Loaded::default() });
+    assert_eq!(loaded, LoadedJournal { intact: true, first: 1, next: 1, ..LoadedJournal::default() });
     assert!(found.is_empty());
     example(folder.path());
     let (loaded, found) = read(folder.path());
@@ -191,7 +191,7 @@ fn another_versions_files_are_not_read() {
     example(folder.path());
     let (loaded, _) = read(folder.path());
     let mut other = [0_u8; LINE];
-    other.copy_from_slice(&Line::Title(Title { what: What::Log, generation: 1, first: 0, second: 0 }).encode());
+    other.copy_from_slice(&Line::Title(Title { what: JournalKind::Log, generation: 1, first: 0, second: 0 }).encode());
     other[15] = b'9';
     let sum = crc32fast::hash(&other[4..]);
     other[..4].copy_from_slice(&sum.to_le_bytes());

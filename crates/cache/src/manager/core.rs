@@ -17,9 +17,9 @@ use super::sweep::Sweep;
 use super::walk::Walk;
 use crate::fill::Fills;
 use crate::folder_watch;
-use crate::health::Running;
+use crate::health::DiskOperation;
 use crate::index::policy::{Item, Place, Policy};
-use crate::index::{Entry, Event, MAX_PENDING, State};
+use crate::index::{Entry, Event, LoadState, MAX_PENDING};
 use crate::journal::{Journal, purges};
 use crate::key::Key;
 use crate::store::Store;
@@ -390,7 +390,7 @@ impl Manager {
     }
 
     /// Notes that the thread is about to wait for the disk: if it waits too long, requests do without the disk.
-    fn at_work(&self) -> Option<Running<'_>> {
+    fn at_work(&self) -> Option<DiskOperation<'_>> {
         self.store.disk.get().map(|disk| disk.health.begin())
     }
 
@@ -559,7 +559,7 @@ impl Manager {
 
     /// Notes that the walk is over and the index is whole.
     pub(super) fn walked(&mut self) {
-        self.store.index.set_state(State::Ready, false);
+        self.store.index.set_state(LoadState::Ready, false);
         // Files that the walk has found were not seen by earlier sweeps.
         self.sweep_again |= self.store.purges.len() > 0;
     }

@@ -35,21 +35,21 @@ pub(super) fn measure(folder: &Path, min_free: u64, space: &Space) {
 
 /// The state of a file, as it was found.
 #[derive(Debug)]
-pub(super) struct Looked {
+pub(super) struct FileLook {
     pub(super) size: u64,
     /// The file's head and where the body begins, or the reason why the head cannot be used.
     pub(super) head: Result<(Head, usize), Damage>,
 }
 
 /// Reads the head of a file.
-pub(super) fn look(path: &Path) -> io::Result<Looked> {
+pub(super) fn look(path: &Path) -> io::Result<FileLook> {
     use std::os::unix::fs::OpenOptionsExt;
     let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
     let mut file = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
     let meta = file.metadata()?;
     let size = meta.len();
     if !meta.is_file() {
-        return Ok(Looked { size, head: Err(Damage::Foreign) });
+        return Ok(FileLook { size, head: Err(Damage::Foreign) });
     }
     let mut bytes = BytesMut::new();
     let mut wanted = FIRST_READ;
@@ -62,7 +62,7 @@ pub(super) fn look(path: &Path) -> io::Result<Looked> {
         match Head::decode(&Bytes::copy_from_slice(&bytes)) {
             // The length of the head is bounded by `record::MAX_HEAD`.
             Err(Damage::Short(more)) if !end && more > wanted => wanted = more,
-            head => return Ok(Looked { size, head }),
+            head => return Ok(FileLook { size, head }),
         }
     }
 }

@@ -22,9 +22,9 @@ use freerun_runtime::log::Level;
 
 use self::core::{Manager, Moment, Next};
 use crate::fill::Fills;
-use crate::index::State;
+use crate::index::LoadState;
 use crate::store::Store;
-use open::{Lock, Opened};
+use open::{Lock, OpenState};
 
 /// How long a start waits for the index: a small index is loaded by then, and a larger one goes on loading behind the
 /// requests. Another process may have the folder for long, while the binary is being changed.
@@ -40,12 +40,12 @@ const FOLDER_PAUSE: Duration = Duration::from_secs(1);
 /// The cache's handle on the thread.
 #[derive(Debug, Default)]
 pub(crate) struct Handle {
-    progress: OnceLock<Arc<Progress>>,
+    progress: OnceLock<Arc<ManagerProgress>>,
 }
 
 /// How far the thread has come, for callers that wait for it.
 #[derive(Debug, Default)]
-struct Progress {
+struct ManagerProgress {
     stage: Mutex<Stage>,
     changed: Condvar,
 }
@@ -60,7 +60,7 @@ enum Stage {
     Ended(bool),
 }
 
-impl Progress {
+impl ManagerProgress {
     fn set(&self, stage: Stage) {
         if let Ok(mut own) = self.stage.lock() {
             *own = stage;
@@ -81,7 +81,7 @@ impl Handle {
         if self.progress.get().is_some() {
             return Ok(false);
         }
-        let progress = Arc::new(Progress::default());
+        let progress = Arc::new(ManagerProgress::default());
         let (store, fills, reports) = (store.clone(), Arc::downgrade(fills), progress.clone());
         let name = format!("cache {}", store.config.load().name);
         std::thread::Builder::new().name(name).spawn(move || {
@@ -92,7 +92,7 @@ impl Handle {
                 false
             });
             store.index.space.close();
-            store.index.set_state(State::Stopped, false);
+            store.index.set_state(LoadState::Stopped, false);
             store.index.settle.notify_waiters();
             reports.set(Stage::Ended(clean));
         })?;
@@ -123,7 +123,7 @@ fn unix_time() -> u64 {
 }
 
 /// The body of the thread. True if the next process will find everything.
-fn run(store: &Arc<Store>, fills: &Weak<Fills>, progress: &Progress) -> bool {
+fn run(store: &Arc<Store>, fills: &Weak<Fills>, progress: &ManagerProgress) -> bool {
     let begun = Instant::now();
     store.index.bell.answer_to(std::thread::current());
     let moment = || Moment { unix: unix_time(), clock: begun.elapsed() };
@@ -147,7 +147,7 @@ fn run(store: &Arc<Store>, fills: &Weak<Fills>, progress: &Progress) -> bool {
             }
         }
     };
-    let Opened { journal, policy, walk } = open::open(store, moment());
+    let OpenState { journal, policy, walk } = open::open(store, moment());
     let mut manager = Manager::new(store.clone(), fills.clone(), journal, policy, walk);
     // A small folder is done after the first round.
     manager.round(moment());

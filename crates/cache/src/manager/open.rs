@@ -16,8 +16,8 @@ use super::core::Moment;
 use super::disk;
 use super::walk::Walk;
 use crate::index::policy::{Item, Place, Policy};
-use crate::index::{About, Entry, Load, State};
-use crate::journal::line::{Line, Stored};
+use crate::index::{About, Entry, Load, LoadState};
+use crate::journal::line::{JournalObject, Line};
 use crate::journal::{self, Journal, LOCK, PRIVATE, purges};
 use crate::key::Key;
 use crate::purge::Purge;
@@ -53,7 +53,7 @@ impl Lock {
 }
 
 /// The state with which the thread continues after opening.
-pub(super) struct Opened {
+pub(super) struct OpenState {
     pub(super) journal: Journal,
     pub(super) policy: Policy<Arc<Entry>>,
     pub(super) walk: Option<Walk>,
@@ -64,7 +64,7 @@ const PURGES_A_SECOND: u32 = 20;
 
 /// Reads the purges and the journal. Afterwards the cache is usable; the walk finds the objects that the journal does
 /// not know.
-pub(super) fn open(store: &Arc<Store>, at: Moment) -> Opened {
+pub(super) fn open(store: &Arc<Store>, at: Moment) -> OpenState {
     let begun = Instant::now();
     let config = store.config.load_full();
     let index = &store.index;
@@ -77,17 +77,18 @@ pub(super) fn open(store: &Arc<Store>, at: Moment) -> Opened {
     let purges = purges::read(&config.path);
     store.purges.restore(purges.as_deref().unwrap_or_default(), index);
     if purges.is_some() {
-        index.set_state(State::Loading, true);
+        index.set_state(LoadState::Loading, true);
     } else {
         let text = format!("the purges of cache \"{}\" cannot be read: all of it is purged", config.name);
         store.reporter.tell(Level::Error, &text);
         // The list is new, so there is room.
         let _ = store.purges.add(&Purge::Prefix(bytes::Bytes::new()), index);
     }
-    let mut loading = Loading { store, policy: Policy::new(config.max_entries()), gone: FxHashSet::default(), at };
+    let mut loading =
+        JournalLoader { store, policy: Policy::new(config.max_entries()), gone: FxHashSet::default(), at };
     index.expect(journal::lines(&config.path));
     let loaded = journal::load(&config.path, |line| loading.take(line));
-    let Loading { policy, gone, .. } = loading;
+    let JournalLoader { policy, gone, .. } = loading;
     if loaded.sequence >= base {
         // The clock went back, or it is still the same second.
         index.raise_sequence(loaded.sequence);
@@ -99,7 +100,7 @@ pub(super) fn open(store: &Arc<Store>, at: Moment) -> Opened {
     let walk = (!loaded.clean).then(|| Walk::new(&config, at.unix, gone));
     // Without a journal, only the file itself shows that an object exists.
     let look = walk.is_some() && !(loaded.exists && loaded.intact);
-    let state = if walk.is_some() { State::Walking } else { State::Ready };
+    let state = if walk.is_some() { LoadState::Walking } else { LoadState::Ready };
     index.set_state(state, look);
     index.space.open();
     if loaded.exists && !loaded.clean {
@@ -107,10 +108,10 @@ pub(super) fn open(store: &Arc<Store>, at: Moment) -> Opened {
         let text = format!("the journal of cache \"{}\" {text}: its folder is looked through", config.name);
         store.reporter.tell(Level::Notice, &text);
     }
-    Opened { journal, policy, walk }
+    OpenState { journal, policy, walk }
 }
 
-struct Loading<'a> {
+struct JournalLoader<'a> {
     store: &'a Store,
     policy: Policy<Arc<Entry>>,
     /// Keys whose last known change is their removal: their files are not taken in again.
@@ -118,7 +119,7 @@ struct Loading<'a> {
     at: Moment,
 }
 
-impl Loading<'_> {
+impl JournalLoader<'_> {
     fn take(&mut self, line: &Line) {
         match line {
             Line::Stored(stored) => self.stored(stored),
@@ -131,12 +132,12 @@ impl Loading<'_> {
         }
     }
 
-    fn stored(&mut self, stored: &Stored) {
+    fn stored(&mut self, stored: &JournalObject) {
         let index = &self.store.index;
         if !self.gone.is_empty() {
             self.gone.remove(&stored.key);
         }
-        let Stored { key, size, sequence, lifetime, .. } = *stored;
+        let JournalObject { key, size, sequence, lifetime, .. } = *stored;
         let about = About { key, main: key, size, sequence, lifetime };
         // The time of the last use begins anew: while there was no process, no request could ask.
         let mut entry = Entry::new(&about, index.space.round(size), self.at.unix);

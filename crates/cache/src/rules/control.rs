@@ -147,7 +147,7 @@ impl Time {
 
 /// A directive that is about the response, or only about fields of it: `no-cache`, `private`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum About<'a> {
+pub enum DirectiveScope<'a> {
     /// The directive is not there.
     #[default]
     Nothing,
@@ -157,23 +157,23 @@ pub enum About<'a> {
     All,
 }
 
-impl<'a> About<'a> {
+impl<'a> DirectiveScope<'a> {
     fn add(&mut self, directive: &Directive<'a>) {
         let named = directive.argument.filter(|_| !directive.garbled).map(members);
         let names: SmallVec<[&'a [u8]; 4]> = named.into_iter().flatten().collect();
         match self {
-            _ if names.is_empty() => *self = About::All,
-            About::Nothing => *self = About::Fields(names),
-            About::Fields(all) => all.extend(names),
-            About::All => {}
+            _ if names.is_empty() => *self = DirectiveScope::All,
+            DirectiveScope::Nothing => *self = DirectiveScope::Fields(names),
+            DirectiveScope::Fields(all) => all.extend(names),
+            DirectiveScope::All => {}
         }
     }
 
     /// The names of the fields that the directive is about.
     pub fn fields(&self) -> &[&'a [u8]] {
         match self {
-            About::Fields(names) => names,
-            About::Nothing | About::All => &[],
+            DirectiveScope::Fields(names) => names,
+            DirectiveScope::Nothing | DirectiveScope::All => &[],
         }
     }
 }
@@ -192,9 +192,9 @@ pub struct ResponseControl<'a> {
     /// Whether the directive `no-store` is there.
     pub no_store: bool,
     /// The part of the response that the directive `no-cache` is about.
-    pub no_cache: About<'a>,
+    pub no_cache: DirectiveScope<'a>,
     /// The part of the response that the directive `private` is about.
-    pub private: About<'a>,
+    pub private: DirectiveScope<'a>,
     /// Whether the directive `public` is there.
     pub public: bool,
     /// Whether the directive `must-revalidate` is there.
@@ -420,10 +420,10 @@ mod tests {
             "no-cache=\"a\", no-cache",
             "no-cache,no-cache=a",
         ] {
-            assert_eq!(response(text).no_cache, About::All, "{text}");
+            assert_eq!(response(text).no_cache, DirectiveScope::All, "{text}");
         }
         assert_eq!(response("private=\"x\"").private.fields(), [b"x"]);
-        assert_eq!(response("no-storex, xprivate").private, About::Nothing);
+        assert_eq!(response("no-storex, xprivate").private, DirectiveScope::Nothing);
         assert!(!response("no-storex").no_store);
     }
 

@@ -20,11 +20,11 @@ pub use headers::{Field, MAX_SECONDS, values};
 pub use lifetime::Lifetime;
 pub use valid::Valid;
 pub use vary::Vary;
-pub use verdict::{Answer, Asked, Ignored, Renewed, Rules, Verdict, Why};
+pub use verdict::{Answer, IgnoredFields, NotStoredReason, RequestFacts, Revalidation, Rules, Verdict};
 
 /// Whether a response may be stored, and how long it may be used, by the rules that are configured. `now` is the time at
 /// which its head came, seconds since the epoch.
-pub fn judge(asked: &Asked, answer: &Answer<'_>, rules: &Rules<'_>, now: u64) -> Verdict {
+pub fn judge(asked: &RequestFacts, answer: &Answer<'_>, rules: &Rules<'_>, now: u64) -> Verdict {
     match rules.rfc9111 {
         true => rfc9111::judge(asked, answer, rules, now),
         false => nginx::judge(answer, rules, now),
@@ -38,7 +38,13 @@ pub fn may_validate(status: u16) -> bool {
 
 /// The state of a stored response after a 304; `stored` has its fields. `now` is the time at which the head of the 304
 /// came. [`update::refreshed`] says which fields change.
-pub fn revalidated(asked: &Asked, stored: &Answer<'_>, not_modified: &[Field], rules: &Rules<'_>, now: u64) -> Renewed {
+pub fn revalidated(
+    asked: &RequestFacts,
+    stored: &Answer<'_>,
+    not_modified: &[Field],
+    rules: &Rules<'_>,
+    now: u64,
+) -> Revalidation {
     match rules.rfc9111 {
         true => rfc9111::revalidated(asked, stored, not_modified, rules, now),
         false => nginx::revalidated(stored, not_modified, rules, now),

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 
-use super::Ignored;
+use super::IgnoredFields;
 use super::control::ResponseControl;
 use super::headers::{Field, members, values};
 
@@ -33,7 +33,7 @@ fn is_one_of(name: &[u8], names: &[&[u8]]) -> bool {
 /// The fields of a response that are stored: without those of the connection, those that `Connection` names, and those
 /// that `no-cache="…"` and `private="…"` name (unless `Cache-Control` is ignored). With nginx's rules only the first
 /// two of these apply; clients are sent the same fields.
-pub fn stored(fields: &[Field], rfc9111: bool, ignored: Ignored) -> Vec<Field> {
+pub fn stored(fields: &[Field], rfc9111: bool, ignored: IgnoredFields) -> Vec<Field> {
     let control = match rfc9111 && !ignored.cache_control {
         true => ResponseControl::of(values(fields, b"cache-control")),
         false => ResponseControl::default(),
@@ -48,7 +48,7 @@ pub fn stored(fields: &[Field], rfc9111: bool, ignored: Ignored) -> Vec<Field> {
 /// The stored fields after a 304; `None` if the 304 changes only `Date` and `Age`, which follow from its lifetime, so
 /// that nothing has to be written anew. A field of the 304 replaces all stored ones of its name; fields of the body
 /// stay, and no cookie is taken from the 304 (unless `Set-Cookie` is ignored).
-pub fn refreshed(stored_fields: &[Field], not_modified: &[Field], ignored: Ignored) -> Option<Vec<Field>> {
+pub fn refreshed(stored_fields: &[Field], not_modified: &[Field], ignored: IgnoredFields) -> Option<Vec<Field>> {
     let new = of_a_304(not_modified, ignored);
     let same =
         |(name, _): &Field| is_one_of(name, &[b"date", b"age"]) || values(&new, name).eq(values(stored_fields, name));
@@ -56,7 +56,7 @@ pub fn refreshed(stored_fields: &[Field], not_modified: &[Field], ignored: Ignor
 }
 
 /// The fields of a 304 that replace stored ones.
-pub(super) fn of_a_304(not_modified: &[Field], ignored: Ignored) -> Vec<Field> {
+pub(super) fn of_a_304(not_modified: &[Field], ignored: IgnoredFields) -> Vec<Field> {
     let usable = |(name, _): &Field| {
         !is_one_of(name, &OF_THE_BODY) && (ignored.set_cookie || !name.eq_ignore_ascii_case(b"set-cookie"))
     };
@@ -154,23 +154,23 @@ mod tests {
             "Connection: a, close|A: 1|b: 2|Keep-Alive: x|TE: x|Transfer-Encoding: chunked|Upgrade: x|Trailer: y|\
              Proxy-Authenticate: x|Proxy-Authentication-Info: x|Proxy-Authorization: x|Proxy-Connection: x|connection: B|C: 3",
         );
-        assert_eq!(text(&stored(&head, false, Ignored::default())), "C: 3");
+        assert_eq!(text(&stored(&head, false, IgnoredFields::default())), "C: 3");
     }
 
     #[test]
     fn fields_named_in_cache_control_are_not_stored() {
         let head = fields("Cache-Control: no-cache=\"a, b\", private=C|A: 1|B: 2|C: 3|D: 4");
         let all = text(&head);
-        assert_eq!(text(&stored(&head, false, Ignored::default())), all);
-        assert_eq!(text(&stored(&head, true, Ignored { cache_control: true, ..Ignored::default() })), all);
-        let kept = text(&stored(&head, true, Ignored::default()));
+        assert_eq!(text(&stored(&head, false, IgnoredFields::default())), all);
+        assert_eq!(text(&stored(&head, true, IgnoredFields { cache_control: true, ..IgnoredFields::default() })), all);
+        let kept = text(&stored(&head, true, IgnoredFields::default()));
         assert_eq!(kept, "Cache-Control: no-cache=\"a, b\", private=C|D: 4");
     }
 
     #[test]
     fn a_304_changes_fields() {
         let old = fields("A: 1|A: 2|B: 3|ETag: \"x\"|Content-Length: 5|Content-Type: t");
-        let changed = |new| refreshed(&old, &fields(new), Ignored::default()).map(|fields| text(&fields));
+        let changed = |new| refreshed(&old, &fields(new), IgnoredFields::default()).map(|fields| text(&fields));
         assert_eq!(changed(""), None);
         assert_eq!(changed("B: 3|a: 1|a: 2"), None);
         assert_eq!(changed("ETag: \"y\"|Content-Length: 0|Content-Encoding: x|Set-Cookie: c|Keep-Alive: 1"), None);

@@ -9,7 +9,7 @@ use super::valid::Valid;
 
 /// Fields of responses that are not acted on: nginx's `*_ignore_headers`, as far as caching goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Ignored {
+pub struct IgnoredFields {
     /// Whether `X-Accel-Expires` is ignored.
     pub accel_expires: bool,
     /// Whether `Expires` is ignored.
@@ -28,7 +28,7 @@ pub struct Rules<'a> {
     /// `*_cache_rfc9111 on`.
     pub rfc9111: bool,
     /// The fields that `*_ignore_headers` names.
-    pub ignored: Ignored,
+    pub ignored: IgnoredFields,
     /// The lifetimes that `*_cache_valid` gives.
     pub valid: Option<&'a Valid>,
 }
@@ -36,7 +36,7 @@ pub struct Rules<'a> {
 /// The parts of a request that decide whether its response may be stored. nginx's rules use none of them:
 /// `*_cache_methods` decides before which methods use the cache.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Asked {
+pub struct RequestFacts {
     /// The method is `HEAD`, and was sent as `HEAD` (`*_cache_convert_head off`).
     pub head: bool,
     /// The client sent `Authorization`.
@@ -70,12 +70,12 @@ pub enum Verdict {
         vary: Option<Bytes>,
     },
     /// The response may not be stored.
-    DoNot(Why),
+    DoNot(NotStoredReason),
 }
 
 /// Why a response is not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
+pub enum NotStoredReason {
     /// `no-store`, in the response or (RFC 9111) in the request.
     NoStore,
     /// `no-cache`, in a response that cannot be validated.
@@ -99,31 +99,31 @@ pub enum Why {
     Status,
 }
 
-impl Why {
+impl NotStoredReason {
     /// The reason in words, for the log and for the endpoint that explains a key.
     pub fn words(self) -> &'static str {
         match self {
-            Why::NoStore => "no-store",
-            Why::NoCache => "no-cache without a validator",
-            Why::Private => "private",
-            Why::Expired => "expired already",
-            Why::Unreadable => "a time that cannot be read",
-            Why::NoLifetime => "nothing says how long it may be used",
-            Why::SetCookie => "Set-Cookie",
-            Why::Vary => "Vary",
-            Why::Authorization => "the request had Authorization",
-            Why::Status => "the status cannot be stored",
+            NotStoredReason::NoStore => "no-store",
+            NotStoredReason::NoCache => "no-cache without a validator",
+            NotStoredReason::Private => "private",
+            NotStoredReason::Expired => "expired already",
+            NotStoredReason::Unreadable => "a time that cannot be read",
+            NotStoredReason::NoLifetime => "nothing says how long it may be used",
+            NotStoredReason::SetCookie => "Set-Cookie",
+            NotStoredReason::Vary => "Vary",
+            NotStoredReason::Authorization => "the request had Authorization",
+            NotStoredReason::Status => "the status cannot be stored",
         }
     }
 }
 
 /// The state of a stored response after a 304.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Renewed {
+pub enum Revalidation {
     /// The response may be used for this lifetime.
     Until(Lifetime),
     /// There is no lifetime: the response may be used for this request, and the next request revalidates it again.
     Stays,
     /// The response may not be stored any more; it may be used for this request.
-    Goes(Why),
+    Goes(NotStoredReason),
 }

@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use freerun_serve::configuration::zones::{Arrived, Saved, Zones};
+use freerun_serve::configuration::zones::{ArrivedStates, StateBytes, Zones};
 use freerun_serve::tls::files::append_wiping;
 use rustix::net::sockopt::socket_type;
 
@@ -106,13 +106,13 @@ fn head(name: usize, state: usize) -> [u8; 12] {
 
 /// Asks the worker of the old binary for its states, and waits for them, or reads the file of one that has gone. With an error
 /// come the states that are complete.
-pub fn take(from: OwnedFd) -> (Arrived, io::Result<()>) {
-    let mut arrived = Arrived::default();
+pub fn take(from: OwnedFd) -> (ArrivedStates, io::Result<()>) {
+    let mut arrived = ArrivedStates::default();
     let result = take_all(from, &mut arrived);
     (arrived, result)
 }
 
-fn take_all(from: OwnedFd, arrived: &mut Arrived) -> io::Result<()> {
+fn take_all(from: OwnedFd, arrived: &mut ArrivedStates) -> io::Result<()> {
     if socket_type(&from).is_err() {
         return read(&mut File::from(from), arrived);
     }
@@ -140,9 +140,9 @@ impl Read for Until {
     }
 }
 
-fn read(from: &mut impl Read, arrived: &mut Arrived) -> io::Result<()> {
+fn read(from: &mut impl Read, arrived: &mut ArrivedStates) -> io::Result<()> {
     let (mut total, mut count) = (0_usize, 0);
-    let mut piece = Saved::new(vec![0; STEP]);
+    let mut piece = StateBytes::new(vec![0; STEP]);
     loop {
         let mut head = [0; 12];
         from.read_exact(&mut head)?;
@@ -159,7 +159,7 @@ fn read(from: &mut impl Read, arrived: &mut Arrived) -> io::Result<()> {
         let mut text = vec![0; name];
         from.read_exact(&mut text)?;
         let text = String::from_utf8(text).map_err(|_| io::ErrorKind::InvalidData)?;
-        let mut state = Saved::default();
+        let mut state = StateBytes::default();
         while state.len() < size {
             let piece = &mut piece[..(size - state.len()).min(STEP)];
             from.read_exact(piece)?;
@@ -180,7 +180,7 @@ mod tests {
     fn zones(states: &[(&str, usize)]) -> Zones {
         let mut table = ZoneTable::default();
         for (name, size) in states {
-            let save = |size: &usize| Some(Saved::new(vec![*size as u8; *size]));
+            let save = |size: &usize| Some(StateBytes::new(vec![*size as u8; *size]));
             table.carry(name, &Arc::new(*size), save);
         }
         table.zones()
@@ -207,7 +207,7 @@ mod tests {
         let end = head(0, 0);
         for (count, is_taken) in [(MAX_STATES, true), (MAX_STATES + 1, false)] {
             let frames = [&frame.repeat(count)[..], &end].concat();
-            assert_eq!(read(&mut &frames[..], &mut Arrived::default()).is_ok(), is_taken, "{count}");
+            assert_eq!(read(&mut &frames[..], &mut ArrivedStates::default()).is_ok(), is_taken, "{count}");
         }
         let (mut one, other) = UnixStream::pair().unwrap();
         one.write_all(&frame).unwrap();

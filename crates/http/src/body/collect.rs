@@ -27,11 +27,11 @@ pub struct Spool {
 /// The body of a request after it was read, for variables and for handlers that run after its reader. The client's
 /// request and its subrequests share it.
 #[derive(Default)]
-pub struct KeptBody(pub RefCell<Option<Rc<Collected>>>);
+pub struct KeptBody(pub RefCell<Option<Rc<CollectedBody>>>);
 
 /// A body that was read to its end.
 #[derive(Debug)]
-pub enum Collected {
+pub enum CollectedBody {
     /// The body fits the buffer.
     Memory(Bytes),
     /// The body is in a temporary file without a name.
@@ -91,13 +91,13 @@ impl Collector {
     ///
     /// # Errors
     /// The errors of [`Collector::push`].
-    pub async fn finish(mut self) -> Result<Collected, FileError> {
+    pub async fn finish(mut self) -> Result<CollectedBody, FileError> {
         if self.spool.file_only && self.file.is_none() || self.file.is_some() && !self.gathered.is_empty() {
             self.spill().await?;
         }
         Ok(match self.file {
-            Some(file) => Collected::File(file),
-            None => Collected::Memory(self.gathered.freeze()),
+            Some(file) => CollectedBody::File(file),
+            None => CollectedBody::Memory(self.gathered.freeze()),
         })
     }
 }
@@ -127,7 +127,7 @@ mod tests {
             let mut collector = collector(std::path::Path::new("/nonexistent"), 10);
             collector.push(b"01234").await.unwrap();
             collector.push(b"56789").await.unwrap();
-            let Collected::Memory(body) = collector.finish().await.unwrap() else { panic!("a file") };
+            let CollectedBody::Memory(body) = collector.finish().await.unwrap() else { panic!("a file") };
             assert_eq!(&body[..], b"0123456789");
         });
     }
@@ -140,7 +140,7 @@ mod tests {
             for _ in 0..5 {
                 collector.push(&piece).await.unwrap();
             }
-            let Collected::File(file) = collector.finish().await.unwrap() else { panic!("in memory") };
+            let CollectedBody::File(file) = collector.finish().await.unwrap() else { panic!("in memory") };
             assert_eq!(file.len(), 250_000);
             let file = file.into_file();
             let mut back = vec![0; 250_000];
@@ -169,7 +169,7 @@ mod tests {
             let mut collector = collector(&folder, 10);
             collector.spool = Spool { levels: vec![1, 2], file_only: true, keep: true, ..collector.spool };
             collector.push(b"abc").await.unwrap();
-            let Collected::File(file) = collector.finish().await.unwrap() else { panic!("in memory") };
+            let CollectedBody::File(file) = collector.finish().await.unwrap() else { panic!("in memory") };
             let path = std::path::PathBuf::from(file.path().unwrap().to_str().unwrap());
             drop(file);
             assert_eq!(std::fs::read(&path).unwrap(), b"abc");

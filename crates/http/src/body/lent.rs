@@ -9,12 +9,12 @@ use freerun_proto::BodyFraming;
 use freerun_runtime::timer::Timer;
 
 use super::{BodyError, limits, poll_piece};
-use crate::message::body::{ClientBody, Returned};
+use crate::message::body::{ClientBody, ReturnedBody};
 use crate::request::{ClientStream, Head, Request};
 
 /// A body that is read apart from its request, while the response is being sent. When it is dropped, the request can
 /// take back the rest of the body ([`take_back`]).
-pub struct Lent {
+pub struct LentBody {
     body: ClientBody,
     /// The bytes that have come of the body, or behind it.
     buffer: Vec<u8>,
@@ -25,12 +25,12 @@ pub struct Lent {
     limit: u64,
     /// Whether the framing or the connection has failed, so that the rest of the bytes cannot be interpreted.
     failed: bool,
-    returned: Rc<Returned>,
+    returned: Rc<ReturnedBody>,
 }
 
 /// Hands out the rest of a body of which a part was passed on as it came. Until it is given back, the body in the
 /// request counts as not received and cannot be read.
-pub fn lend(request: &mut Request) -> Lent {
+pub fn lend(request: &mut Request) -> LentBody {
     take_back(request);
     let (wait, limit) = limits(request);
     let head = request.head.parsed.len as usize;
@@ -38,7 +38,7 @@ pub fn lend(request: &mut Request) -> Lent {
     request.head.buffer.truncate(head);
     let (body, returned) = request.body.lend(head);
     let client = request.client.clone();
-    Lent { body, buffer, client, timer: Timer::default(), waiting: false, wait, limit, failed: false, returned }
+    LentBody { body, buffer, client, timer: Timer::default(), waiting: false, wait, limit, failed: false, returned }
 }
 
 /// Takes back the rest of a body that was lent, if it has been returned.
@@ -47,7 +47,7 @@ pub fn take_back(request: &mut Request) {
     body.take_back(parsed.len as usize, buffer);
 }
 
-impl Lent {
+impl LentBody {
     /// The next piece, at most `most` bytes; `None` at the end.
     ///
     /// # Errors
@@ -82,7 +82,7 @@ impl Lent {
     }
 }
 
-impl Drop for Lent {
+impl Drop for LentBody {
     fn drop(&mut self) {
         if self.failed {
             // The connection is closed if the body is not returned.

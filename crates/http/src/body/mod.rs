@@ -18,7 +18,7 @@ use freerun_runtime::log::Level;
 use freerun_runtime::timer::Timer;
 use freerun_runtime::{buffers, loops};
 
-use self::collect::{Collected, Collector, KeptBody, Spool};
+use self::collect::{CollectedBody, Collector, KeptBody, Spool};
 use crate::connection::stream::{self, StreamFault};
 use crate::content::aio;
 use crate::message::body::ClientBody;
@@ -30,7 +30,7 @@ use crate::request::{Head, Request};
 pub mod collect;
 mod lent;
 
-pub use lent::{Lent, lend, take_back};
+pub use lent::{LentBody, lend, take_back};
 
 /// Why the bytes of a body are not one, in the words of nginx's error log.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -129,7 +129,7 @@ pub fn look_at_rest(request: &mut Request) {
 /// Gives a subrequest a body of its own instead of the client's: for its variables, and for what it is passed on to.
 pub fn give(request: &mut Request, body: Bytes) {
     let length = body.len().to_string();
-    let kept = KeptBody(RefCell::new(Some(Rc::new(Collected::Memory(body)))));
+    let kept = KeptBody(RefCell::new(Some(Rc::new(CollectedBody::Memory(body)))));
     request.shared = OnceCell::from(Rc::new(request.shared().with(kept)));
     request.lineage.without_body = false;
     request.set_field(b"Content-Length", length.as_bytes());
@@ -340,7 +340,7 @@ fn check_size(request: &mut Request, limit: u64) -> Result<(), BodyError> {
 /// See [`BodyError`]. A file that cannot be written is logged, and the status is 500 (507: the disk is full; 503: the
 /// pool is). If another reader had a part of the body and did not keep it, the rest is not the whole body: the status is that
 /// of [`status_of_spent`].
-pub async fn collect(request: &mut Request) -> Result<Rc<Collected>, BodyError> {
+pub async fn collect(request: &mut Request) -> Result<Rc<CollectedBody>, BodyError> {
     collect_for(request, Purpose::Handler).await
 }
 
@@ -349,7 +349,7 @@ pub async fn collect(request: &mut Request) -> Result<Rc<Collected>, BodyError> 
 ///
 /// # Errors
 /// See [`collect`](collect()).
-pub async fn collect_upload(request: &mut Request) -> Result<Rc<Collected>, BodyError> {
+pub async fn collect_upload(request: &mut Request) -> Result<Rc<CollectedBody>, BodyError> {
     collect_for(request, Purpose::Upload).await
 }
 
@@ -358,7 +358,7 @@ pub async fn collect_upload(request: &mut Request) -> Result<Rc<Collected>, Body
 ///
 /// # Errors
 /// See [`collect`](collect()).
-pub async fn collect_early(request: &mut Request) -> Result<Rc<Collected>, BodyError> {
+pub async fn collect_early(request: &mut Request) -> Result<Rc<CollectedBody>, BodyError> {
     collect_for(request, Purpose::Early).await
 }
 
@@ -375,23 +375,23 @@ enum Purpose {
 
 /// The status of the response that an error page took the place of last, if a part of the body had been read by then.
 #[derive(Default)]
-struct Replaced(Cell<Option<u16>>);
+struct ReplacedStatus(Cell<Option<u16>>);
 
 /// Notes that an error page takes the place of a response with this status: it may need a body that is spent.
 pub fn note_replaced(request: &Request, status: u16) {
     if request.body.received() > 0 || request.body.is_lent() {
-        request.own.get::<Replaced>().0.set(Some(status));
+        request.own.get::<ReplacedStatus>().0.set(Some(status));
     }
 }
 
 /// The status of a request whose body is needed, but was passed on to a server before: that of the error which led to an
 /// error page.
 pub fn status_of_spent(request: &Request) -> u16 {
-    request.own.find::<Replaced>().and_then(|replaced| replaced.0.get()).unwrap_or(500)
+    request.own.find::<ReplacedStatus>().and_then(|replaced| replaced.0.get()).unwrap_or(500)
 }
 
 /// Reads the whole body, unless that was done before.
-async fn collect_for(request: &mut Request, purpose: Purpose) -> Result<Rc<Collected>, BodyError> {
+async fn collect_for(request: &mut Request, purpose: Purpose) -> Result<Rc<CollectedBody>, BodyError> {
     let kept = request.shared().get::<KeptBody>();
     if let Some(body) = &*kept.0.borrow() {
         return Ok(body.clone());
@@ -414,7 +414,7 @@ async fn collect_for(request: &mut Request, purpose: Purpose) -> Result<Rc<Colle
     Ok(body)
 }
 
-async fn read_all(request: &mut Request, purpose: Purpose) -> Result<Collected, BodyError> {
+async fn read_all(request: &mut Request, purpose: Purpose) -> Result<CollectedBody, BodyError> {
     take_back(request);
     send_continue(request);
     let location = request.place.location.clone();
@@ -453,7 +453,7 @@ async fn read_all(request: &mut Request, purpose: Purpose) -> Result<Collected, 
         }
         if request.body.is_done() {
             let body = collector.finish().await.map_err(|error| not_kept(request, &error))?;
-            if let Collected::File(file) = &body
+            if let CollectedBody::File(file) = &body
                 && !is_logged
             {
                 log_file(request, level, &file.shown_path());

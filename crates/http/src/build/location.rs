@@ -1,7 +1,7 @@
 //! What a `location` says of itself: how it is chosen, and what goes together in it.
 
 use freerun_conf::{Cx, Node, Problem};
-use freerun_serve::values::Reference;
+use freerun_serve::values::VariableReference;
 
 use crate::regex::Pattern;
 use crate::request::Request;
@@ -16,7 +16,7 @@ pub(super) enum Kind {
     /// By a regular expression.
     Regex(Pattern),
     /// By a variable.
-    Predicate(Reference<Request>),
+    Predicate(VariableReference<Request>),
     /// By its name alone.
     Named,
 }

@@ -10,7 +10,7 @@ use freerun_conf::{
 };
 use freerun_proto::Method;
 use freerun_serve::build::blueprint::Blueprint;
-use freerun_serve::build::names::virtual_servers::{self, Planned};
+use freerun_serve::build::names::virtual_servers::{self, ServerPlan};
 use freerun_serve::build::{self, ServiceBlock};
 use freerun_serve::configuration::parts::{Parts, Paths};
 use freerun_serve::listen::ListenSpec;
@@ -37,7 +37,7 @@ use crate::settings::acme::issuer::{self, IssuerDirectives};
 use crate::settings::files::FileSettings;
 use crate::settings::grpc_errors::GrpcErrorSettings;
 use crate::settings::http2::Http2Settings;
-use crate::settings::listen::{ListenSetting, Written, default_listen};
+use crate::settings::listen::{ListenPlace, ListenSetting, default_listen};
 use crate::settings::rate::RateSettings;
 use crate::settings::server::ServerSettings;
 use crate::settings::ssl::{self, SslSettings};
@@ -133,7 +133,7 @@ pub struct Builder<'a> {
 }
 
 /// A server with the settings of its own level, and the place of its block.
-type ServerInBlock = (Arc<Server>, SettingsSet, Written);
+type ServerInBlock = (Arc<Server>, SettingsSet, ListenPlace);
 
 /// The properties of the surrounding location that an inner location has to know.
 #[derive(Clone, Copy)]
@@ -262,7 +262,7 @@ impl Builder<'_> {
         let TakesConnect(takes_connect) = *cx.extensions.get_or_default();
         let zone = settings.get::<StatusZoneSettings>().status_zone.of_server();
         let server = Arc::new(Server { name, locations, entry, takes_connect, tls, protocols, zone });
-        Ok((server, settings, Written::of(node)))
+        Ok((server, settings, ListenPlace::of(node)))
     }
 
     fn location(
@@ -492,7 +492,7 @@ fn listens(servers: &[ServerInBlock], cx: &mut Cx) -> Result<Listens<Servers>, P
     let planned = servers.iter().zip(&implied).map(|((server, settings, written), implied)| {
         let ServerSettings { listen, server_name, .. } = settings.get();
         let listens = if listen.is_empty() { std::slice::from_ref(implied) } else { &listen[..] };
-        Planned { server, listens, names: &server_name.names, written: *written }
+        ServerPlan { server, listens, names: &server_name.names, written: *written }
     });
     let planned: Vec<_> = planned.collect();
     virtual_servers::listens(

@@ -11,7 +11,7 @@ use freerun_transport::{TcpInfo, TlsStream, Transport};
 use super::stream::{ResponseHead, Stream};
 use super::{Connection, Facts};
 use freerun_serve::Address;
-use freerun_serve::limits::Places;
+use freerun_serve::limits::ConnPlaces;
 
 /// The client of a request: the properties of the connection that it came on, the source of its body, and whether the
 /// client is still there. Sending the response is the task of the protocol's driver, which knows the connection or
@@ -186,7 +186,7 @@ impl<C> ClientStream<C> {
 
     /// Keeps places in the counts of limits until the response has ended or the client ends its side, if the connection
     /// carries one request at a time; otherwise they are returned.
-    pub(crate) fn keep_places(&self, places: Places) -> Option<Places> {
+    pub(crate) fn keep_places(&self, places: ConnPlaces) -> Option<ConnPlaces> {
         match &self.carried_by {
             CarriedBy::Connection(connection) => {
                 connection.keep_places(places);

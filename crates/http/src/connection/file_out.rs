@@ -7,7 +7,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use freerun_runtime::files::{Aio, Cursor, FileError, FileSystem, OpenFile, Sent, Via};
+use freerun_runtime::files::{Aio, Cursor, FileError, FileSystem, OpenFile, SendResult, Via};
 
 /// A file that a response is sent from, with what is known of its pages.
 pub struct FileOut {
@@ -34,7 +34,7 @@ impl FileOut {
     ///
     /// # Errors
     /// Those of [`FileSystem::send_now`].
-    pub fn send(&self, out: BorrowedFd<'_>, offset: u64, len: u64) -> Result<Sent, FileError> {
+    pub fn send(&self, out: BorrowedFd<'_>, offset: u64, len: u64) -> Result<SendResult, FileError> {
         self.files.send_now(&self.file, &mut self.cursor.borrow_mut(), out, offset, len, &self.aio)
     }
 

@@ -1,6 +1,6 @@
 //! Whether the client of a request is still there, for work that would be useless without it.
 
-use freerun_runtime::files::Gone;
+use freerun_runtime::files::ClientPresence;
 
 use super::client::ClientStream;
 
@@ -14,7 +14,7 @@ impl<'c, C> ClientGone<'c, C> {
     }
 }
 
-impl<C> Gone for ClientGone<'_, C> {
+impl<C> ClientPresence for ClientGone<'_, C> {
     fn gone(&self) -> std::pin::Pin<Box<dyn Future<Output = ()> + '_>> {
         Box::pin(self.0.gone())
     }

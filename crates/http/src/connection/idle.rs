@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use freerun_runtime::loops::{self, LoopStats};
 use freerun_runtime::stats::Counter;
-use freerun_serve::accept::service::Closing;
+use freerun_serve::accept::service::CloseAnswer;
 use tokio::sync::Notify;
 
 use crate::connection::Connection;
@@ -40,7 +40,7 @@ impl Keep {
 
 /// The request that an idle connection waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Waiting {
+pub enum AwaitedRequest {
     /// The next request of a connection that has had one.
     Next,
     /// The first request.
@@ -49,8 +49,8 @@ pub enum Waiting {
 
 /// The kind of an idle connection. The connections of one kind expire in the order in which they became idle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Kind {
-    waiting: Waiting,
+struct IdleKind {
+    waiting: AwaitedRequest,
     /// How long the connections are kept, in nanoseconds.
     keep: u64,
 }
@@ -65,7 +65,7 @@ struct Entry<C> {
 /// The idle connections of one loop.
 pub struct Idle<C> {
     stats: Arc<LoopStats>,
-    connections: RefCell<Queues<Kind, Entry<C>>>,
+    connections: RefCell<Queues<IdleKind, Entry<C>>>,
     /// When the closing task looks next; `None` while it does not run.
     next_look: Cell<Option<Moment>>,
     earlier: Notify,
@@ -93,7 +93,7 @@ fn nanos(time: Duration) -> u64 {
     loops::nanos_of(time).min(FAR)
 }
 
-impl Kind {
+impl IdleKind {
     /// When a connection of this kind expires.
     fn end<C>(self, entry: &Entry<C>) -> Moment {
         entry.connection.idle_since.get().saturating_add(self.keep)
@@ -108,21 +108,21 @@ impl<C: 'static> Idle<C> {
     }
 
     /// The counter of the connections that wait for this request.
-    fn gauge(&self, waiting: Waiting) -> &Counter {
+    fn gauge(&self, waiting: AwaitedRequest) -> &Counter {
         match waiting {
-            Waiting::First => &self.stats.fresh,
-            Waiting::Next => &self.stats.idle,
+            AwaitedRequest::First => &self.stats.fresh,
+            AwaitedRequest::Next => &self.stats.idle,
         }
     }
 
     /// Enters a connection. The key takes it out again.
-    pub fn enter(self: &Rc<Self>, connection: &Rc<Connection<C>>, waiting: Waiting, keep: Keep) -> Key {
+    pub fn enter(self: &Rc<Self>, connection: &Rc<Connection<C>>, waiting: AwaitedRequest, keep: Keep) -> Key {
         let now = loops::nanos();
         connection.idle_since.set(now);
         let (keep, least) = (nanos(keep.most), keep.least);
         let stays_until = if least.is_zero() { 0 } else { now.saturating_add(nanos(least)) };
         let entry = Entry { connection: connection.clone(), stays_until };
-        let key = self.connections.borrow_mut().enter(Kind { waiting, keep }, entry);
+        let key = self.connections.borrow_mut().enter(IdleKind { waiting, keep }, entry);
         self.gauge(waiting).add_alone();
         let end = now.saturating_add(keep);
         match self.next_look.get() {
@@ -247,14 +247,14 @@ impl<C: 'static> Idle<C> {
     }
 
     /// Asks the connection that has been idle longest, among those not asked yet, to close.
-    pub fn close_oldest(&self) -> Closing {
+    pub fn close_oldest(&self) -> CloseAnswer {
         match self.oldest() {
             Ok(connection) => {
                 connection.close_when_idle();
-                Closing::Asked
+                CloseAnswer::Asked
             }
-            Err(Some(until)) => Closing::NotBefore(instant_of(until)),
-            Err(None) => Closing::NoneIdle,
+            Err(Some(until)) => CloseAnswer::NotBefore(instant_of(until)),
+            Err(None) => CloseAnswer::NoneIdle,
         }
     }
 
@@ -265,7 +265,7 @@ impl<C: 'static> Idle<C> {
         let mut later: Option<Moment> = None;
         let mut all = Vec::new();
         for (kind, entries) in self.connections.borrow().iter() {
-            for entry in entries.filter(|_| kind.waiting == Waiting::Next) {
+            for entry in entries.filter(|_| kind.waiting == AwaitedRequest::Next) {
                 match entry.stays_until > now {
                     true => later = later.into_iter().chain([entry.stays_until]).min(),
                     false => all.push(entry.connection.clone()),

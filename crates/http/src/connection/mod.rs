@@ -20,10 +20,10 @@ use freerun_runtime::log::Level;
 use freerun_runtime::loops;
 use freerun_serve::Address;
 use freerun_serve::accept::loop_listeners;
-use freerun_serve::accept::service::Moving;
-use freerun_serve::limits::Places;
+use freerun_serve::accept::service::MovingConnection;
+use freerun_serve::limits::ConnPlaces;
 use freerun_serve::listen::ListenSpec;
-use freerun_serve::loops::idle_since_accept::Slot;
+use freerun_serve::loops::idle_since_accept::IdleSlot;
 use freerun_serve::loops::local::LoopLocal;
 use freerun_serve::loops::state::LoopState;
 use freerun_serve::tls::client_facts::TlsFacts;
@@ -61,7 +61,7 @@ pub struct Connection<C> {
     ends_softly: Cell<bool>,
     nodelay: Cell<bool>,
     /// Set while another loop may take it over, and when one has done so: see [`Connection::offer`].
-    offered: Cell<Option<Slot>>,
+    offered: Cell<Option<IdleSlot>>,
 }
 
 /// A cell with this value, or one that can still be given one.
@@ -75,11 +75,11 @@ pub struct Facts<C> {
     pub number: u64,
     /// The loop that the connection belongs to.
     pub loop_state: Rc<LoopState>,
-    origin: Box<Origin<C>>,
+    origin: Box<ConnectionOrigin<C>>,
 }
 
 /// The origin of a connection and the state that it has reached; read through the [`Facts`].
-pub struct Origin<C> {
+pub struct ConnectionOrigin<C> {
     /// The address that the connection came from: the client's, or that of a proxy in front of this server. Code that
     /// wants the client's address uses [`Request::peer`](crate::request::Request::peer).
     pub peer: Address,
@@ -106,7 +106,7 @@ struct Extra {
     /// The state that modules keep with the connection.
     states: OnceCell<Box<States>>,
     /// The places of its request in the counts of limits.
-    places: Cell<Places>,
+    places: Cell<ConnPlaces>,
     /// The bytes that another service has read before it passed the connection on, until they are served.
     received: Cell<Vec<u8>>,
     /// Whether another service has passed the connection on.
@@ -123,10 +123,10 @@ impl<C> Deref for Connection<C> {
 }
 
 impl<C> Deref for Facts<C> {
-    type Target = Origin<C>;
+    type Target = ConnectionOrigin<C>;
 
     #[inline]
-    fn deref(&self) -> &Origin<C> {
+    fn deref(&self) -> &ConnectionOrigin<C> {
         &self.origin
     }
 }
@@ -137,7 +137,11 @@ impl<C> Facts<C> {
         let accepted = loops::now();
         let (requests, extra) = Default::default();
         let served_by = RefCell::new(None);
-        Facts { number, loop_state, origin: Box::new(Origin { peer, listen, accepted, requests, extra, served_by }) }
+        Facts {
+            number,
+            loop_state,
+            origin: Box::new(ConnectionOrigin { peer, listen, accepted, requests, extra, served_by }),
+        }
     }
 
     /// The level of the error log that the client has for itself.
@@ -207,8 +211,9 @@ impl<C> Connection<C> {
     }
 
     /// A connection without a request that another loop has had.
-    pub fn moved_here(moving: Moving, loop_state: Rc<LoopState>) -> Connection<C> {
-        let Moving { number, transport, tls, proxied, peer, listen, accepted, requests, nodelay, .. } = moving;
+    pub fn moved_here(moving: MovingConnection, loop_state: Rc<LoopState>) -> Connection<C> {
+        let MovingConnection { number, transport, tls, proxied, peer, listen, accepted, requests, nodelay, .. } =
+            moving;
         let mut connection = Connection::new(number, transport, peer, LoopLocal::new(listen), loop_state);
         connection.facts.origin.accepted = accepted;
         if tls.is_some() || proxied.is_some() {
@@ -240,7 +245,7 @@ impl<C> Connection<C> {
         self.offered.get().is_none_or(|slot| self.withdraw(slot))
     }
 
-    fn withdraw(&self, slot: Slot) -> bool {
+    fn withdraw(&self, slot: IdleSlot) -> bool {
         let stays = self.loop_state.silent.leave(slot, self.number);
         if stays {
             self.offered.set(None);
@@ -283,9 +288,9 @@ impl<C> Connection<C> {
     }
 
     /// Takes the connection out for another loop, which keeps it so long without a request.
-    pub fn moving(&mut self, Keep { most, least }: Keep) -> Moving {
+    pub fn moving(&mut self, Keep { most, least }: Keep) -> MovingConnection {
         let extra = self.facts.origin.extra.take().map(|extra| *extra).unwrap_or_default();
-        Moving {
+        MovingConnection {
             number: self.number,
             transport: self.transport.taken(),
             tls: extra.tls.into_inner(),
@@ -360,15 +365,15 @@ impl<C> Connection<C> {
     }
 
     /// Keeps the places that the connection's request has in the counts of limits, until [`Connection::free_places`].
-    pub fn keep_places(&self, places: Places) {
+    pub fn keep_places(&self, places: ConnPlaces) {
         self.counted.set(true);
         self.extra.get_or_init(Box::default).places.set(places);
     }
 
     /// Takes the places back that [`Connection::keep_places`] was given.
-    pub fn take_places(&self) -> Places {
+    pub fn take_places(&self) -> ConnPlaces {
         self.counted.set(false);
-        self.extra.get().map_or_else(Places::default, |extra| extra.places.take())
+        self.extra.get().map_or_else(ConnPlaces::default, |extra| extra.places.take())
     }
 
     /// Whether the connection's request has places in the counts of limits.

@@ -9,13 +9,13 @@ const NONE: Place = Place::MAX;
 
 /// Several queues of `T`, each for one kind `K`. There are as many queues as kinds were in use at the same time.
 pub struct Queues<K, T> {
-    entries: Vec<Entry<T>>,
+    entries: Vec<QueueEntry<T>>,
     /// The first of the unused places; each of them holds the index of the next one.
     free: Place,
     queues: Vec<Queue<K>>,
 }
 
-struct Entry<T> {
+struct QueueEntry<T> {
     what: Option<T>,
     before: Place,
     after: Place,
@@ -39,7 +39,7 @@ impl<K: Copy + PartialEq, T> Queues<K, T> {
     pub fn enter(&mut self, kind: K, what: T) -> Place {
         let queue = self.queue(kind);
         let before = std::mem::replace(&mut self.queues[queue].last, NONE);
-        let entry = Entry { what: Some(what), before, after: NONE, queue: queue as u32 };
+        let entry = QueueEntry { what: Some(what), before, after: NONE, queue: queue as u32 };
         let place = match self.entries.get_mut(self.free as usize) {
             Some(free) => std::mem::replace(&mut self.free, std::mem::replace(free, entry).after),
             None => {

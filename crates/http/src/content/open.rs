@@ -16,7 +16,7 @@ use crate::content::open_error::OpenError;
 use crate::content::path;
 use crate::content::path::NO_NAME;
 use crate::content::{aio, direct, media_type};
-use crate::files::hot::{HotFile, MAX_CONTENT, Opened};
+use crate::files::hot::{HotFile, MAX_CONTENT, OpenedFile};
 use crate::files::known::KnownFile;
 use crate::files::open_files::{Known, Terms};
 use crate::log_error;
@@ -179,7 +179,7 @@ fn c_path(path: &[u8]) -> Result<CString, OpenError> {
 /// # Errors
 /// See [`OpenError`].
 pub async fn open(request: &Request, path: &[u8]) -> Result<Rc<HotFile>, OpenError> {
-    open_for(request, path, Purpose::Content).await
+    open_for(request, path, OpenPurpose::Content).await
 }
 
 /// Opens a file as [`open`] does, for a caller that only needs its name, because another location or a later step reads
@@ -188,17 +188,17 @@ pub async fn open(request: &Request, path: &[u8]) -> Result<Rc<HotFile>, OpenErr
 /// # Errors
 /// See [`OpenError`].
 pub async fn find(request: &Request, path: &[u8]) -> Result<Rc<HotFile>, OpenError> {
-    open_for(request, path, Purpose::Name).await
+    open_for(request, path, OpenPurpose::Name).await
 }
 
 /// The purpose of opening a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Purpose {
+enum OpenPurpose {
     Content,
     Name,
 }
 
-async fn open_for(request: &Request, path: &[u8], purpose: Purpose) -> Result<Rc<HotFile>, OpenError> {
+async fn open_for(request: &Request, path: &[u8], purpose: OpenPurpose) -> Result<Rc<HotFile>, OpenError> {
     match known(request, path) {
         Some(Known::File(file)) => return Ok(Rc::new(file)),
         Some(Known::Error(error)) => return Err(OpenError::File(error)),
@@ -230,7 +230,7 @@ async fn open_for(request: &Request, path: &[u8], purpose: Purpose) -> Result<Rc
     let mut place = None;
     if is_short && file.is_file() {
         let can_be_asked = link_check(request, path).is_none();
-        let opened = Opened { path: &c_path, file: &file, can_be_asked, moment };
+        let opened = OpenedFile { path: &c_path, file: &file, can_be_asked, moment };
         place = request.generation.begin_hot(&key(request, path), &opened, &aio);
     }
     let content = match direct::alignment(request, file.meta()) {
@@ -238,10 +238,10 @@ async fn open_for(request: &Request, path: &[u8], purpose: Purpose) -> Result<Rc
             // The read that updates the access time has to go to the pool. It brings the bytes as well, so that they
             // are not read again for each request.
             None if is_small(&file) && request.generation.files.is_atime_due(&file) => match purpose {
-                Purpose::Content => Box::pin(pooled_content(request, &file, &aio)).await,
+                OpenPurpose::Content => Box::pin(pooled_content(request, &file, &aio)).await,
                 // A caller that wants the content opens the file again: if it were kept here, it would be without its
                 // content.
-                Purpose::Name => return Ok(Rc::new(HotFile::new(file, None))),
+                OpenPurpose::Name => return Ok(Rc::new(HotFile::new(file, None))),
             },
             content => content,
         },

@@ -14,7 +14,7 @@ use crate::content::aio;
 use crate::request::ClientStream;
 use crate::request::Request;
 use crate::request::core_settings::CoreSettings;
-use crate::request::response::{Body, FileRange, LocalBoxFuture, Part, Source};
+use crate::request::response::{Body, BodySource, FileRange, LocalBoxFuture, Part};
 use crate::settings::transfer::{DirectIo, TransferSettings};
 
 /// The largest piece that is read past the page cache at once, whatever `output_buffers` says.
@@ -132,7 +132,7 @@ struct Pieces {
     now: Option<Part>,
 }
 
-impl Source for Pieces {
+impl BodySource for Pieces {
     fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
         Box::pin(async {
             loop {
@@ -172,7 +172,7 @@ impl Source for Pieces {
 
 impl Body {
     /// Turns any body into a source. Files are read off the loop where reading would wait.
-    pub fn into_source(self, request: &Request) -> Box<dyn Source> {
+    pub fn into_source(self, request: &Request) -> Box<dyn BodySource> {
         let parts = match self {
             Body::Source(source) => return source,
             Body::Empty => Vec::new(),
@@ -209,22 +209,22 @@ pub trait Transform {
 pub const PIECE: usize = 64 * 1024;
 
 /// A source whose bytes go through a [`Transform`].
-pub struct Transformed<T> {
-    source: Box<dyn Source>,
+pub struct TransformedBody<T> {
+    source: Box<dyn BodySource>,
     /// The bytes that came from the source and that the transform has not had yet.
     piece: Bytes,
     transform: T,
     ended: bool,
 }
 
-impl<T: Transform> Transformed<T> {
+impl<T: Transform> TransformedBody<T> {
     /// Returns `source`, changed by `transform`. The new length is not known before the end.
-    pub fn new(source: Box<dyn Source>, transform: T) -> Transformed<T> {
-        Transformed { source, piece: Bytes::new(), transform, ended: false }
+    pub fn new(source: Box<dyn BodySource>, transform: T) -> TransformedBody<T> {
+        TransformedBody { source, piece: Bytes::new(), transform, ended: false }
     }
 }
 
-impl<T: Transform> Source for Transformed<T> {
+impl<T: Transform> BodySource for TransformedBody<T> {
     fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
         Box::pin(async {
             let mut out = Vec::new();

@@ -28,11 +28,11 @@ pub struct KnownFile<L> {
     /// The media type.
     pub media_type: Bytes,
     /// The fields of the head that the file determines.
-    pub described: Rc<Described>,
+    pub described: Rc<DescribedFile>,
 }
 
 /// The fields of a head that a file determines, as they are sent.
-pub struct Described {
+pub struct DescribedFile {
     content_type: Bytes,
     length: u64,
     last_modified: i64,
@@ -43,9 +43,9 @@ pub struct Described {
     tag: Vec<u8>,
 }
 
-impl Described {
+impl DescribedFile {
     /// The fields of a response with the whole of this file.
-    pub fn new(file: &HotFile, media_type: &Bytes) -> Described {
+    pub fn new(file: &HotFile, media_type: &Bytes) -> DescribedFile {
         let (mut text, mut tag) = (Vec::new(), Vec::new());
         if !media_type.is_empty() {
             encode::field(&mut text, b"Content-Type", media_type);
@@ -53,7 +53,7 @@ impl Described {
         encode::number_field(&mut text, b"Content-Length", file.meta.size);
         encode::field(&mut text, b"Last-Modified", &date::imf_fixdate(file.meta.mtime));
         encode::field(&mut tag, b"ETag", &file.etag);
-        Described {
+        DescribedFile {
             content_type: media_type.clone(),
             length: file.meta.size,
             last_modified: file.meta.mtime,
@@ -118,7 +118,7 @@ impl<L> KnownFiles<L> {
             self.places.resize(PLACES, None);
         }
         self.has_some = true;
-        let described = Rc::new(Described::new(file, &media_type));
+        let described = Rc::new(DescribedFile::new(file, &media_type));
         let (location, file) = (location.clone(), file.clone());
         let place = &mut self.places[place(&location, path)];
         *place = Some(Rc::new(KnownFile { location, path: path.into(), until, file, media_type, described }));

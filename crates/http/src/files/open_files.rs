@@ -76,13 +76,13 @@ impl std::fmt::Debug for OpenFiles {
 
 #[derive(Default)]
 struct Shard {
-    entries: HashMap<Arc<[u8]>, Entry>,
+    entries: HashMap<Arc<[u8]>, OpenFileEntry>,
     /// The names, from the one used longest ago to the one used last.
     order: BTreeMap<u64, Arc<[u8]>>,
     clock: u64,
 }
 
-struct Entry {
+struct OpenFileEntry {
     known: Known,
     checked: Instant,
     used: Instant,
@@ -199,7 +199,7 @@ impl OpenFiles {
         self.open.fetch_add(known.descriptors(), Relaxed);
         self.bytes.fetch_add(known.bytes(), Relaxed);
         let name: Arc<[u8]> = name.into();
-        let entry = Entry { known, checked: now, used: now, uses, place: 0 };
+        let entry = OpenFileEntry { known, checked: now, used: now, uses, place: 0 };
         shard.entries.insert(name.clone(), entry);
         shard.touch(&name, now, 1);
     }

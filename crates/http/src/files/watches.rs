@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use freerun_runtime::era;
 use freerun_runtime::files::OpenFile;
-use freerun_runtime::watch::{Change, News, Walked, Watcher, Way};
+use freerun_runtime::watch::{FileChange, News, WatchResult, WatchedPath, Watcher};
 use rustc_hash::FxHashMap;
 
 /// The most watches that a loop has at a time.
@@ -28,7 +28,7 @@ const MAX_RECENT: usize = 1024;
 const UNUSED: Duration = Duration::from_secs(10);
 
 /// The state of a way, as a caller sees it who wants to keep a file.
-pub enum Seen {
+pub enum WatchSight {
     /// It is watched. Its name is what [`Stale::ways`] calls it.
     Watched(Rc<[u8]>),
     /// It cannot be watched, or not now.
@@ -36,11 +36,11 @@ pub enum Seen {
     /// It is going to be watched.
     Soon,
     /// The caller is to watch it, with this watcher, and hand the result to [`Watches::walked`].
-    Wanted(Wanted),
+    Wanted(WatchRequest),
 }
 
 /// A way that is to be watched, or is being watched.
-pub struct Wanted {
+pub struct WatchRequest {
     /// The path.
     pub path: Rc<[u8]>,
     /// The watcher.
@@ -62,11 +62,11 @@ pub struct Stale {
 
 enum State {
     Walking,
-    Watched(Way),
+    Watched(WatchedPath),
     Unwatched,
 }
 
-struct Known {
+struct WatchedWay {
     state: State,
     used: Instant,
 }
@@ -99,7 +99,7 @@ pub struct Watches {
     refused: Option<Instant>,
     /// Whether nothing is to be watched any more.
     is_retired: bool,
-    ways: FxHashMap<Rc<[u8]>, Known>,
+    ways: FxHashMap<Rc<[u8]>, WatchedWay>,
     watched: FxHashMap<i32, Of>,
     walks: usize,
     /// The era of the last look.
@@ -143,13 +143,13 @@ impl Watches {
             stale.everything |= stale.ways.len() > MAX_STALE_WAYS || stale.names.len() > MAX_STALE_NAMES;
             match change {
                 _ if stale.everything => {}
-                Change::Anything => stale.everything = true,
-                Change::Itself(watch) => match self.watched.get(&watch) {
+                FileChange::Anything => stale.everything = true,
+                FileChange::Itself(watch) => match self.watched.get(&watch) {
                     Some(Of::Folder { ways, .. }) => stale.ways.extend(ways.iter().cloned()),
                     Some(Of::File(names)) => stale.names.extend(names.iter().cloned()),
                     None => {}
                 },
-                Change::Name(watch, name) => {
+                FileChange::Name(watch, name) => {
                     if let Some(Of::Folder { names, ends, .. }) = self.watched.get(&watch) {
                         let on = names.iter().filter(|own| *own.name == *name).map(|own| own.way.clone());
                         stale.ways.extend(on);
@@ -167,20 +167,20 @@ impl Watches {
     }
 
     /// Remembers a change that may concern a way which is being walked.
-    fn remember(&mut self, change: Change<'_>) {
+    fn remember(&mut self, change: FileChange<'_>) {
         if self.recent.len() >= MAX_RECENT {
             self.recent.clear();
             self.upheavals += 1;
         }
         match change {
-            Change::Name(watch, name) => self.recent.push((watch, Some(name.into()))),
-            Change::Itself(watch) => self.recent.push((watch, None)),
-            Change::Anything => {}
+            FileChange::Name(watch, name) => self.recent.push((watch, Some(name.into()))),
+            FileChange::Itself(watch) => self.recent.push((watch, None)),
+            FileChange::Anything => {}
         }
     }
 
     /// Whether a way has changed while it was walked.
-    fn has_changed(&self, way: &Way) -> bool {
+    fn has_changed(&self, way: &WatchedPath) -> bool {
         self.recent.iter().any(|(watch, name)| match name {
             Some(name) => way.names.iter().any(|(of, own)| of == watch && own == name),
             None => way.folders.contains(watch),
@@ -188,12 +188,12 @@ impl Watches {
     }
 
     /// The state of the way to `path`.
-    pub fn way(&mut self, path: &[u8], now: Instant) -> Seen {
+    pub fn way(&mut self, path: &[u8], now: Instant) -> WatchSight {
         if let Some((own, known)) = self.ways.get_key_value(path) {
             let seen = match known.state {
-                State::Walking => return Seen::Soon,
-                State::Unwatched => return Seen::Unwatched,
-                State::Watched(_) => Seen::Watched(own.clone()),
+                State::Walking => return WatchSight::Soon,
+                State::Unwatched => return WatchSight::Unwatched,
+                State::Watched(_) => WatchSight::Watched(own.clone()),
             };
             if let Some(known) = self.ways.get_mut(path) {
                 known.used = now;
@@ -201,16 +201,16 @@ impl Watches {
             return seen;
         }
         if self.walks >= MAX_WALKS {
-            return Seen::Soon;
+            return WatchSight::Soon;
         }
         if self.ways.len() >= MAX_WAYS || self.watched.len() >= MAX_WATCHES {
-            return Seen::Unwatched;
+            return WatchSight::Unwatched;
         }
-        let Some(watcher) = self.watcher(now) else { return Seen::Unwatched };
+        let Some(watcher) = self.watcher(now) else { return WatchSight::Unwatched };
         self.walks += 1;
         let path: Rc<[u8]> = path.into();
-        self.ways.insert(path.clone(), Known { state: State::Walking, used: now });
-        Seen::Wanted(Wanted { path, watcher, upheavals: self.upheavals })
+        self.ways.insert(path.clone(), WatchedWay { state: State::Walking, used: now });
+        WatchSight::Wanted(WatchRequest { path, watcher, upheavals: self.upheavals })
     }
 
     fn watcher(&mut self, now: Instant) -> Option<Arc<Watcher>> {
@@ -224,13 +224,13 @@ impl Watches {
 
     /// Takes over a way that was watched, unless something has changed since that was begun. Everything that may have
     /// changed by now must have been [looked](Watches::look) for.
-    pub fn walked(&mut self, begun: Wanted, walked: Option<Walked>, now: Instant) {
+    pub fn walked(&mut self, begun: WatchRequest, walked: Option<WatchResult>, now: Instant) {
         self.walks = self.walks.saturating_sub(1);
-        let is_awaited = matches!(self.ways.get(&begun.path), Some(Known { state: State::Walking, .. }));
+        let is_awaited = matches!(self.ways.get(&begun.path), Some(WatchedWay { state: State::Walking, .. }));
         if is_awaited {
             self.ways.remove(&begun.path);
         }
-        let Walked { way, trouble } = walked.unwrap_or_default();
+        let WatchResult { way, trouble } = walked.unwrap_or_default();
         let is_walked = !way.folders.is_empty();
         let fits = self.watched.len() + way.folders.len() <= MAX_WATCHES;
         let is_stale = begun.upheavals != self.upheavals || self.has_changed(&way);
@@ -239,7 +239,7 @@ impl Watches {
         }
         if trouble.is_some() || !fits || is_stale || !is_awaited || !is_walked {
             if is_awaited && (trouble.is_some() || !fits) {
-                self.ways.insert(begun.path, Known { state: State::Unwatched, used: now });
+                self.ways.insert(begun.path, WatchedWay { state: State::Unwatched, used: now });
             }
             // Here the watcher may have been left to another generation, which notices that a watch has ended.
             let unused = way.folders.iter().filter(|watch| !self.watched.contains_key(watch));
@@ -256,7 +256,7 @@ impl Watches {
                 ends.push(begun.path.clone());
             }
         }
-        self.ways.insert(begun.path, Known { state: State::Watched(way), used: now });
+        self.ways.insert(begun.path, WatchedWay { state: State::Watched(way), used: now });
     }
 
     /// Watches an open file that is going to be kept under this name. `None`: there are too many watches.
@@ -287,9 +287,9 @@ impl Watches {
 
     /// Ends the watches of a way, as far as no other way needs them. Returns whether it was watched.
     fn forget_way(&mut self, path: &Rc<[u8]>) -> bool {
-        let is_watched = matches!(self.ways.get(path), Some(Known { state: State::Watched(_), .. }));
+        let is_watched = matches!(self.ways.get(path), Some(WatchedWay { state: State::Watched(_), .. }));
         let known = if is_watched { self.ways.remove(path) } else { None };
-        let Some(Known { state: State::Watched(way), .. }) = known else { return false };
+        let Some(WatchedWay { state: State::Watched(way), .. }) = known else { return false };
         self.forgotten += 1;
         for watch in way.folders {
             let Some(Of::Folder { names, ways, ends }) = self.watched.get_mut(&watch) else { continue };
@@ -315,7 +315,7 @@ impl Watches {
     /// Forgets the ways that were not used for a while. No file may be kept that they lead to: those are kept for a
     /// shorter time.
     pub fn purge(&mut self, now: Instant) {
-        let is_old = |known: &Known| now.saturating_duration_since(known.used) >= UNUSED;
+        let is_old = |known: &WatchedWay| now.saturating_duration_since(known.used) >= UNUSED;
         self.ways.retain(|_, known| !(matches!(known.state, State::Unwatched) && is_old(known)));
         let old: Vec<_> = self.ways.iter().filter(|(_, known)| is_old(known)).map(|(path, _)| path.clone()).collect();
         for path in old {

@@ -10,7 +10,7 @@ use super::persistence::{CloseReason, Persistence};
 
 /// The amounts that were sent, for the log.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Sent {
+pub struct SentAmounts {
     /// The status of the response, 0 before there is one.
     pub status: u16,
     /// The number of all bytes sent.
@@ -24,7 +24,7 @@ pub struct Sent {
 
 /// Parts of a response's head that are sent with another response.
 #[derive(Debug, Default)]
-pub struct Carried {
+pub struct CarriedHead {
     /// `Location`.
     pub location: Option<Bytes>,
     /// The media type and character set of a response that was replaced by the response of another URI
@@ -37,7 +37,7 @@ pub struct Carried {
 }
 
 /// The data that goes with the response, or is kept of it for the log.
-pub struct Answered {
+pub struct AnsweredResponse {
     /// Whether the connection can be used again after the response, as far as is known.
     pub persistence: Persistence,
     /// Whether the connection ends after the response though its head does not say so, as that of a 412 in nginx.
@@ -52,7 +52,7 @@ pub struct Answered {
     /// The fields that were sent after the body, for `$sent_trailer_…`.
     pub trailers: Vec<Field>,
     /// The parts of an error response's head that the error page which replaced it carries on.
-    pub carried: Carried,
+    pub carried: CarriedHead,
     /// The values of `WWW-Authenticate`, if the request was refused for want of credentials. There are none as a rule,
     /// which takes no memory. They go with the response, error page or not.
     pub challenges: Vec<Bytes>,
@@ -60,24 +60,24 @@ pub struct Answered {
     pub passed_to: Option<Rc<dyn fmt::Display>>,
 }
 
-impl Default for Answered {
+impl Default for AnsweredResponse {
     #[inline(always)]
-    fn default() -> Answered {
-        Answered {
+    fn default() -> AnsweredResponse {
+        AnsweredResponse {
             persistence: Persistence::Closed(CloseReason::BadHead),
             ends_untold: false,
             is_logged: false,
             head: Vec::new(),
             location: None,
             trailers: Vec::new(),
-            carried: Carried::default(),
+            carried: CarriedHead::default(),
             challenges: Vec::new(),
             passed_to: None,
         }
     }
 }
 
-impl Answered {
+impl AnsweredResponse {
     /// Adds a value of `WWW-Authenticate`. Each handler that refuses the request may have its own (`satisfy any`), and the
     /// client chooses among them (RFC 9110 section 11.6.1).
     pub fn add_challenge(&mut self, challenge: Bytes) {
@@ -87,7 +87,7 @@ impl Answered {
     }
 
     /// The state for a request that is made for this one: no response yet, on the same connection.
-    pub fn fork(&self) -> Answered {
-        Answered { persistence: self.persistence, ..Answered::default() }
+    pub fn fork(&self) -> AnsweredResponse {
+        AnsweredResponse { persistence: self.persistence, ..AnsweredResponse::default() }
     }
 }

@@ -11,7 +11,7 @@ use freerun_serve::Address;
 /// The target of a request and its sender, as the head names them or as they were rewritten since. A subrequest begins
 /// with a copy.
 #[derive(Debug, Clone)]
-pub struct Asked {
+pub struct RequestTarget {
     /// The method, as handlers see it: an error page is fetched with GET.
     pub method: Method,
     /// The decoded and normalised path: `$uri`.
@@ -27,11 +27,11 @@ pub struct Asked {
     pub(crate) real_peer: Option<Rc<Address>>,
 }
 
-impl Asked {
+impl RequestTarget {
     /// A request with this method, whose path is not known yet.
     #[inline(always)]
-    pub fn new(method: Method) -> Asked {
-        Asked { method, path: Vec::new(), args: None, host: None, uri_kept: true, real_peer: None }
+    pub fn new(method: Method) -> RequestTarget {
+        RequestTarget { method, path: Vec::new(), args: None, host: None, uri_kept: true, real_peer: None }
     }
 }
 

@@ -40,12 +40,12 @@ enum Source {
     /// The rest comes by the client's stream, which also marks its end.
     Stream,
     /// A reader has it apart from its request, and returns it there.
-    Lent(Rc<Returned>),
+    Lent(Rc<ReturnedBody>),
 }
 
 /// The place where a reader that had the body apart from its request leaves it, with the buffer that it was read into.
 #[derive(Default)]
-pub(crate) struct Returned(Cell<Option<(ClientBody, Vec<u8>)>>);
+pub(crate) struct ReturnedBody(Cell<Option<(ClientBody, Vec<u8>)>>);
 
 /// Whether a body ends within these bytes.
 fn ends_within(decoder: &BodyDecoder, mut bytes: &[u8]) -> bool {
@@ -62,7 +62,7 @@ fn ends_within(decoder: &BodyDecoder, mut bytes: &[u8]) -> bool {
     }
 }
 
-impl Returned {
+impl ReturnedBody {
     /// Leaves the body for the request.
     pub(crate) fn leave(&self, body: ClientBody, buffer: Vec<u8>) {
         self.0.set(Some((body, buffer)));
@@ -193,8 +193,8 @@ impl ClientBody {
 
     /// Lends the body to a reader apart from its request, for a buffer that begins with the body. The body that stays
     /// here counts as not received; its place in the buffer is behind `head_len` bytes.
-    pub(crate) fn lend(&mut self, head_len: usize) -> (ClientBody, Rc<Returned>) {
-        let returned = Rc::<Returned>::default();
+    pub(crate) fn lend(&mut self, head_len: usize) -> (ClientBody, Rc<ReturnedBody>) {
+        let returned = Rc::<ReturnedBody>::default();
         let stays = ClientBody {
             source: Source::Lent(returned.clone()),
             declared: self.declared,

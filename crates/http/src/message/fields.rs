@@ -12,7 +12,7 @@ use super::Field;
 /// The further fields of a response. The first ones may have been prepared, together with their text.
 #[derive(Debug, Default)]
 pub struct Fields {
-    made: Option<Arc<Made>>,
+    made: Option<Arc<PreparedFields>>,
     /// Whether `Accept-Ranges: bytes` follows the prepared fields.
     accepts_ranges: bool,
     /// All other fields.
@@ -64,7 +64,7 @@ impl FieldValue<'_> {
 
 /// Prepared fields that many responses begin with.
 #[derive(Debug)]
-pub struct Made {
+pub struct PreparedFields {
     /// The fields.
     pub fields: Box<[Field]>,
     /// The text of the fields, including those [of the response](FieldValue::OfResponse), for a response with this
@@ -78,7 +78,7 @@ pub struct Made {
 
 impl Fields {
     /// Fields that begin with these prepared ones, and have no others so far.
-    pub fn begin(made: Arc<Made>) -> Fields {
+    pub fn begin(made: Arc<PreparedFields>) -> Fields {
         Fields { made: Some(made), ..Fields::default() }
     }
 
@@ -180,9 +180,9 @@ mod tests {
         (name.into(), value.into())
     }
 
-    fn made() -> Arc<Made> {
+    fn made() -> Arc<PreparedFields> {
         let fields = Box::new([field("a", "1"), field("b", "2")]);
-        Arc::new(Made {
+        Arc::new(PreparedFields {
             fields,
             text: (*b"a: 1\r\nb: 2\r\n").into(),
             etag: Some("\"x\"".into()),

@@ -8,39 +8,39 @@ use bytes::Bytes;
 use crate::filters;
 use crate::phases::subrequest::Subrequest;
 use crate::request::Request;
-use crate::request::response::{Body, LocalBoxFuture, Response, Source};
+use crate::request::response::{Body, BodySource, LocalBoxFuture, Response};
 
 /// The body of a subrequest's response, as a source: runs the subrequest first.
-pub struct Included {
-    state: State,
+pub struct SubrequestBody {
+    state: SubrequestState,
 }
 
-enum State {
+enum SubrequestState {
     Running(LocalBoxFuture<'static, Subrequest>),
-    Body(Subrequest, Box<dyn Source>),
+    Body(Subrequest, Box<dyn BodySource>),
     Closed,
     Over,
 }
 
-impl Included {
+impl SubrequestBody {
     /// The body of this subrequest's response.
-    pub fn new(running: LocalBoxFuture<'static, Subrequest>) -> Included {
-        Included { state: State::Running(running) }
+    pub fn new(running: LocalBoxFuture<'static, Subrequest>) -> SubrequestBody {
+        SubrequestBody { state: SubrequestState::Running(running) }
     }
 
     /// Polls the subrequest until its response, so that it runs while an earlier part of the body is still sent. Ready
     /// when there is a response.
     pub fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        if let State::Running(running) = &mut self.state {
+        if let SubrequestState::Running(running) = &mut self.state {
             let Poll::Ready(mut subrequest) = running.as_mut().poll(context) else { return Poll::Pending };
             self.state = match &mut subrequest.response {
-                None => State::Closed,
+                None => SubrequestState::Closed,
                 Some(response) => {
                     let bodiless = matches!(response.status, 204 | 304) || response.status < 200;
                     let body = std::mem::replace(&mut response.body, Body::Empty);
                     let body = if bodiless { Body::Empty } else { body };
                     let source = body.into_source(&subrequest.request);
-                    State::Body(subrequest, source)
+                    SubrequestState::Body(subrequest, source)
                 }
             };
         }
@@ -50,14 +50,14 @@ impl Included {
     /// The subrequest, from its response until the end of its body.
     pub fn request(&self) -> Option<&Request> {
         match &self.state {
-            State::Body(subrequest, _) => Some(&subrequest.request),
+            SubrequestState::Body(subrequest, _) => Some(&subrequest.request),
             _ => None,
         }
     }
 
     /// Replaces the subrequest's response by another one, which goes through the filters of the subrequest.
     pub fn substitute(&mut self, mut response: Box<Response>) {
-        if let State::Body(subrequest, source) = &mut self.state {
+        if let SubrequestState::Body(subrequest, source) = &mut self.state {
             filters::run(&mut subrequest.request, &mut response, ..);
             *source = std::mem::replace(&mut response.body, Body::Empty).into_source(&subrequest.request);
             subrequest.response = Some(response);
@@ -66,8 +66,8 @@ impl Included {
 
     /// Takes a subrequest that was closed instead of answered (`return 444`) for one with an empty body.
     pub fn accept_close(&mut self) {
-        if let State::Closed = self.state {
-            self.state = State::Over;
+        if let SubrequestState::Closed = self.state {
+            self.state = SubrequestState::Over;
         }
     }
 
@@ -75,28 +75,28 @@ impl Included {
     pub async fn answer(&mut self) -> Option<&Subrequest> {
         std::future::poll_fn(|context| self.poll_answer(context)).await;
         match &self.state {
-            State::Body(subrequest, _) => Some(subrequest),
+            SubrequestState::Body(subrequest, _) => Some(subrequest),
             _ => None,
         }
     }
 }
 
-impl Source for Included {
+impl BodySource for SubrequestBody {
     fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
         Box::pin(async {
             std::future::poll_fn(|context| self.poll_answer(context)).await;
             match &mut self.state {
-                State::Body(_, source) => {
+                SubrequestState::Body(_, source) => {
                     if let Some(piece) = source.next().await? {
                         return Ok(Some(piece));
                     }
                 }
-                State::Over => return Ok(None),
-                State::Running(_) | State::Closed => {
+                SubrequestState::Over => return Ok(None),
+                SubrequestState::Running(_) | SubrequestState::Closed => {
                     return Err(io::Error::new(io::ErrorKind::ConnectionReset, "a subrequest closed the connection"));
                 }
             }
-            if let State::Body(subrequest, _) = std::mem::replace(&mut self.state, State::Over) {
+            if let SubrequestState::Body(subrequest, _) = std::mem::replace(&mut self.state, SubrequestState::Over) {
                 subrequest.finish();
             }
             Ok(None)
@@ -105,20 +105,20 @@ impl Source for Included {
 
     fn ahead(&mut self) -> LocalBoxFuture<'_, ()> {
         match &mut self.state {
-            State::Body(_, source) => source.ahead(),
+            SubrequestState::Body(_, source) => source.ahead(),
             _ => Box::pin(std::future::pending()),
         }
     }
 
     fn is_urgent(&self) -> bool {
-        matches!(&self.state, State::Body(_, source) if source.is_urgent())
+        matches!(&self.state, SubrequestState::Body(_, source) if source.is_urgent())
     }
 
     fn remaining(&self) -> Option<u64> {
         match &self.state {
-            State::Body(_, source) => source.remaining(),
-            State::Over => Some(0),
-            State::Running(_) | State::Closed => None,
+            SubrequestState::Body(_, source) => source.remaining(),
+            SubrequestState::Over => Some(0),
+            SubrequestState::Running(_) | SubrequestState::Closed => None,
         }
     }
 }

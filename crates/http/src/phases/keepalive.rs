@@ -4,7 +4,7 @@
 use freerun_proto::{HeaderId, Method};
 
 use crate::message::persistence::{CloseReason, Persistence};
-use crate::request::Connection;
+use crate::request::ClientConnection;
 use crate::request::Request;
 
 /// Begins with the wish of the head; `still_listens` is whether the newest configuration listens at the address.
@@ -28,7 +28,7 @@ pub fn in_location(request: &mut Request) {
 }
 
 /// Applies the state of the connection and the worker, before the head of the response is written.
-pub fn before_response(connection: &Connection, request: &mut Request) {
+pub fn before_response(connection: &ClientConnection, request: &mut Request) {
     // If a location was chosen, its settings have been applied already.
     if request.place.location.is(&request.place.server.entry) {
         in_location(request);

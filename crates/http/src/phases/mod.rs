@@ -23,8 +23,8 @@ use crate::request::Request;
 use crate::request::core_settings::{CoreSettings, Satisfy};
 use crate::request::handler::{Later, Outcome, Phase, Run, Slot};
 use crate::request::response::{Body, LocalBoxFuture, Response};
-use crate::rewrite::{self, Ended};
-use crate::route::Found;
+use crate::rewrite::{self, ScriptEnd};
+use crate::route::LocationChoice;
 use crate::settings::server::ServerSettings;
 use crate::values::error_page::Target;
 use crate::{log_error, log_step};
@@ -158,9 +158,9 @@ async fn route(request: &mut Request) -> Step {
     }
     if !request.place.location.script.is_empty() {
         match rewrite::script(request).await {
-            Ended::Stays => {}
-            Ended::Moved => request.place.rewritten_here = false,
-            Ended::Answer(outcome) => return follow(request, outcome),
+            ScriptEnd::Stays => {}
+            ScriptEnd::Moved => request.place.rewritten_here = false,
+            ScriptEnd::Answer(outcome) => return follow(request, outcome),
         }
     }
     choose(request)
@@ -179,7 +179,7 @@ fn choose(request: &mut Request) -> Step {
     enter_server(request);
     request.place.path_behind_alias = false;
     match server.locations.find(&request.asked.path, &request.captures, &|location| location.holds(request)) {
-        Ok(Found::Location(location)) => {
+        Ok(LocationChoice::Location(location)) => {
             let refused = location.internal && !request.place.internal;
             request.place.location = request.generation.location(location.for_method(request.asked.method));
             // The error has the location's own pages.
@@ -187,7 +187,7 @@ fn choose(request: &mut Request) -> Step {
                 return follow(request, Outcome::Status(404));
             }
         }
-        Ok(Found::Folder(location)) => {
+        Ok(LocationChoice::Folder(location)) => {
             let mut target = uri::escape(EscapeSet::Uri, &bytes_of(&location.name)).into_owned();
             if let Some(args) = request.asked.args.as_ref().filter(|args| !args.is_empty()) {
                 target.push(b'?');
@@ -198,7 +198,7 @@ fn choose(request: &mut Request) -> Step {
             redirect.location = Some(target.into());
             return Step::Answer(redirect);
         }
-        Ok(Found::Nothing) => {}
+        Ok(LocationChoice::Nothing) => {}
         Err(error) => {
             log_error!(request, Alert, "{error} on \"{}\"", text_of(&request.asked.path));
             return follow(request, Outcome::Status(500));
@@ -236,17 +236,17 @@ async fn content(request: &mut Request) -> Step {
             None => rewrite::script(request).await,
         };
         match ended {
-            Ended::Stays => {}
-            Ended::Moved if take_redirect(request) => {
+            ScriptEnd::Stays => {}
+            ScriptEnd::Moved if take_redirect(request) => {
                 rewrite_tail(request).await;
                 request.place.rewritten_here = false;
                 return Step::Choose;
             }
-            Ended::Moved => {
+            ScriptEnd::Moved => {
                 let path = request.asked.path.clone();
                 return cycle(request, "processing", &path);
             }
-            Ended::Answer(outcome) => return follow(request, outcome),
+            ScriptEnd::Answer(outcome) => return follow(request, outcome),
         }
     }
     for index in 0..request.place.location.handlers.len() {

@@ -4,7 +4,7 @@ use freerun_conf::bytes_of;
 
 use super::{Answer, follow, walk};
 use crate::request::handler::Outcome;
-use crate::request::{Request, Sent};
+use crate::request::{Request, SentAmounts};
 
 /// Takes the request to the location that its own location names for the time after the response, and from there on to
 /// the next one. What they answer is dropped, bodies are not asked for.
@@ -20,7 +20,7 @@ pub async fn run(request: &mut Request) {
         let sent = request.sent;
         // The status of an error stays, as in nginx.
         let is_kept = status == 0 || sent.status >= 300 && status < 300;
-        request.sent = Sent { status: if is_kept { sent.status } else { status }, ..sent };
+        request.sent = SentAmounts { status: if is_kept { sent.status } else { status }, ..sent };
     }
     request.client = client;
     request.answered.persistence = persistence;

@@ -13,7 +13,7 @@ use crate::log_error;
 use crate::phases::{self, Answer};
 use crate::request::core_settings::CoreSettings;
 use crate::request::response::{LocalBoxFuture, Response};
-use crate::request::{MAX_INTERNAL_REDIRECTS, Request, Sent};
+use crate::request::{MAX_INTERNAL_REDIRECTS, Request, SentAmounts};
 
 /// How deep subrequests may be nested, as in nginx (50 inside the first one), so that pages that include themselves
 /// come to an end.
@@ -44,7 +44,7 @@ impl Subrequest {
     /// Runs the log phase, if `log_subrequest` asks for it. It has to be called when the body has been used. No bytes
     /// are counted, because the log line of the client's request counts them.
     pub fn finish(mut self) {
-        self.request.sent = Sent { status: self.status(), complete: true, ..Sent::default() };
+        self.request.sent = SentAmounts { status: self.status(), complete: true, ..SentAmounts::default() };
         if self.request.settings().get::<CoreSettings>().log_subrequest {
             finish::finish(&mut self.request);
         }
@@ -53,7 +53,7 @@ impl Subrequest {
 
 /// There are too many subrequests, most likely because of a cycle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum TooManySubrequests {
     /// The depth would exceed [`MAX_DEPTH`].
     #[error("subrequests cycle")]
     Depth,
@@ -71,7 +71,7 @@ pub fn subrequest(
     parent: &Request,
     path: Vec<u8>,
     args: Option<Vec<u8>>,
-) -> Result<LocalBoxFuture<'static, Subrequest>, Refused> {
+) -> Result<LocalBoxFuture<'static, Subrequest>, TooManySubrequests> {
     Ok(run(fork(parent, path, args)?))
 }
 
@@ -84,7 +84,7 @@ pub fn plain(
     parent: &Request,
     path: Vec<u8>,
     args: Option<Vec<u8>>,
-) -> Result<LocalBoxFuture<'static, Subrequest>, Refused> {
+) -> Result<LocalBoxFuture<'static, Subrequest>, TooManySubrequests> {
     let mut request = fork(parent, path, args)?;
     request.lineage.plain_errors = true;
     Ok(run(request))
@@ -99,7 +99,7 @@ pub fn prepared(
     path: Vec<u8>,
     args: Option<Vec<u8>>,
     prepare: impl FnOnce(&mut Request),
-) -> Result<LocalBoxFuture<'static, Subrequest>, Refused> {
+) -> Result<LocalBoxFuture<'static, Subrequest>, TooManySubrequests> {
     let mut request = fork(parent, path, args)?;
     prepare(&mut request);
     Ok(run(request))
@@ -133,7 +133,7 @@ pub fn target(folder: &[u8], uri: &[u8]) -> Result<(Vec<u8>, Option<Vec<u8>>), V
 pub fn content(
     parent: &Request,
     prepare: impl FnOnce(&Request),
-) -> Result<LocalBoxFuture<'static, Subrequest>, Refused> {
+) -> Result<LocalBoxFuture<'static, Subrequest>, TooManySubrequests> {
     let mut request = fork(parent, parent.asked.path.clone(), parent.asked.args.clone())?;
     prepare(&request);
     Ok(Box::pin(async move {
@@ -161,7 +161,7 @@ pub fn background(
     path: Vec<u8>,
     args: Option<Vec<u8>>,
     with_body: bool,
-) -> Result<LocalBoxFuture<'static, Subrequest>, Refused> {
+) -> Result<LocalBoxFuture<'static, Subrequest>, TooManySubrequests> {
     let mut request = fork(parent, path, args)?;
     request.asked.method = method;
     request.client = request.client.in_background();
@@ -180,12 +180,12 @@ fn answered(request: Box<Request>, answer: Answer) -> Subrequest {
     Subrequest { request, response }
 }
 
-fn fork(parent: &Request, path: Vec<u8>, args: Option<Vec<u8>>) -> Result<Box<Request>, Refused> {
+fn fork(parent: &Request, path: Vec<u8>, args: Option<Vec<u8>>) -> Result<Box<Request>, TooManySubrequests> {
     let count = parent.shared().get::<Count>();
     let refused = if parent.lineage.depth >= MAX_DEPTH {
-        Some(Refused::Depth)
+        Some(TooManySubrequests::Depth)
     } else {
-        (count.0.get() >= MAX_SUBREQUESTS).then_some(Refused::Count)
+        (count.0.get() >= MAX_SUBREQUESTS).then_some(TooManySubrequests::Count)
     };
     if let Some(refused) = refused {
         log_error!(parent, Error, "{refused} while processing \"{}\"", text_of(&path));
@@ -202,7 +202,7 @@ fn fork(parent: &Request, path: Vec<u8>, args: Option<Vec<u8>>) -> Result<Box<Re
     request.place.last_error_page = false;
     request.place.forced_status = None;
     request.place.redirects_left = MAX_INTERNAL_REDIRECTS;
-    request.sent = Sent::default();
+    request.sent = SentAmounts::default();
     request.lineage.main_method = Some(parent.lineage.main_method.unwrap_or(parent.asked.method));
     request.asked.method = Method::Get;
     request.asked.path = path;

@@ -13,7 +13,7 @@ use freerun_tls::session::ServerConfig;
 use crate::message::head::Head;
 use crate::request::generation::{LoopGeneration, Servers};
 use crate::request::location::Server;
-use crate::request::{ClientStream, Connection, Request};
+use crate::request::{ClientConnection, ClientStream, Request};
 use crate::settings::acme::{self, OfServer};
 use crate::template::Template;
 
@@ -22,7 +22,7 @@ use crate::template::Template;
 /// # Errors
 /// The line for the error log; it is empty if the client has gone.
 pub async fn config_for(
-    connection: &Rc<Connection>,
+    connection: &Rc<ClientConnection>,
     generation: &Rc<LoopGeneration>,
     servers: &Servers,
     server: &Arc<Server>,
@@ -40,7 +40,11 @@ pub async fn config_for(
 }
 
 /// A request that nobody has sent, for the values of variables: nothing is known but the connection and the server.
-fn request(connection: &Rc<Connection>, generation: &Rc<LoopGeneration>, server: &Arc<Server>) -> Option<Request> {
+fn request(
+    connection: &Rc<ClientConnection>,
+    generation: &Rc<LoopGeneration>,
+    server: &Arc<Server>,
+) -> Option<Request> {
     let buffer = b"GET / HTTP/1.0\r\n\r\n".to_vec();
     let parsed = parse_request(&buffer, &HeadRules::default()).ok().flatten()?;
     let client = ClientStream::of_connection(connection.clone());

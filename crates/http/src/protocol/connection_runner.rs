@@ -13,7 +13,7 @@ use crate::protocol::connection_task::Driver;
 use crate::protocol::h1::{self, Continuation};
 use crate::protocol::h2;
 use crate::protocol::opening::{Decision, open};
-use crate::request::Connection;
+use crate::request::ClientConnection;
 
 /// A future that opens connections and serves requests: some kilobytes of state, used by one connection after the other.
 pub(super) struct ConnectionRunner {
@@ -22,7 +22,7 @@ pub(super) struct ConnectionRunner {
 }
 
 /// A connection to serve, with its driver.
-pub(super) type Work = (Rc<Driver>, Rc<Connection>);
+pub(super) type Work = (Rc<Driver>, Rc<ClientConnection>);
 
 /// The continuation of a connection without the runner.
 pub(super) enum Next {

@@ -9,15 +9,15 @@ use std::task::{Context, Poll, ready};
 
 use freerun_runtime::log::Level;
 use freerun_serve::accept::loop_listeners;
-use freerun_serve::accept::service::{Moving, words_of_panic};
+use freerun_serve::accept::service::{MovingConnection, words_of_panic};
 
-use crate::connection::idle::{self, Keep, Waiting};
+use crate::connection::idle::{self, AwaitedRequest, Keep};
 use crate::http_loop::HttpLoop;
 use crate::protocol::connection_runner::{ConnectionRunner, Next, RunnerPool};
 use crate::protocol::h1::{self, Continuation, Upgraded};
 use crate::protocol::h2;
 use crate::protocol::opening::FirstReads;
-use crate::request::Connection;
+use crate::request::ClientConnection;
 
 /// The state that the tasks of connections share on a loop.
 pub struct Driver {
@@ -37,7 +37,7 @@ impl Driver {
     }
 
     /// A runner that opens this connection, or serves its next requests.
-    fn take_runner(self: &Rc<Self>, connection: &Rc<Connection>) -> ConnectionRunner {
+    fn take_runner(self: &Rc<Self>, connection: &Rc<ClientConnection>) -> ConnectionRunner {
         self.runners.take((self.clone(), connection.clone()))
     }
 }
@@ -47,7 +47,7 @@ impl Driver {
 /// The future is written by hand and not as an `async fn`, for its size: it is the whole task of a connection that
 /// waits for its next request.
 pub struct ConnectionTask {
-    connection: Rc<Connection>,
+    connection: Rc<ClientConnection>,
     state: ConnectionState,
 }
 
@@ -67,14 +67,14 @@ enum ConnectionState {
 
 impl ConnectionTask {
     /// Serves a connection that was just accepted.
-    pub fn new(driver: &Rc<Driver>, connection: Rc<Connection>) -> ConnectionTask {
+    pub fn new(driver: &Rc<Driver>, connection: Rc<ClientConnection>) -> ConnectionTask {
         let state = ConnectionState::Active(driver.take_runner(&connection));
         ConnectionTask { connection, state }
     }
 
     /// Serves a connection without a request that another loop has had.
-    pub fn adopted(driver: &Rc<Driver>, connection: Rc<Connection>, keep: Keep) -> ConnectionTask {
-        let key = driver.http.idle.enter(&connection, Waiting::Next, keep);
+    pub fn adopted(driver: &Rc<Driver>, connection: Rc<ClientConnection>, keep: Keep) -> ConnectionTask {
+        let key = driver.http.idle.enter(&connection, AwaitedRequest::Next, keep);
         ConnectionTask { connection, state: ConnectionState::Idle(key, driver.clone()) }
     }
 
@@ -86,7 +86,7 @@ impl ConnectionTask {
     }
 
     /// Lets go of a connection that [may move](ConnectionTask::may_move).
-    pub fn into_moving(mut self) -> Option<Moving> {
+    pub fn into_moving(mut self) -> Option<MovingConnection> {
         let ConnectionState::Idle(key, driver) = std::mem::replace(&mut self.state, ConnectionState::Over) else {
             return None;
         };
@@ -235,7 +235,7 @@ impl Future for ConnectionTask {
                             return Poll::Ready(());
                         }
                     }
-                    let waiting = if is_fresh { Waiting::First } else { Waiting::Next };
+                    let waiting = if is_fresh { AwaitedRequest::First } else { AwaitedRequest::Next };
                     if is_fresh {
                         connection.offer();
                     }
@@ -265,12 +265,12 @@ impl Drop for ConnectionTask {
     }
 }
 
-fn log_panic(connection: &Connection, panic: &(dyn std::any::Any + Send)) {
+fn log_panic(connection: &ClientConnection, panic: &(dyn std::any::Any + Send)) {
     connection.log(Level::Alert, format_args!("request ended by a panic: {}", words_of_panic(panic)));
 }
 
 /// Logs a panic, and answers the client if nothing was sent to it.
-fn report_panic(connection: &Connection, panic: &(dyn std::any::Any + Send)) {
+fn report_panic(connection: &ClientConnection, panic: &(dyn std::any::Any + Send)) {
     log_panic(connection, panic);
     if !connection.responding.get() {
         h1::answer_panic(connection);

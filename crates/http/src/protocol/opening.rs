@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use freerun_runtime::buffers;
 use freerun_runtime::timer::Timer;
-use freerun_serve::loops::predictor::Sampled;
+use freerun_serve::loops::predictor::SampledPredictor;
 use freerun_serve::tls::handshake::Speaks;
 
 use crate::http_loop::HttpLoop;
 use crate::protocol::unanswered::{self, Awaited, End};
 use crate::protocol::{h2, proxy_header, tls};
-use crate::request::Connection;
-use crate::request::generation::Answering;
+use crate::request::ClientConnection;
+use crate::request::generation::AnsweringServers;
 use crate::settings::server::ServerSettings;
 
 /// The decision about a connection at the end of its opening.
@@ -38,12 +38,12 @@ pub(super) struct FirstReads {
     /// after the handshake. A loop that was busy finds it there, and reading it at once saves a registration, which
     /// costs three times as much as a read that finds nothing. A loop that was waiting for the connection comes too
     /// early.
-    are_there: Sampled,
+    are_there: SampledPredictor,
 }
 
 impl Default for FirstReads {
     fn default() -> FirstReads {
-        FirstReads { are_there: Sampled::new(3, 1) }
+        FirstReads { are_there: SampledPredictor::new(3, 1) }
     }
 }
 
@@ -51,7 +51,7 @@ impl Default for FirstReads {
 pub(super) async fn open(
     http: &HttpLoop,
     first_reads: &FirstReads,
-    connection: &Rc<Connection>,
+    connection: &Rc<ClientConnection>,
     timer: &mut Timer,
     buffer: &mut Vec<u8>,
 ) -> Decision {
@@ -84,7 +84,7 @@ pub(super) async fn open(
 fn read_first(
     http: &HttpLoop,
     first_reads: &FirstReads,
-    connection: &Connection,
+    connection: &ClientConnection,
     buffer: &mut Vec<u8>,
 ) -> Option<Decision> {
     let first = &first_reads.are_there;
@@ -118,8 +118,8 @@ fn read_first(
 /// Reads the PROXY protocol header. `None` if the opening goes on.
 async fn expect_proxy_header(
     http: &HttpLoop,
-    servers: &Answering,
-    connection: &Connection,
+    servers: &AnsweringServers,
+    connection: &ClientConnection,
     timer: &mut Timer,
     buffer: &mut Vec<u8>,
 ) -> Option<Decision> {
@@ -135,7 +135,7 @@ async fn expect_proxy_header(
 async fn expect_handshake(
     http: &HttpLoop,
     timeout: Duration,
-    connection: &Rc<Connection>,
+    connection: &Rc<ClientConnection>,
     timer: &mut Timer,
     buffer: &mut Vec<u8>,
 ) -> Decision {
@@ -153,7 +153,7 @@ async fn expect_handshake(
 async fn expect_preface(
     http: &HttpLoop,
     timeout: Duration,
-    connection: &Connection,
+    connection: &ClientConnection,
     timer: &mut Timer,
     buffer: &mut Vec<u8>,
 ) -> Decision {
@@ -168,7 +168,7 @@ async fn expect_preface(
 }
 
 /// The time that each step of the opening may take.
-fn header_timeout(servers: &Answering) -> Duration {
+fn header_timeout(servers: &AnsweringServers) -> Duration {
     servers.entry.settings.get::<ServerSettings>().client_header_timeout
 }
 

@@ -11,13 +11,13 @@ use freerun_serve::values::proxy_header::{self, HeaderError};
 use crate::http_loop::HttpLoop;
 use crate::log::Peer;
 use crate::protocol::unanswered::{self, Awaited, End};
-use crate::request::Connection;
+use crate::request::ClientConnection;
 
 /// Reads the header, all of which has to come within `timeout`, behind the bytes in `buffer`; leaves the bytes after it
 /// there. `None` if the connection is to be closed, which is logged.
 pub async fn read(
     http: &HttpLoop,
-    connection: &Connection,
+    connection: &ClientConnection,
     timer: &mut Timer,
     timeout: Duration,
     buffer: &mut Vec<u8>,

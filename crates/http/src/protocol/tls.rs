@@ -11,7 +11,7 @@ use freerun_runtime::log::Level;
 use freerun_runtime::loops;
 use freerun_runtime::timer::Timer;
 use freerun_serve::tls::client_facts::TlsFacts;
-use freerun_serve::tls::handshake::{Helpers, Offer, Refusal, Speaks, shake_hands};
+use freerun_serve::tls::handshake::{HandshakeHelpers, Offer, Refusal, Speaks, shake_hands};
 use freerun_serve::tls::ocsp::Visit;
 use freerun_serve::tls::server::ServerTls;
 use freerun_serve::tls::sessions::Chosen;
@@ -23,14 +23,14 @@ use crate::protocol::computed_certificates;
 use crate::request::generation::{LoopGeneration, Servers};
 use crate::request::location::Server;
 use crate::request::response::LocalBoxFuture;
-use crate::request::{Connection, Facts, Request};
+use crate::request::{ClientConnection, ConnectionFacts, Request};
 
 /// Lets the client have a TLS session if it wants one; of the bytes that have come, `buffer` keeps those of a client that
 /// does not. `None` if the connection is to be closed: there is no session, which is logged, or a CA has looked at a challenge
 /// and needs nothing else.
 pub async fn open(
     http: &HttpLoop,
-    connection: &Rc<Connection>,
+    connection: &Rc<ClientConnection>,
     timer: &mut Timer,
     timeout: Duration,
     buffer: &mut Vec<u8>,
@@ -96,14 +96,14 @@ pub async fn open(
 }
 
 /// Whether the client and the server have agreed on HTTP/2 by ALPN (RFC 7301, RFC 9113 section 3.2).
-pub fn is_http2(connection: &Connection) -> bool {
+pub fn is_http2(connection: &ClientConnection) -> bool {
     let session = connection.transport.established();
     session.and_then(|session| session.with_agreed(|agreed| agreed.alpn == Some(b"h2"))).unwrap_or(false)
 }
 
 /// The threads that do long steps for this connection, and where they are counted.
-fn helpers<'c>(client: &'c Facts, generation: &'c LoopGeneration) -> Helpers<'c> {
-    Helpers {
+fn helpers<'c>(client: &'c ConnectionFacts, generation: &'c LoopGeneration) -> HandshakeHelpers<'c> {
+    HandshakeHelpers {
         pool: generation.pools.handshakes(),
         lane: client.listen.lane(),
         figures: &client.loop_state.shared.client_tls,
@@ -113,7 +113,7 @@ fn helpers<'c>(client: &'c Facts, generation: &'c LoopGeneration) -> Helpers<'c>
 /// Verifies the client's certificate by the rules of this server, if it asks for one. `None` if the client has gone
 /// meanwhile.
 async fn verify(
-    client: &Facts,
+    client: &ConnectionFacts,
     transport: &Transport,
     generation: &LoopGeneration,
     server: &Server,
@@ -148,7 +148,7 @@ pub fn verify_anew<'r>(request: &'r Request, servers: &Servers) -> Option<LocalB
 }
 
 /// The end of a line of the log: what is being done, and for whom.
-struct Handshaking<'c>(&'c Facts);
+struct Handshaking<'c>(&'c ConnectionFacts);
 
 impl fmt::Display for Handshaking<'_> {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {

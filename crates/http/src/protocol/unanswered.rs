@@ -9,7 +9,7 @@ use freerun_runtime::loops;
 
 use crate::http_loop::HttpLoop;
 use crate::log::Peer;
-use crate::request::Connection;
+use crate::request::ClientConnection;
 use crate::settings::server::ServerSettings;
 
 /// How the connection ended.
@@ -47,7 +47,7 @@ impl fmt::Display for Awaited {
 
 /// Logs the end of a connection where nginx does: not if it is closed to make room, or because its keep-alive time is
 /// over.
-pub fn log(http: &HttpLoop, connection: &Connection, awaited: Awaited, end: &End) {
+pub fn log(http: &HttpLoop, connection: &ClientConnection, awaited: Awaited, end: &End) {
     let Some((generation, servers, _)) = http.servers(connection) else { return };
     let log = servers.entry.error_log(&generation);
     let own = connection.own_log_level();
@@ -88,7 +88,7 @@ pub fn log(http: &HttpLoop, connection: &Connection, awaited: Awaited, end: &End
 }
 
 /// How long the connection was idle the last time; zero if it never was.
-fn idle_for(connection: &Connection) -> Duration {
+fn idle_for(connection: &ClientConnection) -> Duration {
     match connection.idle_since.get() {
         0 => Duration::ZERO,
         since => Duration::from_nanos(loops::nanos().saturating_sub(since)),

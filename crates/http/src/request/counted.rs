@@ -4,32 +4,32 @@
 
 use std::cell::Cell;
 
-use freerun_serve::limits::Places;
-use freerun_serve::loops::figures::zones::Ended;
+use freerun_serve::limits::ConnPlaces;
+use freerun_serve::loops::figures::zones::SubjectEnd;
 
 use super::Request;
 use super::location::Server;
-use super::processing::Processing;
+use super::processing::ProcessingCount;
 
 /// The places of a request that shares its connection with others; those of other requests are kept by the connection,
 /// which also learns that the client has ended its side.
 #[derive(Default)]
-struct Counted(Cell<Places>);
+struct CountedRequest(Cell<ConnPlaces>);
 
 impl Request {
     /// Keeps places in the counts of limits, until the end of the response is sent, or until the client of a connection
     /// that carries one request at a time ends its sending side: a browser that stops or reloads a page does so, and the
     /// response may take long to find out.
-    pub fn keep_places(&self, places: Places) {
+    pub fn keep_places(&self, places: ConnPlaces) {
         if let Some(places) = self.client.keep_places(places) {
-            self.shared().get::<Counted>().0.set(places);
+            self.shared().get::<CountedRequest>().0.set(places);
         }
     }
 
     /// Frees the places of a request that shares its connection with others.
     #[inline]
     pub(crate) fn free_places(&self) {
-        if let Some(counted) = self.find_shared::<Counted>() {
+        if let Some(counted) = self.find_shared::<CountedRequest>() {
             drop(counted.0.take());
         }
     }
@@ -37,14 +37,14 @@ impl Request {
 
 /// Where it is counted as being processed, while the request is packed for its log line.
 #[derive(Default)]
-struct Packed(Cell<Processing<Server>>);
+struct PackedCount(Cell<ProcessingCount<Server>>);
 
 impl Request {
     /// Counts the request in the zone of its server, which has been chosen.
     #[inline(always)]
     pub(crate) fn count_begin(&mut self) {
         if self.place.server.zone.is_some() {
-            self.processing = Processing::begin(&self.place.server);
+            self.processing = ProcessingCount::begin(&self.place.server);
         }
     }
 
@@ -60,7 +60,7 @@ impl Request {
         if self.is_subrequest() {
             return;
         }
-        let ended = Ended {
+        let ended = SubjectEnd {
             status: (self.sent.bytes > 0).then_some(self.sent.status),
             received: u64::from(self.head.told_len()) + self.body.length(),
             sent: self.sent.bytes,
@@ -75,13 +75,13 @@ impl Request {
     /// Keeps what counts the request among its states, because the request is packed.
     pub(crate) fn pack_processing(&mut self) {
         if self.processing.is_counted() {
-            self.own.get::<Packed>().0.set(std::mem::take(&mut self.processing));
+            self.own.get::<PackedCount>().0.set(std::mem::take(&mut self.processing));
         }
     }
 
     /// Takes it back.
     pub(crate) fn unpack_processing(&mut self) {
-        if let Some(packed) = self.own.find::<Packed>() {
+        if let Some(packed) = self.own.find::<PackedCount>() {
             self.processing = packed.0.take();
         }
     }

@@ -25,8 +25,8 @@ use freerun_serve::values::captures::Captures;
 
 use super::Request;
 use super::location::{Location, Server};
-use crate::files::hot::{Begun, HotFile, HotFiles, Opened, VALID};
-use crate::files::watches::Wanted;
+use crate::files::hot::{HotFile, HotFiles, HotLookup, OpenedFile, VALID};
+use crate::files::watches::WatchRequest;
 use crate::values::protocols::Protocols;
 
 /// The servers of one address. A client that may have TLS and begins without it is answered with 497.
@@ -89,7 +89,7 @@ pub struct HttpConfiguration {
 }
 
 /// The servers of an address, as one loop holds them, with the values that each of their requests begins with.
-pub struct Answering {
+pub struct AnsweringServers {
     servers: Arc<Servers>,
     /// The server that answers until a request has named one: the default server, or the one that the client has named in
     /// its TLS handshake.
@@ -98,7 +98,7 @@ pub struct Answering {
     pub entry: LoopLocal<Location>,
 }
 
-impl Deref for Answering {
+impl Deref for AnsweringServers {
     type Target = Servers;
 
     fn deref(&self) -> &Servers {
@@ -110,9 +110,9 @@ impl Deref for Answering {
 pub struct LoopGeneration {
     // The fields are dropped in this order, the generation last: its memory may be freed elsewhere as soon as the last
     // loop has dropped it.
-    addresses: RefCell<HashMap<*const Servers, Rc<Answering>, BuildHasherDefault<AddressHasher>>>,
+    addresses: RefCell<HashMap<*const Servers, Rc<AnsweringServers>, BuildHasherDefault<AddressHasher>>>,
     /// The same for clients that have named a server in their TLS handshake.
-    named: RefCell<HashMap<(*const Servers, *const Server), Rc<Answering>>>,
+    named: RefCell<HashMap<(*const Servers, *const Server), Rc<AnsweringServers>>>,
     locations: LoopHandles<Location>,
     servers: LoopHandles<Server>,
     texts: RefCell<HashMap<*const u8, Bytes, BuildHasherDefault<AddressHasher>>>,
@@ -130,7 +130,7 @@ pub struct ServedBy {
     /// The generation.
     pub generation: Rc<LoopGeneration>,
     /// The servers.
-    pub servers: Rc<Answering>,
+    pub servers: Rc<AnsweringServers>,
 }
 
 impl LoopGeneration {
@@ -154,12 +154,12 @@ impl LoopGeneration {
 
     /// Prepares to keep a file that was just opened, before its content is read: the number of its place, if it has one.
     /// `aio` says how the way to it is watched, which may wait.
-    pub fn begin_hot(self: &Rc<Self>, name: &[u8], opened: &Opened<'_>, aio: &Aio) -> Option<u64> {
+    pub fn begin_hot(self: &Rc<Self>, name: &[u8], opened: &OpenedFile<'_>, aio: &Aio) -> Option<u64> {
         let begun = self.hot.borrow_mut().begin(name, opened, &self.files, loops::now());
         let place = match begun {
-            Begun::No => None,
-            Begun::Place(place) => Some(place),
-            Begun::Way(wanted) => {
+            HotLookup::No => None,
+            HotLookup::Place(place) => Some(place),
+            HotLookup::Way(wanted) => {
                 self.watch_way(wanted, aio.clone());
                 None
             }
@@ -168,7 +168,7 @@ impl LoopGeneration {
         place
     }
 
-    fn watch_way(self: &Rc<Self>, wanted: Wanted, aio: Aio) {
+    fn watch_way(self: &Rc<Self>, wanted: WatchRequest, aio: Aio) {
         let (files, this) = (self.files.clone(), Rc::downgrade(self));
         let (path, watcher) = (CString::new(&*wanted.path).unwrap_or_default(), wanted.watcher.clone());
         loops::spawn(0, "watching folders", async move {
@@ -242,10 +242,10 @@ impl LoopGeneration {
     }
 
     /// The servers of one of the generation's addresses, of which `default` answers requests that name none.
-    pub fn servers(&self, servers: &Arc<Servers>, default: &Arc<Server>) -> Rc<Answering> {
+    pub fn servers(&self, servers: &Arc<Servers>, default: &Arc<Server>) -> Rc<AnsweringServers> {
         let make = || {
             let (server, entry) = (self.server(default), self.location(&default.entry));
-            Rc::new(Answering { servers: servers.clone(), server, entry })
+            Rc::new(AnsweringServers { servers: servers.clone(), server, entry })
         };
         if Arc::ptr_eq(default, &servers.default) {
             return self.addresses.borrow_mut().entry(Arc::as_ptr(servers)).or_insert_with(make).clone();

@@ -12,14 +12,14 @@ use freerun_serve::loops::figures::zones::ZoneFigures;
 use freerun_serve::loops::local::LoopLocal;
 use freerun_serve::tls::server::ServerTls;
 use freerun_serve::tls::sessions::TlsServer;
-use freerun_serve::values::{Reference, Template};
+use freerun_serve::values::{Template, VariableReference};
 
 use super::Request;
 use super::core_settings::CoreSettings;
 use super::handler::{Filter, Handler};
-use super::processing::Zoned;
+use super::processing::WithZone;
 use crate::route::locations::{Level, Locations};
-use crate::script::Step;
+use crate::script::ScriptStep;
 use crate::values::protocols::Protocols;
 
 /// The value of `alias`, and the part of the path that it replaces.
@@ -73,7 +73,7 @@ pub struct Location {
     /// Filters in the order of their slots.
     pub filters: Box<[Filter]>,
     /// The rewrite module's script of this level; most have none.
-    pub script: Box<[Step<Request, Location>]>,
+    pub script: Box<[ScriptStep<Request, Location>]>,
     /// `limit_except`: for all methods but these (GET is HEAD too), this location answers.
     pub limit_except: Option<(Box<[Method]>, Arc<Location>)>,
     /// The locations inside.
@@ -81,7 +81,7 @@ pub struct Location {
     /// The location's `alias`, or that of the location around it if this one has no `root`.
     pub alias: Option<Arc<Alias>>,
     /// The variable that is its predicate, if it is chosen by one.
-    pub predicate: Option<Reference<Request>>,
+    pub predicate: Option<VariableReference<Request>>,
     /// Whether no regular expression is tried after it (`^~` or `=`).
     pub no_regex: bool,
     /// Whether the location is `internal`.
@@ -170,7 +170,7 @@ pub struct Server {
     pub zone: Option<Arc<ZoneFigures>>,
 }
 
-impl Zoned for Server {
+impl WithZone for Server {
     fn zone(&self) -> Option<&ZoneFigures> {
         self.zone.as_deref()
     }
@@ -187,7 +187,7 @@ pub const MAX_INTERNAL_REDIRECTS: u8 = 10;
 
 /// The position of a request in the configuration, and how it came there.
 #[derive(Clone)]
-pub struct Place {
+pub struct RequestPlace {
     /// The virtual server.
     pub server: LoopLocal<Server>,
     /// The location that answers, or the server's own settings before one is chosen.
@@ -211,11 +211,11 @@ pub struct Place {
     pub body_judged: bool,
 }
 
-impl Place {
+impl RequestPlace {
     /// The place where a request begins.
     #[inline(always)]
-    pub fn new(server: LoopLocal<Server>, location: LoopLocal<Location>) -> Place {
-        Place {
+    pub fn new(server: LoopLocal<Server>, location: LoopLocal<Location>) -> RequestPlace {
+        RequestPlace {
             server,
             location,
             internal: false,
@@ -229,7 +229,7 @@ impl Place {
     }
 
     /// The place of a request that is made for a request at this one: it has its own redirects and error pages.
-    pub fn fork(&self) -> Place {
-        Place { redirects_left: MAX_INTERNAL_REDIRECTS, last_error_page: false, ..self.clone() }
+    pub fn fork(&self) -> RequestPlace {
+        RequestPlace { redirects_left: MAX_INTERNAL_REDIRECTS, last_error_page: false, ..self.clone() }
     }
 }

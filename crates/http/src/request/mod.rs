@@ -23,21 +23,21 @@ use freerun_serve::values::captures::{Captures, Values};
 use self::core_settings::CoreSettings;
 use self::generation::{LoopGeneration, ServedBy};
 pub use self::location::MAX_INTERNAL_REDIRECTS;
-use self::location::{Location, Place, Server};
-use self::processing::Processing;
+use self::location::{Location, RequestPlace, Server};
+use self::processing::ProcessingCount;
 use crate::connection;
 use crate::message::body::ClientBody;
 
-pub use crate::message::answered::{Answered, Carried, Sent};
-pub use crate::message::asked::{Arrival, Asked, Lineage};
+pub use crate::message::answered::{AnsweredResponse, CarriedHead, SentAmounts};
+pub use crate::message::asked::{Arrival, Lineage, RequestTarget};
 pub use crate::message::head::Head;
-pub use freerun_serve::values::states::{State, States};
+pub use freerun_serve::values::states::{ModuleState, States};
 
 /// A client connection of the request path.
-pub type Connection = connection::Connection<ServedBy>;
+pub type ClientConnection = connection::Connection<ServedBy>;
 
 /// The properties of a connection that requests ask for.
-pub type Facts = connection::Facts<ServedBy>;
+pub type ConnectionFacts = connection::Facts<ServedBy>;
 
 /// The view that a request has of its client.
 pub type ClientStream = connection::client::ClientStream<ServedBy>;
@@ -52,13 +52,13 @@ pub struct Request {
     /// The head as it came.
     pub head: Head,
     /// The target of the request.
-    pub asked: Asked,
+    pub asked: RequestTarget,
     /// How the request came.
     pub arrival: Arrival,
     /// The request that it was made for.
     pub lineage: Lineage,
     /// The position of the request in the configuration.
-    pub place: Place,
+    pub place: RequestPlace,
     /// Whether the name of a file is being made, which may depend on itself.
     pub(crate) naming_file: Cell<bool>,
     /// The captures of regular expressions.
@@ -66,11 +66,11 @@ pub struct Request {
     /// The request body.
     pub body: ClientBody,
     /// The amounts that were sent.
-    pub sent: Sent,
+    pub sent: SentAmounts,
     /// The data that goes with the response.
-    pub answered: Answered,
+    pub answered: AnsweredResponse,
     /// The zone that it is counted in.
-    pub(crate) processing: Processing<Server>,
+    pub(crate) processing: ProcessingCount<Server>,
     /// The state that modules keep with this request alone.
     pub own: States,
     pub(crate) shared: OnceCell<Rc<States>>,
@@ -91,16 +91,16 @@ impl Request {
         Request {
             client,
             generation,
-            asked: Asked::new(head.parsed.method),
+            asked: RequestTarget::new(head.parsed.method),
             arrival: Arrival::new(serial, started),
             lineage: Lineage::default(),
-            place: Place::new(server, location),
+            place: RequestPlace::new(server, location),
             naming_file: Cell::new(false),
             captures: Captures::default(),
             body: ClientBody::new(head.parsed.body, head.parsed.len as usize, head.parsed.expect_continue),
-            sent: Sent::default(),
-            answered: Answered::default(),
-            processing: Processing::default(),
+            sent: SentAmounts::default(),
+            answered: AnsweredResponse::default(),
+            processing: ProcessingCount::default(),
             own: States::default(),
             shared: OnceCell::new(),
             head,
@@ -175,7 +175,7 @@ impl Request {
             body: ClientBody::new(BodyFraming::None, self.head.parsed.len as usize, false),
             sent: self.sent,
             answered: self.answered.fork(),
-            processing: Processing::default(),
+            processing: ProcessingCount::default(),
             own: States::default(),
             shared: OnceCell::from(self.shared().clone()),
         })

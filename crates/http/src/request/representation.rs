@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::response::{AsWritten, Response};
 use crate::message::Field;
-use crate::message::answered::Carried;
+use crate::message::answered::CarriedHead;
 
 /// What becomes of a field that belongs to the bytes from before a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,7 +138,7 @@ impl Response {
     }
 }
 
-impl Carried {
+impl CarriedHead {
     /// Drops what describes the content that an application wanted to be sent: an error or a redirect of this server takes
     /// its place.
     pub fn drop_description(&mut self) {

@@ -11,7 +11,7 @@ use freerun_runtime::files::OpenFile;
 
 use super::Request;
 use crate::connection::takeover::Takeover;
-use crate::files::known::Described;
+use crate::files::known::DescribedFile;
 pub use crate::message::Field;
 use crate::message::fields::Fields;
 
@@ -52,7 +52,7 @@ pub enum Body {
     /// Several pieces one after the other (multipart ranges).
     Parts(Vec<Part>),
     /// A source to pull from; its length may be unknown.
-    Source(Box<dyn Source>),
+    Source(Box<dyn BodySource>),
 }
 
 /// A range of an open file.
@@ -102,7 +102,7 @@ impl ReplacedBy {
 }
 
 /// A body that is pulled piece by piece.
-pub trait Source {
+pub trait BodySource {
     /// Finds out, before the head is sent, whether there will be a body at all. `None`: there will be as far as is known,
     /// as for most sources. A source that changes another source's body need not pass this call on.
     ///
@@ -239,7 +239,7 @@ pub struct Response {
     /// Whether `Vary: Accept-Encoding` is sent.
     pub vary: bool,
     /// The fields for the members above, ready to be sent; they count only as far as they agree with these.
-    pub described: Option<Rc<Described>>,
+    pub described: Option<Rc<DescribedFile>>,
     /// Further fields, in the order they are sent.
     pub fields: Fields,
     /// Fields sent after the body, if the client's protocol and the framing can carry them. A response with trailers is

@@ -24,7 +24,7 @@ use freerun_conf::{Shape, settings};
 use crate::request::Request;
 use crate::script::Script;
 
-pub use run::{Ended, at_once, script};
+pub use run::{ScriptEnd, at_once, script};
 
 settings! {
     /// Changing the path, answering, and setting variables by conditions.

@@ -10,7 +10,7 @@ use crate::rewrite::returns::redirect;
 use crate::script::replace::{Flag, Replace};
 
 /// How the script goes on.
-pub(super) enum Next {
+pub(super) enum NextStep {
     /// The script goes on with the next directive.
     Goes,
     /// The script has ended; `find` is whether a location has to be found for the new path.
@@ -20,7 +20,7 @@ pub(super) enum Next {
 }
 
 /// Applies a directive whose expression has matched. `escapes` is whether the client's path had escapes in it.
-pub(super) fn apply(replace: &Replace<Request>, request: &mut Request, escapes: bool, logs: bool) -> Next {
+pub(super) fn apply(replace: &Replace<Request>, request: &mut Request, escapes: bool, logs: bool) -> NextStep {
     let redirects = replace.redirects();
     let mut path = Vec::with_capacity(request.asked.path.len() + 16);
     replace.path.render_with(request, &mut path, |capture, out| match escapes && redirects {
@@ -57,7 +57,7 @@ pub(super) fn apply(replace: &Replace<Request>, request: &mut Request, escapes: 
         if logs {
             log_error!(request, Notice, "rewritten redirect: \"{}\"", text_of(&path));
         }
-        return Next::Answer(redirect(request, status, path.into()));
+        return NextStep::Answer(redirect(request, status, path.into()));
     }
     if logs {
         let (path, args) = (text_of(&path), args.as_deref().unwrap_or_default());
@@ -66,15 +66,15 @@ pub(super) fn apply(replace: &Replace<Request>, request: &mut Request, escapes: 
     request.asked.path = path;
     if request.asked.path.is_empty() {
         log_error!(request, Error, "the rewritten URI has a zero length");
-        return Next::Answer(Outcome::Status(500));
+        return NextStep::Answer(Outcome::Status(500));
     }
     request.asked.args = args;
     request.place.internal = true;
     request.asked.uri_kept = false;
     match replace.flag {
-        Flag::Break => Next::Ended { find: false },
-        Flag::Last => Next::Ended { find: true },
-        _ => Next::Goes,
+        Flag::Break => NextStep::Ended { find: false },
+        Flag::Last => NextStep::Ended { find: true },
+        _ => NextStep::Goes,
     }
 }
 

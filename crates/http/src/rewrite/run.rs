@@ -14,12 +14,12 @@ use crate::request::Request;
 use crate::request::handler::Outcome;
 use crate::request::location::Location;
 use crate::rewrite::RewriteSettings;
-use crate::rewrite::replace::{self, Next};
+use crate::rewrite::replace::{self, NextStep};
 use crate::rewrite::returns;
 use crate::script::condition::{Condition, FileTest, Test};
-use crate::script::{Action, Assignment, Step};
+use crate::script::{Action, Assignment, ScriptStep};
 use crate::template::Template;
-use crate::variables::Target;
+use crate::variables::RequestSetTarget;
 
 /// The log line for a request that has entered an `if` that passes requests on, and then another one that does not. As in
 /// nginx it is answered with 500: a file, which may be the source of a program, is not what the first block is for.
@@ -27,7 +27,7 @@ const CONTENT_LOST: &str =
     "the last \"if\" that was entered does not say what makes the content, as an earlier one does";
 
 /// How a script ended.
-pub enum Ended {
+pub enum ScriptEnd {
     /// The request stays where it is.
     Stays,
     /// The path was changed: a location has to be found for it.
@@ -38,13 +38,13 @@ pub enum Ended {
 
 /// Why a script pauses.
 enum Pause {
-    Ended(Ended),
+    Ended(ScriptEnd),
     /// The attributes of a file are needed, which may take a wait.
     File(FileTest, Vec<u8>),
 }
 
 /// The state of a running script.
-struct Run {
+struct ScriptRun {
     outer: LoopLocal<Location>,
     next: usize,
     /// The location of the current `if`, and the next step in it.
@@ -68,18 +68,18 @@ enum BranchContent {
 }
 
 /// The result of a script that begins with `return`: most scripts have no other directive.
-pub fn at_once(request: &mut Request) -> Option<Ended> {
+pub fn at_once(request: &mut Request) -> Option<ScriptEnd> {
     let location = request.place.location.clone();
     match location.script.first() {
-        Some(Step::Act(Action::Return(answer))) => Some(Ended::Answer(returns::answer(answer, request))),
+        Some(ScriptStep::Act(Action::Return(answer))) => Some(ScriptEnd::Answer(returns::answer(answer, request))),
         _ => None,
     }
 }
 
 /// Runs the script of the request's location. If an `if` in it holds, the request is in the location of that `if`
 /// afterwards.
-pub async fn script(request: &mut Request) -> Ended {
-    let mut run = Run {
+pub async fn script(request: &mut Request) -> ScriptEnd {
+    let mut run = ScriptRun {
         outer: request.place.location.clone(),
         next: 0,
         inner: None,
@@ -90,15 +90,15 @@ pub async fn script(request: &mut Request) -> Ended {
     let mut holds = None;
     loop {
         match run.advance(request, holds.take()) {
-            Pause::Ended(Ended::Stays) if run.content == BranchContent::Lost => {
+            Pause::Ended(ScriptEnd::Stays) if run.content == BranchContent::Lost => {
                 log_error!(request, Error, "{CONTENT_LOST}");
-                return Ended::Answer(Outcome::Status(500));
+                return ScriptEnd::Answer(Outcome::Status(500));
             }
             Pause::Ended(ended) => return ended,
             Pause::File(test, path) => match Box::pin(open::stat(request, &path)).await {
                 Ok(meta) => holds = Some(test.holds(&meta)),
                 Err(OpenError::File(error @ FileError::Pool(_))) => {
-                    return Ended::Answer(Outcome::Status(OpenError::File(error).status()));
+                    return ScriptEnd::Answer(Outcome::Status(OpenError::File(error).status()));
                 }
                 Err(error) => {
                     if let OpenError::File(system) = &error
@@ -123,7 +123,7 @@ fn had_escapes(request: &Request) -> bool {
     memchr::memchr2(b'%', b'+', &target[..end]).is_some()
 }
 
-impl Run {
+impl ScriptRun {
     /// Continues the script, with the answer about the file that it had paused for.
     fn advance(&mut self, request: &mut Request, mut file: Option<bool>) -> Pause {
         loop {
@@ -135,10 +135,10 @@ impl Run {
                 if self.inner.take().is_some() {
                     continue;
                 }
-                return Pause::Ended(if self.moved { Ended::Moved } else { Ended::Stays });
+                return Pause::Ended(if self.moved { ScriptEnd::Moved } else { ScriptEnd::Stays });
             };
             match step {
-                Step::If(condition, branch) => {
+                ScriptStep::If(condition, branch) => {
                     let holds = match (file.take(), &condition.test) {
                         (Some(holds), _) => Ok(holds),
                         (None, Test::File(test, path)) => {
@@ -148,7 +148,7 @@ impl Run {
                     };
                     let holds = match holds {
                         Ok(holds) => holds,
-                        Err(error) => return Pause::Ended(Ended::Answer(gave_up(request, &error))),
+                        Err(error) => return Pause::Ended(ScriptEnd::Answer(gave_up(request, &error))),
                     };
                     self.next += 1;
                     if holds != condition.negative {
@@ -161,7 +161,7 @@ impl Run {
                         self.inner = Some((request.place.location.clone(), 0));
                     }
                 }
-                Step::Act(action) => {
+                ScriptStep::Act(action) => {
                     match &mut self.inner {
                         Some((_, next)) => *next += 1,
                         None => self.next += 1,
@@ -174,37 +174,37 @@ impl Run {
         }
     }
 
-    fn act(&mut self, request: &mut Request, action: &Action<Request>) -> Option<Ended> {
+    fn act(&mut self, request: &mut Request, action: &Action<Request>) -> Option<ScriptEnd> {
         match action {
-            Action::Break => Some(Ended::Stays),
-            Action::Return(answer) => Some(Ended::Answer(returns::answer(answer, request))),
-            Action::Set(target, value) => self.set(request, *target, value).map(Ended::Answer),
-            Action::Assign(assignment) => self.assign(request, assignment).map(Ended::Answer),
+            Action::Break => Some(ScriptEnd::Stays),
+            Action::Return(answer) => Some(ScriptEnd::Answer(returns::answer(answer, request))),
+            Action::Set(target, value) => self.set(request, *target, value).map(ScriptEnd::Answer),
+            Action::Assign(assignment) => self.assign(request, assignment).map(ScriptEnd::Answer),
             Action::Rewrite(rule) => {
                 let logs = logs(request);
                 let matched = matches(request, &rule.pattern, &rule.text, &request.asked.path);
                 match matched {
                     Ok(true) => {}
                     Ok(false) => return None,
-                    Err(error) => return Some(Ended::Answer(gave_up(request, &error))),
+                    Err(error) => return Some(ScriptEnd::Answer(gave_up(request, &error))),
                 }
                 self.quotes = rule.redirects();
                 match replace::apply(rule, request, had_escapes(request), logs) {
-                    Next::Goes => {
+                    NextStep::Goes => {
                         self.moved = true;
                         None
                     }
-                    Next::Ended { find: true } => Some(Ended::Moved),
-                    Next::Ended { find: false } => Some(Ended::Stays),
-                    Next::Answer(outcome) => Some(Ended::Answer(outcome)),
+                    NextStep::Ended { find: true } => Some(ScriptEnd::Moved),
+                    NextStep::Ended { find: false } => Some(ScriptEnd::Stays),
+                    NextStep::Answer(outcome) => Some(ScriptEnd::Answer(outcome)),
                 }
             }
         }
     }
 
-    fn set(&self, request: &mut Request, target: Target, value: &Template) -> Option<Outcome> {
+    fn set(&self, request: &mut Request, target: RequestSetTarget, value: &Template) -> Option<Outcome> {
         match target {
-            Target::Slot(slot) => {
+            RequestSetTarget::Slot(slot) => {
                 let kept = if value.has_captures() {
                     request.values().set(slot, &self.text(request, value))
                 } else {
@@ -212,7 +212,7 @@ impl Run {
                 };
                 kept.err().map(|error| fails(request, &error))
             }
-            Target::Call(set) => {
+            RequestSetTarget::Call(set) => {
                 let value = self.text(request, value);
                 set(request, &value);
                 None
@@ -225,8 +225,10 @@ impl Run {
         match (assignment.calculate)(request, &arguments) {
             Ok(None) => None,
             Ok(Some(value)) => match assignment.target {
-                Target::Slot(slot) => request.values().set(slot, &value).err().map(|error| fails(request, &error)),
-                Target::Call(set) => {
+                RequestSetTarget::Slot(slot) => {
+                    request.values().set(slot, &value).err().map(|error| fails(request, &error))
+                }
+                RequestSetTarget::Call(set) => {
                     set(request, &value);
                     None
                 }

@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use crate::lengths::length_bit;
 
 /// The result of the choice.
-pub enum Found<'l, L> {
+pub enum LocationChoice<'l, L> {
     /// This location was chosen.
     Location(&'l Arc<L>),
     /// No location was chosen, but this one is a folder whose name the path has without its slash, and it passes
@@ -174,11 +174,16 @@ impl<L: Level> Locations<L> {
     ///
     /// # Errors
     /// The matching of a regular expression was given up.
-    pub fn find(&self, path: &[u8], captures: &Captures, holds: &impl Fn(&L) -> bool) -> Result<Found<'_, L>, GaveUp> {
+    pub fn find(
+        &self,
+        path: &[u8],
+        captures: &Captures,
+        holds: &impl Fn(&L) -> bool,
+    ) -> Result<LocationChoice<'_, L>, GaveUp> {
         Ok(match self.choose(path, captures, holds)? {
-            Some((location, Certainty::Folder)) => Found::Folder(location),
-            Some((location, _)) => Found::Location(location),
-            None => Found::Nothing,
+            Some((location, Certainty::Folder)) => LocationChoice::Folder(location),
+            Some((location, _)) => LocationChoice::Location(location),
+            None => LocationChoice::Nothing,
         })
     }
 

@@ -3,7 +3,7 @@
 
 pub mod locations;
 
-pub use locations::{Found, Locations};
+pub use locations::{LocationChoice, Locations};
 
 #[cfg(test)]
 pub mod tests;

@@ -38,7 +38,7 @@ pub fn servers(http: &str) -> Arc<Servers> {
 mod locations {
     use super::{read, servers};
     use crate::regex::Captures;
-    use crate::route::Found;
+    use crate::route::LocationChoice;
 
     #[test]
     fn predicates_come_behind_expressions_and_before_prefixes() {
@@ -50,7 +50,7 @@ mod locations {
         let chosen = |path: &str, holding: &[&str]| {
             let holds = |location: &crate::request::location::Location| holding.contains(&location.name.as_str());
             match servers.default.locations.find(path.as_bytes(), &Captures::default(), &holds).unwrap() {
-                Found::Location(location) => location.name.clone(),
+                LocationChoice::Location(location) => location.name.clone(),
                 _ => "nothing".to_owned(),
             }
         };
@@ -100,9 +100,9 @@ mod locations {
         for (path, wanted) in wanted {
             let found = match servers.default.locations.find(path.as_bytes(), &Captures::default(), &|_| false).unwrap()
             {
-                Found::Location(location) => location.name.clone(),
-                Found::Nothing => "-".to_owned(),
-                Found::Folder(location) => format!("{} redirected", location.name),
+                LocationChoice::Location(location) => location.name.clone(),
+                LocationChoice::Nothing => "-".to_owned(),
+                LocationChoice::Folder(location) => format!("{} redirected", location.name),
             };
             assert_eq!(found, *wanted, "{path}");
         }
@@ -183,7 +183,10 @@ mod locations {
         );
         let servers = servers("server { location / { location ^~ /q/ {} } location ~ ^/(q)/ {} }");
         let captures = Captures::default();
-        assert!(matches!(servers.default.locations.find(b"/q/a", &captures, &|_| false), Ok(Found::Location(_))));
+        assert!(matches!(
+            servers.default.locations.find(b"/q/a", &captures, &|_| false),
+            Ok(LocationChoice::Location(_))
+        ));
         assert_eq!(captures.numbered(1), Some(&b"q"[..]), "the expression it is");
         check(
             r"location ^~ /c { location ~ in$ {} location /c/d {} } location ~ n$ {}",
@@ -219,7 +222,7 @@ mod locations {
         assert!(locations.named("@x").is_some());
         assert!(locations.named("@y").is_none());
         assert!(
-            matches!(locations.find(b"@x", &Captures::default(), &|_| false), Ok(Found::Nothing)),
+            matches!(locations.find(b"@x", &Captures::default(), &|_| false), Ok(LocationChoice::Nothing)),
             "no path begins so, and none gets there"
         );
     }
@@ -248,7 +251,7 @@ mod locations {
             ("/e/f", Some(None)),
         ] {
             let found = servers.default.locations.find(path.as_bytes(), &Captures::default(), &|_| false);
-            let Ok(Found::Location(location)) = found else { panic!("{path}") };
+            let Ok(LocationChoice::Location(location)) = found else { panic!("{path}") };
             assert_eq!(
                 location.alias.as_ref().map(|alias| alias.prefix.as_deref()),
                 wanted.map(|prefix| prefix.map(str::as_bytes)),

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use freerun_conf::{Cx, Node, Problem, Setting, Shape};
 use freerun_serve::Subject;
 pub use freerun_serve::values::target;
-use freerun_serve::values::{Target, Template};
+use freerun_serve::values::{SetTarget, Template};
 
 use condition::Condition;
 use replace::Replace;
@@ -27,7 +27,7 @@ pub type Calculate<S> = dyn Fn(&S, &[Vec<u8>]) -> Result<Option<Vec<u8>>, String
 /// A directive of a module that gives a variable a value, as `set` does.
 pub struct Assignment<S> {
     /// The variable.
-    pub target: Target<S>,
+    pub target: SetTarget<S>,
     /// The arguments behind it.
     pub arguments: Box<[Template<S>]>,
     /// Makes the value.
@@ -37,7 +37,7 @@ pub struct Assignment<S> {
 /// One directive of a script.
 pub enum Action<S> {
     /// `set`.
-    Set(Target<S>, Template<S>),
+    Set(SetTarget<S>, Template<S>),
     /// The directive of a module.
     Assign(Arc<Assignment<S>>),
     /// `rewrite`.
@@ -97,7 +97,7 @@ fn assignment<S: Subject>(directive: &Node, cx: &mut Cx) -> Result<Action<S>, Pr
 }
 
 /// A step of a location's script.
-pub enum Step<S, L> {
+pub enum ScriptStep<S, L> {
     /// A directive.
     Act(Action<S>),
     /// An `if` with the location that answers if its condition holds.
@@ -118,11 +118,11 @@ impl<S> Script<S> {
     }
 
     /// The whole script of a level: its directives, and its `if`s by their position in the configuration.
-    pub fn steps<L>(&self, conditions: Vec<(u32, Condition<S>, Arc<L>)>) -> Box<[Step<S, L>]> {
-        let actions = self.0.iter().map(|(order, action)| (*order, Step::Act(action.clone())));
+    pub fn steps<L>(&self, conditions: Vec<(u32, Condition<S>, Arc<L>)>) -> Box<[ScriptStep<S, L>]> {
+        let actions = self.0.iter().map(|(order, action)| (*order, ScriptStep::Act(action.clone())));
         let conditions =
-            conditions.into_iter().map(|(order, condition, location)| (order, Step::If(condition, location)));
-        let mut steps: Vec<(u32, Step<S, L>)> = actions.chain(conditions).collect();
+            conditions.into_iter().map(|(order, condition, location)| (order, ScriptStep::If(condition, location)));
+        let mut steps: Vec<(u32, ScriptStep<S, L>)> = actions.chain(conditions).collect();
         steps.sort_by_key(|(order, _)| *order);
         steps.into_iter().map(|(_, step)| step).collect()
     }

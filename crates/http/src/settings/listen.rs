@@ -8,7 +8,7 @@ use freerun_serve::listen::setting::{self, ListenProtocols, unsupported};
 
 use crate::values::protocols::Protocols;
 
-pub use freerun_serve::listen::setting::Written;
+pub use freerun_serve::listen::setting::ListenPlace;
 
 /// The name of the service that takes the connections of these sockets.
 pub const SERVICE: &str = "http";

@@ -4,11 +4,11 @@ use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::task::Poll;
 
-use crate::request::response::Source;
+use crate::request::response::BodySource;
 use crate::write::WriteError;
 
 /// Waits for the client, and lets the source go on while that takes time.
-pub async fn meanwhile<T>(source: &mut Option<&mut Box<dyn Source>>, waiting: impl Future<Output = T>) -> T {
+pub async fn meanwhile<T>(source: &mut Option<&mut Box<dyn BodySource>>, waiting: impl Future<Output = T>) -> T {
     let Some(source) = source else { return waiting.await };
     let mut waiting = pin!(waiting);
     // Some waits are ready at once: then asking the source is wasted time.

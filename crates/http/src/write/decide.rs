@@ -24,7 +24,7 @@ pub enum Framing {
 
 /// The decisions about a response, before a protocol encodes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Decided {
+pub struct ResponseDecision {
     /// How the client learns where the body ends.
     pub framing: Framing,
     /// Whether HTTP ends on the connection with this head (101, or a success of CONNECT).
@@ -33,7 +33,7 @@ pub struct Decided {
     pub persistence: Persistence,
 }
 
-impl Decided {
+impl ResponseDecision {
     /// Whether the body is sent in chunks of HTTP/1.
     #[inline]
     pub fn is_chunked(&self) -> bool {
@@ -44,7 +44,7 @@ impl Decided {
 /// Decides about a response; `upgrades` is whether it ends HTTP on the connection. The request notes the status that is
 /// sent.
 #[inline]
-pub fn decide(request: &mut Request, response: &Response, upgrades: bool) -> Decided {
+pub fn decide(request: &mut Request, response: &Response, upgrades: bool) -> ResponseDecision {
     request.sent.status = if response.special { status::sent_code(response.status) } else { response.status };
     if response.close {
         request.answered.persistence.close(CloseReason::Response);
@@ -69,5 +69,5 @@ pub fn decide(request: &mut Request, response: &Response, upgrades: bool) -> Dec
     if request.head.version() == Version::Http09 {
         request.answered.persistence.close(CloseReason::Version09);
     }
-    Decided { framing, upgrades, persistence: request.answered.persistence }
+    ResponseDecision { framing, upgrades, persistence: request.answered.persistence }
 }

@@ -4,13 +4,13 @@ use freerun_conf::bytes_of;
 use freerun_proto::encode;
 
 use crate::content::error_page::server_name;
-use crate::files::known::Described;
+use crate::files::known::DescribedFile;
 use crate::message::fields::{FieldValue, Member};
 use crate::request::core_settings::CoreSettings;
 use crate::request::response::Response;
 use crate::request::{Address, Request};
 use crate::settings::server::ServerSettings;
-use crate::write::decide::Decided;
+use crate::write::decide::ResponseDecision;
 
 /// The receiver of a head, which encodes it for a protocol. A value may come in pieces, between [`HeadSink::begin`] and
 /// [`HeadSink::end`].
@@ -19,7 +19,14 @@ pub trait HeadSink {
     fn start(&mut self, request: &Request, response: &Response, core: &CoreSettings);
 
     /// Prints the fields that only an HTTP/1 connection has, if the protocol is HTTP/1.
-    fn connection(&mut self, _request: &Request, _response: &Response, _decided: &Decided, _core: &CoreSettings) {}
+    fn connection(
+        &mut self,
+        _request: &Request,
+        _response: &Response,
+        _decided: &ResponseDecision,
+        _core: &CoreSettings,
+    ) {
+    }
 
     /// Prints whole fields that are kept as lines of HTTP/1, each with its line end.
     fn lines(&mut self, lines: &[u8]);
@@ -70,14 +77,14 @@ pub fn own_start(request: &Request, response: &Response, core: &CoreSettings, si
 
 /// Prints the whole head.
 #[inline]
-pub fn print(request: &mut Request, response: &Response, decided: &Decided, sink: &mut impl HeadSink) {
+pub fn print(request: &mut Request, response: &Response, decided: &ResponseDecision, sink: &mut impl HeadSink) {
     if request.generation.http.keeps_sent_head {
         request.answered.location.clone_from(&response.location);
     }
     let location = request.place.location.clone();
     let core = &*location.core;
     sink.start(request, response, core);
-    let placed = Placed::of(response);
+    let placed = PlacedMembers::of(response);
     let described = response.described.as_deref();
     let usual = !decided.is_chunked() && !decided.upgrades;
     match described.filter(|_| usual).and_then(|described| described_lines(response, described)) {
@@ -119,7 +126,13 @@ pub fn print(request: &mut Request, response: &Response, decided: &Decided, sink
 }
 
 /// Prints `Content-Type`, `Content-Length` and `Last-Modified`.
-fn describe(request: &Request, response: &Response, decided: &Decided, placed: &Placed, sink: &mut impl HeadSink) {
+fn describe(
+    request: &Request,
+    response: &Response,
+    decided: &ResponseDecision,
+    placed: &PlacedMembers,
+    sink: &mut impl HeadSink,
+) {
     if !response.content_type.is_empty() && (response.status != 204 || response.as_written.is_some()) {
         sink.begin(b"Content-Type");
         let (content_type, charset) = response.media_type();
@@ -152,15 +165,15 @@ pub fn further(request: &Request, response: &Response, sink: &mut impl HeadSink)
 
 /// The response's own members that stand among its further fields.
 #[derive(Default)]
-struct Placed {
+struct PlacedMembers {
     last_modified: bool,
     etag: bool,
     location: bool,
 }
 
-impl Placed {
-    fn of(response: &Response) -> Placed {
-        let mut placed = Placed::default();
+impl PlacedMembers {
+    fn of(response: &Response) -> PlacedMembers {
+        let mut placed = PlacedMembers::default();
         if response.as_written.is_some() {
             for field in &response.fields {
                 match FieldValue::of(field) {
@@ -215,7 +228,7 @@ fn absolute(request: &Request, core: &CoreSettings, path: &[u8], sink: &mut impl
 
 /// The prepared lines `Content-Type`, `Content-Length` and `Last-Modified` of a file, if the response has exactly
 /// these.
-fn described_lines<'d>(response: &Response, described: &'d Described) -> Option<&'d [u8]> {
+fn described_lines<'d>(response: &Response, described: &'d DescribedFile) -> Option<&'d [u8]> {
     let is_whole =
         response.status == 200 && response.charset.is_none() && response.as_written.is_none() && !response.no_length;
     if !is_whole {

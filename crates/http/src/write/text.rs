@@ -9,7 +9,7 @@ use crate::content::error_page::server_name;
 use crate::request::Request;
 use crate::request::core_settings::{CoreSettings, ServerTokens};
 use crate::request::response::{AsWritten, Response};
-use crate::write::decide::{Decided, decide};
+use crate::write::decide::{ResponseDecision, decide};
 use crate::write::fields::{self, HeadSink};
 
 /// A head as text, which is appended to a buffer.
@@ -47,7 +47,7 @@ impl HeadSink for TextHead<'_> {
     }
 
     #[inline]
-    fn connection(&mut self, _: &Request, response: &Response, decided: &Decided, core: &CoreSettings) {
+    fn connection(&mut self, _: &Request, response: &Response, decided: &ResponseDecision, core: &CoreSettings) {
         let out = &mut *self.out;
         if decided.is_chunked() {
             out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
@@ -97,7 +97,12 @@ impl HeadSink for TextHead<'_> {
 
 /// Decides about a response and writes its head into `out`. Also returns where the fields for `$sent_http_…` begin:
 /// behind the server's own `Server` and `Date`.
-pub fn head(request: &mut Request, response: &Response, upgrades: bool, out: &mut Vec<u8>) -> (Decided, usize) {
+pub fn head(
+    request: &mut Request,
+    response: &Response,
+    upgrades: bool,
+    out: &mut Vec<u8>,
+) -> (ResponseDecision, usize) {
     let decided = decide(request, response, upgrades);
     if request.head.version() == Version::Http09 {
         return (decided, out.len());

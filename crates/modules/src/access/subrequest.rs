@@ -8,7 +8,7 @@ use freerun_http::request::Request;
 use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
 use freerun_http::request::response::LocalBoxFuture;
 use freerun_http::template::Template;
-use freerun_http::variables::{Target, VariableTable};
+use freerun_http::variables::{RequestSetTarget, VariableTable};
 use freerun_http::write::text;
 
 settings! {
@@ -33,7 +33,7 @@ settings! {
 /// A variable and its value.
 #[derive(Clone)]
 pub struct Assignment {
-    target: Target,
+    target: RequestSetTarget,
     value: Template,
 }
 
@@ -97,19 +97,24 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
 }
 
 /// Sets a variable to its value, evaluated in the subrequest.
-fn assign(request: &mut Request, answer: &mut Subrequest, target: Target, value: &Template) -> Result<(), Outcome> {
+fn assign(
+    request: &mut Request,
+    answer: &mut Subrequest,
+    target: RequestSetTarget,
+    value: &Template,
+) -> Result<(), Outcome> {
     if let Some(response) = &answer.response {
         text::preview(&mut answer.request, response);
     }
     match target {
-        Target::Slot(slot) => {
+        RequestSetTarget::Slot(slot) => {
             let text = value.render(&answer.request).into_owned();
             request.values().set(slot, &text).map_err(|full| {
                 log_error!(request, Error, "{full}");
                 Outcome::Status(500)
             })
         }
-        Target::Call(set) => {
+        RequestSetTarget::Call(set) => {
             let text = value.render(&answer.request).into_owned();
             set(request, &text);
             Ok(())

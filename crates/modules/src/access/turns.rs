@@ -11,7 +11,7 @@ use freerun_http::connection::gone::ClientGone;
 use freerun_http::log_error;
 use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
-use freerun_runtime::files::Gone;
+use freerun_runtime::files::ClientPresence;
 use freerun_runtime::pool::{PoolError, Tag};
 use tokio::sync::Semaphore;
 

@@ -10,12 +10,12 @@ use std::sync::Arc;
 
 use freerun_conf::{Cx, Problem, SettingsSet, text_of_os};
 use freerun_http::module::Module;
-use freerun_http::settings::acme::{Declared, Wanted};
+use freerun_http::settings::acme::{DeclaredIssuers, WantedCertificates};
 use freerun_runtime::log::Level;
 use freerun_serve::configuration::generation::Generation;
 use freerun_serve::configuration::parts::{Parts, TempFolders};
 use freerun_serve::configuration::zones::ZoneTable;
-use freerun_serve::loops::shared::Shared;
+use freerun_serve::loops::shared::SharedState;
 use freerun_serve::upstream::resolver_settings::ResolverSettings;
 
 use client::Client;
@@ -35,7 +35,7 @@ pub static MODULE: Module = Module {
 fn finish(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
     let resolver = settings.get::<ResolverSettings>().resolver_and_timeout();
     let resolver = resolver.map(|(resolver, timeout)| (resolver.clone(), timeout));
-    let wanted = cx.extensions.remove::<Declared>().unwrap_or_default().finish(resolver);
+    let wanted = cx.extensions.remove::<DeclaredIssuers>().unwrap_or_default().finish(resolver);
     // A configuration without certificates has the client too, so that certificates of the previous configuration are
     // no longer ordered.
     let client = cx.extensions.get_or_default::<ZoneTable>().keep("acme", Client::new);
@@ -55,8 +55,8 @@ fn finish(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
 }
 
 /// Takes the certificates that an earlier run has left, so that the first handshakes have them.
-fn prepare(generation: &Arc<Generation>, _: &Arc<Shared>) {
-    let (client, wanted) = (generation.parts.get::<Client>(), generation.parts.get::<Wanted>());
+fn prepare(generation: &Arc<Generation>, _: &Arc<SharedState>) {
+    let (client, wanted) = (generation.parts.get::<Client>(), generation.parts.get::<WantedCertificates>());
     let Some(client) = client else { return };
     let Some(wanted) = wanted else { return client.server.clear() };
     client.server.take(&wanted, &generation.error_log);
@@ -68,9 +68,9 @@ fn prepare(generation: &Arc<Generation>, _: &Arc<Shared>) {
     }
 }
 
-fn begin(generation: &Arc<Generation>, _: &Arc<Shared>) {
+fn begin(generation: &Arc<Generation>, _: &Arc<SharedState>) {
     let Some(client) = generation.parts.get::<Client>() else { return };
-    let (issuers, certificates) = match generation.parts.get::<Wanted>() {
+    let (issuers, certificates) = match generation.parts.get::<WantedCertificates>() {
         Some(wanted) => {
             let certificates = wanted.certificates.iter().map(|one| one.settings.clone()).collect();
             (wanted.issuers.clone(), certificates)

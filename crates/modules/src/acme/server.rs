@@ -9,7 +9,7 @@ use std::time::Duration;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use data_encoding::BASE64;
 use freerun_acme::{Addresses, CertificateSettings, Challenge, Host, Level, Pair};
-use freerun_http::settings::acme::Wanted;
+use freerun_http::settings::acme::WantedCertificates;
 use freerun_runtime::log::{ErrorLog, Level as LogLevel};
 use freerun_serve::tls::challenges::Challenges;
 use freerun_serve::tls::live::LivePair;
@@ -41,7 +41,7 @@ impl Server {
     }
 
     /// Goes on with another configuration.
-    pub(super) fn take(&self, wanted: &Wanted, log: &ErrorLog) {
+    pub(super) fn take(&self, wanted: &WantedCertificates, log: &ErrorLog) {
         let pairs = wanted.certificates.iter().map(|one| (one.settings.clone(), one.pair.clone())).collect();
         let newest = Newest { log: log.clone(), resolver: wanted.resolver.clone(), pairs };
         let newest = Arc::new(newest);

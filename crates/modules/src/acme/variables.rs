@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use freerun_acme::{Host, Pair};
 use freerun_http::request::Request;
 use freerun_http::settings::acme::AcmeSettings;
-use freerun_http::variables::{Value, Variable};
+use freerun_http::variables::{Variable, VariableValue};
 
 use super::client::Client;
 
@@ -24,7 +24,7 @@ pub(super) const VARIABLES: &[Variable] = &[
 ];
 
 /// A text of the server's certificate, once that has come.
-fn value<'r>(request: &'r Request, text: impl FnOnce(&Pair) -> &str) -> Value<'r> {
+fn value<'r>(request: &'r Request, text: impl FnOnce(&Pair) -> &str) -> VariableValue<'r> {
     let wanted = request.settings().get::<AcmeSettings>().acme_certificate.as_ref()?.wanted()?;
     let pair = request.generation.parts.get::<Client>()?.server.held(wanted)?;
     Some(Cow::Owned([b"data:", text(&pair).as_bytes()].concat()))

@@ -9,7 +9,7 @@ use freerun_http::request::Request;
 use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
 use freerun_http::request::response::LocalBoxFuture;
 use freerun_proto::Method;
-use freerun_runtime::files::{Arrange, Entry};
+use freerun_runtime::files::{Arrange, DirectoryEntry};
 
 settings! {
     /// Random index files.
@@ -46,7 +46,7 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
         // The random keys of a hasher are random enough here.
         let chance = RandomState::new().hash_one(request.arrival.serial);
         // One file is chosen in the pool: there may be many.
-        let choose = move |entries: &mut Vec<Entry>| {
+        let choose = move |entries: &mut Vec<DirectoryEntry>| {
             entries.retain(|entry| entry.meta.is_file());
             if !entries.is_empty() {
                 let index = usize::try_from(chance % entries.len() as u64).unwrap_or(0);

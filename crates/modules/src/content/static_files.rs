@@ -11,7 +11,7 @@ use freerun_http::content::open;
 use freerun_http::content::open_error::OpenError;
 use freerun_http::content::path;
 use freerun_http::files::hot::{Content, HotFile};
-use freerun_http::files::known::Described;
+use freerun_http::files::known::DescribedFile;
 use freerun_http::log_error;
 use freerun_http::module::Module;
 use freerun_http::request::Request;
@@ -107,7 +107,7 @@ fn respond_as(
     request: &mut Request,
     file: &Rc<HotFile>,
     media_type: Bytes,
-    described: Option<Rc<Described>>,
+    described: Option<Rc<DescribedFile>>,
 ) -> Outcome {
     if request.asked.method == Method::Post {
         return Outcome::Status(405);

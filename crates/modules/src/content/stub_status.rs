@@ -9,7 +9,7 @@ use freerun_http::request::Request;
 use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
 use freerun_http::request::response::{Body, Response};
 use freerun_http::values::switch::Present;
-use freerun_http::variables::{Value, Variable};
+use freerun_http::variables::{Variable, VariableValue};
 use freerun_proto::Method;
 
 settings! {
@@ -54,7 +54,7 @@ fn wanted(settings: &SettingsSet) -> bool {
     settings.get::<StubStatusSettings>().stub_status.0
 }
 
-fn number<'r>(value: u64) -> Value<'r> {
+fn number<'r>(value: u64) -> VariableValue<'r> {
     Some(Cow::Owned(value.to_string().into_bytes()))
 }
 

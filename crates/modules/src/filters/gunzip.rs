@@ -14,7 +14,7 @@ use freerun_http::module::Module;
 use freerun_http::request::Request;
 use freerun_http::request::handler::{Filter, Slot};
 use freerun_http::request::representation::Change;
-use freerun_http::request::response::{Body, LocalBoxFuture, Response, Source};
+use freerun_http::request::response::{Body, BodySource, LocalBoxFuture, Response};
 
 use super::compress::gzip::{self, GzipSettings};
 
@@ -70,14 +70,14 @@ struct GunzipSource {
 }
 
 impl GunzipSource {
-    fn new(request: &Request, source: Box<dyn Source>) -> GunzipSource {
+    fn new(request: &Request, source: Box<dyn BodySource>) -> GunzipSource {
         GunzipSource { request: request.fork(), members: Members::new(source), ended: false }
     }
 }
 
 /// The members of a file (RFC 1952 section 2.2), one after the other.
 struct Members {
-    source: Box<dyn Source>,
+    source: Box<dyn BodySource>,
     /// The bytes that were read and are still compressed.
     packed: Bytes,
     decoder: Decompress,
@@ -87,7 +87,7 @@ struct Members {
 }
 
 impl Members {
-    fn new(source: Box<dyn Source>) -> Members {
+    fn new(source: Box<dyn BodySource>) -> Members {
         let decoder = Decompress::new_gzip(WINDOW);
         Members { source, packed: Bytes::new(), decoder, between: false, in_this_turn: 0 }
     }
@@ -143,7 +143,7 @@ impl Members {
 /// The binary logarithm of the largest window of the format.
 const WINDOW: u8 = 15;
 
-impl Source for GunzipSource {
+impl BodySource for GunzipSource {
     fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
         Box::pin(async {
             if self.ended {

@@ -9,7 +9,7 @@ use freerun_http::filters;
 use freerun_http::module::Module;
 use freerun_http::request::Request;
 use freerun_http::request::handler::{Filter, Slot};
-use freerun_http::request::response::{Body, FileRange, LocalBoxFuture, Part, Response, Source};
+use freerun_http::request::response::{Body, BodySource, FileRange, LocalBoxFuture, Part, Response};
 use freerun_proto::range::{self, ByteRange, Multipart, Ranges};
 use freerun_proto::{HeaderId, Version, conditional, date};
 
@@ -114,14 +114,14 @@ fn window(parts: Vec<Part>, range: ByteRange) -> Vec<Part> {
 
 /// A part of a body that is pulled.
 struct RangeSource {
-    source: Box<dyn Source>,
+    source: Box<dyn BodySource>,
     /// The bytes before the part that are still to come.
     skip: u64,
     /// The bytes of the part that are still to come.
     left: u64,
 }
 
-impl Source for RangeSource {
+impl BodySource for RangeSource {
     fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
         Box::pin(async {
             while self.left > 0 {

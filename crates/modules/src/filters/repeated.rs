@@ -3,12 +3,12 @@
 use std::io;
 
 use bytes::Bytes;
-use freerun_http::request::response::{LocalBoxFuture, Source};
+use freerun_http::request::response::{BodySource, LocalBoxFuture};
 
 /// A source that returns the same bytes this number of times.
 pub struct Repeated(pub Bytes, pub usize);
 
-impl Source for Repeated {
+impl BodySource for Repeated {
     fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
         let left = self.1.checked_sub(1);
         self.1 = left.unwrap_or(0);

@@ -4,17 +4,17 @@ use std::collections::VecDeque;
 use std::io;
 
 use bytes::Bytes;
-use freerun_http::phases::included::Included;
+use freerun_http::phases::included::SubrequestBody;
 use freerun_http::phases::subrequest::subrequest;
 use freerun_http::request::Request;
-use freerun_http::request::response::{LocalBoxFuture, Source};
+use freerun_http::request::response::{BodySource, LocalBoxFuture};
 
 /// A part of a body.
 pub enum SequencePart {
     /// The answer to a subrequest for this URI.
     Uri(Vec<u8>),
     /// Another body.
-    Body(Box<dyn Source>),
+    Body(Box<dyn BodySource>),
 }
 
 /// A body of several parts. Its length is not told.
@@ -30,7 +30,7 @@ impl Sequence {
     }
 }
 
-impl Source for Sequence {
+impl BodySource for Sequence {
     fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
         Box::pin(async {
             loop {
@@ -42,7 +42,7 @@ impl Source for Sequence {
                     },
                     Some(SequencePart::Uri(uri)) => {
                         let running = subrequest(&self.request, std::mem::take(uri), None).map_err(io::Error::other)?;
-                        self.parts[0] = SequencePart::Body(Box::new(Included::new(running)));
+                        self.parts[0] = SequencePart::Body(Box::new(SubrequestBody::new(running)));
                     }
                 }
             }

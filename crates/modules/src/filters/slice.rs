@@ -16,9 +16,9 @@ use freerun_http::module::Module;
 use freerun_http::phases::subrequest::{Subrequest, content};
 use freerun_http::request::Request;
 use freerun_http::request::handler::{Filter, Slot};
-use freerun_http::request::response::{Body, LocalBoxFuture, ReplacedBy, Response, Source};
+use freerun_http::request::response::{Body, BodySource, LocalBoxFuture, ReplacedBy, Response};
 use freerun_http::request::slice_begin::SliceBegin;
-use freerun_http::variables::{Value, Variable};
+use freerun_http::variables::{Variable, VariableValue};
 use freerun_proto::HeaderId;
 
 settings! {
@@ -48,7 +48,7 @@ pub static MODULE: Module = Module {
     ..Module::EMPTY
 };
 
-fn slice_range<'r>(request: &'r Request, _: &str) -> Value<'r> {
+fn slice_range<'r>(request: &'r Request, _: &str) -> VariableValue<'r> {
     let size = request.settings().get::<SliceSettings>().slice.0;
     let known = request.own.find::<SliceBegin>().and_then(|begin| begin.0.get());
     let begin = match known {
@@ -176,7 +176,7 @@ fn run(request: &mut Request, response: &mut Response) {
 
 /// A slice that is being received.
 struct Slice {
-    body: Box<dyn Source>,
+    body: Box<dyn BodySource>,
     subrequest: Option<Subrequest>,
 }
 
@@ -225,7 +225,7 @@ impl Slices {
     }
 }
 
-impl Source for Slices {
+impl BodySource for Slices {
     fn prepare(&mut self) -> Option<LocalBoxFuture<'_, Result<(), u16>>> {
         let has_first_byte = self.slice.as_ref().is_some_and(|(from, to, _)| (*from..*to).contains(&self.at));
         if has_first_byte || self.at >= self.end {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use aho_corasick::AhoCorasick;
 use bytes::Bytes;
 use freerun_conf::{Buffers, Cx, Node, Problem, Setting, SettingsSet, Shape, Size, Value, Word, group, settings};
-use freerun_http::content::pull::{PIECE, Transform, Transformed};
+use freerun_http::content::pull::{PIECE, Transform, TransformedBody};
 use freerun_http::module::Module;
 use freerun_http::regex::Pattern;
 use freerun_http::request::Request;
@@ -179,7 +179,7 @@ fn run(request: &mut Request, response: &mut Response) {
     let rules = settings.subs_filter.0.iter().map(|rule| SubsState::new(rule.clone(), request)).collect();
     let source = std::mem::replace(&mut response.body, Body::Empty).into_source(request);
     let replace = Replace { rules, held: Vec::new(), full: false };
-    response.body = Body::Source(Box::new(Transformed::new(source, replace)));
+    response.body = Body::Source(Box::new(TransformedBody::new(source, replace)));
 }
 
 /// A directive that is applied to a body.

@@ -4,11 +4,11 @@ use std::io;
 
 use bytes::Bytes;
 use freerun_http::request::Request;
-use freerun_http::request::response::{Body, LocalBoxFuture, Response, Source};
+use freerun_http::request::response::{Body, BodySource, LocalBoxFuture, Response};
 
 /// A body whose length is not known from the outside, because something will be added to it, or because the length is not to
 /// be announced.
-pub struct UnknownLengthSource(Box<dyn Source>);
+pub struct UnknownLengthSource(Box<dyn BodySource>);
 
 impl UnknownLengthSource {
     /// Makes the length of the response's body unknown.
@@ -18,7 +18,7 @@ impl UnknownLengthSource {
     }
 }
 
-impl Source for UnknownLengthSource {
+impl BodySource for UnknownLengthSource {
     fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
         self.0.next()
     }

@@ -226,7 +226,7 @@ struct UserIdState {
 }
 
 /// Prints `name=` and the numbers of a cookie.
-fn shown<'r>(request: &'r Request, uid: impl FnOnce(&UserIdState) -> Option<Uid>) -> variables::Value<'r> {
+fn shown<'r>(request: &'r Request, uid: impl FnOnce(&UserIdState) -> Option<Uid>) -> variables::VariableValue<'r> {
     let state = request.shared().get::<UserIdState>();
     uid(&state).map(|uid| into_bytes(text(request, &uid)).into())
 }

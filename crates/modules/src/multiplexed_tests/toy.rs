@@ -17,13 +17,13 @@ use freerun_http::http_loop::HttpLoop;
 use freerun_http::message::head::Head;
 use freerun_http::message::scratch::RequestScratch;
 use freerun_http::protocol::multiplexed::{Arrived, field_rules, serve};
-use freerun_http::request::Connection;
+use freerun_http::request::ClientConnection;
 use freerun_http::request::response::Field;
 use freerun_http::settings::http2::Http2Settings;
 use freerun_proto::head::{FieldHead, FieldHeadBuilder, FieldRules, Pseudo};
 use freerun_proto::{BodyFraming, HeadRules, HeaderId, Method, Version, parse_request};
 use freerun_runtime::loops;
-use freerun_serve::accept::service::{Accepted, Closing, Service};
+use freerun_serve::accept::service::{AcceptedConnection, CloseAnswer, Service};
 use freerun_serve::loops::state::LoopState;
 
 use super::wire::Wire;
@@ -243,9 +243,9 @@ impl Service for ToyService {
         ToyService::NAME
     }
 
-    fn accept(self: Rc<Self>, accepted: Accepted) {
-        let Accepted { number, transport, peer, listen, .. } = accepted;
-        let connection = Connection::new(number, transport, peer, listen, self.loop_state.clone());
+    fn accept(self: Rc<Self>, accepted: AcceptedConnection) {
+        let AcceptedConnection { number, transport, peer, listen, .. } = accepted;
+        let connection = ClientConnection::new(number, transport, peer, listen, self.loop_state.clone());
         drive(Wire::Bytes(Rc::new(connection)));
     }
 
@@ -257,8 +257,8 @@ impl Service for ToyService {
         None
     }
 
-    fn close_oldest(&self) -> Closing {
-        Closing::NoneIdle
+    fn close_oldest(&self) -> CloseAnswer {
+        CloseAnswer::NoneIdle
     }
 
     fn give_back(&self) {}

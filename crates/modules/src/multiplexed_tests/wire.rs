@@ -8,8 +8,8 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, BytesMut};
 use freerun_http::connection::stream::Stream;
-use freerun_http::request::{ClientStream, Connection, Facts};
-use freerun_runtime::net::udp::{Datagrams, SendQueue, Target};
+use freerun_http::request::{ClientConnection, ClientStream, ConnectionFacts};
+use freerun_runtime::net::udp::{DatagramTarget, Datagrams, SendQueue};
 
 /// The most bytes that a datagram carries here.
 const LONGEST: usize = 16 * 1024;
@@ -20,9 +20,9 @@ const AT_A_TIME: usize = 8;
 /// A connection that carries the toy protocol.
 pub enum Wire {
     /// A byte stream.
-    Bytes(Rc<Connection>),
+    Bytes(Rc<ClientConnection>),
     /// Datagrams, which are neither lost nor reordered here. An empty datagram ends the connection.
-    Datagrams(Rc<Facts>, Box<Peer>),
+    Datagrams(Rc<ConnectionFacts>, Box<Peer>),
 }
 
 /// The other end of the datagrams.
@@ -33,13 +33,13 @@ pub struct Peer {
 
 impl Wire {
     /// Takes over a connected socket of datagrams.
-    pub fn of_datagrams(facts: Facts, socket: OwnedFd) -> Wire {
+    pub fn of_datagrams(facts: ConnectionFacts, socket: OwnedFd) -> Wire {
         let socket = Datagrams::connected(Arc::new(socket));
         Wire::Datagrams(Rc::new(facts), Box::new(Peer { socket, queue: SendQueue::default() }))
     }
 
     /// The facts about the connection.
-    pub fn facts(&self) -> &Facts {
+    pub fn facts(&self) -> &ConnectionFacts {
         match self {
             Wire::Bytes(connection) => connection,
             Wire::Datagrams(facts, _) => facts,
@@ -66,7 +66,7 @@ impl Wire {
             Wire::Datagrams(_, peer) => loop {
                 while !out.is_empty() && !peer.queue.is_full() {
                     let datagram = out.split_to(out.len().min(LONGEST));
-                    assert!(peer.queue.push(Target::default(), &datagram, None));
+                    assert!(peer.queue.push(DatagramTarget::default(), &datagram, None));
                 }
                 let mut failed = None;
                 let is_done = peer.queue.flush(&peer.socket, |unsent| failed = Some(unsent.error));

@@ -8,8 +8,8 @@ use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
 use freerun_http::request::{Address, Request};
 use freerun_http::variables::Variable;
 use freerun_proto::HeaderId;
-use freerun_serve::limits::access::Trusted;
-use freerun_serve::values::proxy_header::Proxied;
+use freerun_serve::limits::access::TrustedSource;
+use freerun_serve::values::proxy_header::ProxiedSubject;
 use freerun_serve::values::{address_value, port_value};
 
 settings! {
@@ -22,7 +22,7 @@ settings! {
         /// A proxy that is trusted: its address, its network, or all connections of Unix sockets (`unix:`).
         ///
         /// A name stands for all addresses that it has when the configuration is read.
-        set_real_ip_from: Many<Trusted>, in HTTP | SERVER | LOCATION;
+        set_real_ip_from: Many<TrustedSource>, in HTTP | SERVER | LOCATION;
         /// The source of the address: the field with that name, or the PROXY protocol header.
         real_ip_header: AddressSource = "X-Real-IP", in HTTP | SERVER | LOCATION;
         /// Whether addresses of trusted proxies in the field itself are skipped: with `on` the last address that is not

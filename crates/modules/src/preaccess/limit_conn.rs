@@ -12,7 +12,7 @@ use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
 use freerun_http::request::response::LocalBoxFuture;
 use freerun_http::variables::Variable;
 use freerun_runtime::loops;
-use freerun_serve::limits::{ConnLimits, ConnZones, RefusalLevel, Verdict};
+use freerun_serve::limits::{ConnLimits, ConnVerdict, ConnZones, RefusalLevel};
 
 use super::key::RefusalStatus;
 
@@ -90,9 +90,9 @@ fn run(request: &mut Request) -> Outcome {
     let verdict = settings.limit_conn.enter(request, dry, settings.limit_conn_log_level.level());
     judged.status.set(verdict.status(dry));
     match verdict {
-        Verdict::Counted(places) => request.keep_places(places),
-        Verdict::Refused if !dry => return Outcome::Status(settings.limit_conn_status.0),
-        Verdict::Refused | Verdict::NotCounted => {}
+        ConnVerdict::Counted(places) => request.keep_places(places),
+        ConnVerdict::Refused if !dry => return Outcome::Status(settings.limit_conn_status.0),
+        ConnVerdict::Refused | ConnVerdict::NotCounted => {}
     }
     Outcome::Declined
 }

@@ -9,7 +9,7 @@ use freerun_conf::{
 use freerun_http::content::msie;
 use freerun_http::module::Module;
 use freerun_http::request::Request;
-use freerun_http::variables::{Value, Variable};
+use freerun_http::variables::{Variable, VariableValue};
 use freerun_proto::HeaderId;
 use memchr::memmem;
 
@@ -192,7 +192,7 @@ pub static MODULE: Module = Module {
     ..Module::EMPTY
 };
 
-fn value<'r>(holds: bool, text: &'r LastText) -> Value<'r> {
+fn value<'r>(holds: bool, text: &'r LastText) -> VariableValue<'r> {
     holds.then(|| bytes_of(&text.0))
 }
 

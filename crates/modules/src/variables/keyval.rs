@@ -8,7 +8,7 @@ use freerun_conf::{Cx, Problem, SettingsSet, group, settings};
 use freerun_http::module::Module;
 use freerun_http::request::Request;
 use freerun_serve::configuration::generation::Generation;
-use freerun_serve::loops::shared::Shared;
+use freerun_serve::loops::shared::SharedState;
 use freerun_serve::values::keyvals::{self, AllKeyvals, KeyvalVariables, KeyvalZones};
 
 settings! {
@@ -49,7 +49,7 @@ fn finish(_http: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
     Ok(())
 }
 
-fn prepare(generation: &Arc<Generation>, _shared: &Arc<Shared>) {
+fn prepare(generation: &Arc<Generation>, _shared: &Arc<SharedState>) {
     if let Some(zones) = generation.parts.get::<AllKeyvals>() {
         keyvals::load(&zones.http, &generation.error_log);
     }

@@ -10,9 +10,9 @@ use freerun_http::module::Module;
 use freerun_http::regex::Pattern;
 use freerun_http::request::Request;
 use freerun_http::settings::server::ServerSettings;
-use freerun_http::variables::{Value, Variable, VariableTable};
+use freerun_http::variables::{Variable, VariableTable, VariableValue};
 use freerun_proto::HeaderId;
-use freerun_serve::build::names::Name;
+use freerun_serve::build::names::ServerName;
 
 settings! {
     /// Checks of the field `Referer`.
@@ -136,7 +136,7 @@ fn settle(settings: &SettingsSet, _: &mut Cx) -> Result<(), Problem> {
     Ok(())
 }
 
-fn invalid<'r>(request: &'r Request, _: &str) -> Value<'r> {
+fn invalid<'r>(request: &'r Request, _: &str) -> VariableValue<'r> {
     let list = request.settings().get::<RefererSettings>().valid_referers.0.as_ref();
     let valid = list.is_none_or(|list| is_valid(request, list));
     Some(Cow::Borrowed(if valid { b"" } else { b"1" }))
@@ -183,9 +183,9 @@ fn matches(request: &Request, pattern: &Pattern, text: &[u8]) -> bool {
 fn is_server_name(request: &Request, host: &[u8]) -> bool {
     let names = &request.place.server.entry.settings.get::<ServerSettings>().server_name.names;
     names.iter().any(|name| match name {
-        Name::Exact(name) => name.as_bytes() == host && !host.is_empty(),
-        Name::Front(end, itself) => host.ends_with(end.as_bytes()) || *itself && host == &end.as_bytes()[1..],
-        Name::Back(start) => host.starts_with(start.as_bytes()),
-        Name::Regex(pattern) => matches(request, pattern, host),
+        ServerName::Exact(name) => name.as_bytes() == host && !host.is_empty(),
+        ServerName::Front(end, itself) => host.ends_with(end.as_bytes()) || *itself && host == &end.as_bytes()[1..],
+        ServerName::Back(start) => host.starts_with(start.as_bytes()),
+        ServerName::Regex(pattern) => matches(request, pattern, host),
     })
 }

@@ -8,7 +8,7 @@ use freerun_http::log_error;
 use freerun_http::module::Module;
 use freerun_http::request::Request;
 use freerun_http::template::Template;
-use freerun_http::variables::{Value, Variable};
+use freerun_http::variables::{Variable, VariableValue};
 use freerun_runtime::log::clock;
 use md5::{Digest, Md5};
 
@@ -129,8 +129,8 @@ struct LinkParts {
 fn once<'r>(
     request: &'r Request,
     pending: fn(&LinkParts) -> &Cell<bool>,
-    find: impl FnOnce(&'r Request) -> Value<'r>,
-) -> Value<'r> {
+    find: impl FnOnce(&'r Request) -> VariableValue<'r>,
+) -> VariableValue<'r> {
     let state = request.own.get::<LinkParts>();
     if pending(&state).replace(true) {
         log_error!(request, Error, "cycle while evaluating variable \"secure_link\"");
@@ -143,11 +143,11 @@ fn once<'r>(
 
 /// The value: `1` for a valid link, `0` for an expired one; the link itself for one with a secret word; empty for a
 /// wrong one.
-fn secure_link<'r>(request: &'r Request, _: &str) -> Value<'r> {
+fn secure_link<'r>(request: &'r Request, _: &str) -> VariableValue<'r> {
     once(request, |pending| &pending.link, check)
 }
 
-fn check(request: &Request) -> Value<'_> {
+fn check(request: &Request) -> VariableValue<'_> {
     let links = &request.settings().get::<SecureLinkSettings>().links;
     if let Some(secret) = &links.secret {
         return with_secret(request, secret).map(Cow::Borrowed);
@@ -161,11 +161,11 @@ fn check(request: &Request) -> Value<'_> {
     Some(Cow::Borrowed(if over { b"0" } else { b"1" }))
 }
 
-fn expires<'r>(request: &'r Request, _: &str) -> Value<'r> {
+fn expires<'r>(request: &'r Request, _: &str) -> VariableValue<'r> {
     once(request, |pending| &pending.expires, time)
 }
 
-fn time(request: &Request) -> Value<'_> {
+fn time(request: &Request) -> VariableValue<'_> {
     let links = &request.settings().get::<SecureLinkSettings>().links;
     links.md5.as_ref()?;
     let (_, text) = link(request, links)?.expires?;

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use freerun_cache::cache::{Entry, Leave};
-use freerun_cache::fill::{Fill, Filling, Lead, Progress};
+use freerun_cache::fill::{Fill, FillWriter, Lead, Progress};
 use freerun_cache::key::Key;
-use freerun_cache::object::Object;
+use freerun_cache::object::StoredObject;
 use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
 use freerun_proto::Method;
@@ -21,14 +21,14 @@ use crate::cached::decision::{
     Action, Claim, Decision, Facts, FollowResult, LookupResult, RequestState, Stale, Storable,
 };
 use crate::cached::fetch::Ask;
-use crate::cached::find::Located;
+use crate::cached::find::CacheLookup;
 use crate::cached::follow::{FollowEnd, follow};
 use crate::cached::storing::control;
 use crate::state::cache_status;
 use crate::state::cache_status::Status;
 
-type StaleObject = Stale<Arc<Object>>;
-type Next = RequestState<Arc<Object>, Filling, Arc<Fill>>;
+type StaleObject = Stale<Arc<StoredObject>>;
+type Next = RequestState<Arc<StoredObject>, FillWriter, Arc<Fill>>;
 
 /// Answers a request for a response that may be stored. `bypasses`: by one from a server, whatever is stored.
 pub async fn answer(context: &CacheContext<'_>, request: &mut Request, bypasses: bool) -> Outcome {
@@ -90,7 +90,7 @@ struct AnswerDriver<'c> {
     context: &'c CacheContext<'c>,
     began: Instant,
     /// The place of the response in the cache, by the last lookup.
-    place: Located,
+    place: CacheLookup,
     /// The key of the request's variant, and the names of the fields that choose it, as another request's response has
     /// told them.
     variant: Option<(Key, Bytes)>,
@@ -100,7 +100,7 @@ struct AnswerDriver<'c> {
 
 impl<'c> AnswerDriver<'c> {
     fn new(context: &'c CacheContext<'c>) -> AnswerDriver<'c> {
-        let place = Located { object: None, unreadable: None, key: context.wanted.key, names: None, taken: false };
+        let place = CacheLookup { object: None, unreadable: None, key: context.wanted.key, names: None, taken: false };
         AnswerDriver { context, began: loops::now(), place, variant: None, replaced: None }
     }
 
@@ -108,7 +108,7 @@ impl<'c> AnswerDriver<'c> {
         Ask::new(self.context, request).of_variant(self.place.names.clone())
     }
 
-    async fn look_up(&mut self, request: &Request) -> LookupResult<Arc<Object>> {
+    async fn look_up(&mut self, request: &Request) -> LookupResult<Arc<StoredObject>> {
         let CacheContext { shared, wanted, aio, .. } = self.context;
         let now = unix_now();
         self.place = wanted.locate(request, aio, now).await;
@@ -160,7 +160,7 @@ impl<'c> AnswerDriver<'c> {
         self.context.cache().count(self.place.key, self.known(None), unix_now())
     }
 
-    fn claim(&self, request: &Request, stale: Option<&StaleObject>) -> Claim<Filling, Arc<Fill>> {
+    fn claim(&self, request: &Request, stale: Option<&StaleObject>) -> Claim<FillWriter, Arc<Fill>> {
         let CacheContext { shared, wanted, aio, .. } = self.context;
         let (key, known) = (self.place.key, self.known(stale));
         let age = Some(shared.proxy_cache_lock_age);
@@ -168,7 +168,7 @@ impl<'c> AnswerDriver<'c> {
     }
 
     /// Claims the place of the response that is stored or being fetched, unless it is just coming.
-    fn claim_anew(&mut self, request: &Request) -> Claim<Filling, Arc<Fill>> {
+    fn claim_anew(&mut self, request: &Request) -> Claim<FillWriter, Arc<Fill>> {
         let CacheContext { wanted, aio, .. } = self.context;
         let (cache, key) = (&wanted.cache, wanted.key);
         self.replaced = cache.peek(key);
@@ -194,7 +194,7 @@ impl<'c> AnswerDriver<'c> {
         }
     }
 
-    async fn replace(&self, request: &mut Request, filling: Filling) -> Outcome {
+    async fn replace(&self, request: &mut Request, filling: FillWriter) -> Outcome {
         let (cache, key) = (self.context.cache(), self.context.wanted.key);
         let outcome = self.ask(request).keeping(request, filling, Status::Bypass, None).await;
         // A response that is being stored is used by all requests; the response that it replaces is not used any more.
@@ -208,7 +208,7 @@ impl<'c> AnswerDriver<'c> {
     }
 }
 
-fn claim_of(lead: Lead) -> Claim<Filling, Arc<Fill>> {
+fn claim_of(lead: Lead) -> Claim<FillWriter, Arc<Fill>> {
     match lead {
         Lead::Leader(filling) => Claim::Leads(filling),
         Lead::Follow(fill) => Claim::Follows { is_whole: fill.is_whole(), fill },

@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use freerun_cache::fill::Filling;
-use freerun_cache::object::Object;
+use freerun_cache::fill::FillWriter;
+use freerun_cache::object::StoredObject;
 use freerun_http::phases::subrequest::Subrequest;
 use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
@@ -21,11 +21,11 @@ use crate::state::cache_status::Status;
 const MAX_RUNNING: usize = 1024;
 
 #[derive(Default)]
-struct Running(Cell<usize>);
+struct RunningUpdates(Cell<usize>);
 
-struct Place(Rc<Running>);
+struct UpdatePlace(Rc<RunningUpdates>);
 
-impl Drop for Place {
+impl Drop for UpdatePlace {
     fn drop(&mut self) {
         self.0.0.set(self.0.0.get() - 1);
     }
@@ -38,16 +38,16 @@ impl Drop for Place {
 pub fn update(
     request: &Request,
     context: &CacheContext<'_>,
-    object: Arc<Object>,
-    filling: Filling,
-) -> Result<(), Filling> {
-    let running = request.client.loop_state.modules.get::<Running>();
+    object: Arc<StoredObject>,
+    filling: FillWriter,
+) -> Result<(), FillWriter> {
+    let running = request.client.loop_state.modules.get::<RunningUpdates>();
     if running.0.get() >= MAX_RUNNING {
         log_full(request, MAX_RUNNING);
         return Err(filling);
     }
     running.0.set(running.0.get() + 1);
-    let place = (Place(running), Background::new(&request.client.loop_state.shared.background));
+    let place = (UpdatePlace(running), Background::new(&request.client.loop_state.shared.background));
     let mut fork = fork_of(request);
     let (family, wanted, aio) = (context.family, context.wanted.clone(), context.aio.clone());
     loops::spawn(request.client.number, "updating a cache", async move {

@@ -1,7 +1,7 @@
 //! Requests to a server that no client waits for: updates in the background, and followers that go on by themselves.
 
 use freerun_http::request::slice_begin::SliceBegin;
-use freerun_http::request::{Request, Sent};
+use freerun_http::request::{Request, SentAmounts};
 use freerun_proto::Method;
 
 /// A request by which a server is asked once more for the response to a request, without its client.
@@ -12,7 +12,7 @@ pub fn fork_of(request: &Request) -> Box<Request> {
     fork.asked.method = Method::Get;
     fork.client = fork.client.in_background();
     fork.lineage.without_body = true;
-    fork.sent = Sent::default();
+    fork.sent = SentAmounts::default();
     // Without this it would ask for the whole response, and store that under the key of the slice.
     if let Some(begin) = request.own.find::<SliceBegin>() {
         fork.own.get::<SliceBegin>().0.set(begin.0.get());

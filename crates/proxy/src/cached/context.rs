@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use freerun_cache::cache::Cache;
-use freerun_cache::object::Object;
+use freerun_cache::object::StoredObject;
 use freerun_cache::rules::Lifetime;
 use freerun_cache::rules::reuse::{Use, reuse};
 use freerun_http::body::collect::KeptBody;
@@ -13,7 +13,7 @@ use freerun_proto::{HeaderId, Method};
 use freerun_runtime::files::Aio;
 
 use crate::cached::clock::unix_now;
-use crate::cached::find::Wanted;
+use crate::cached::find::CacheRequest;
 use crate::cached::key_text::Answers;
 use crate::cached::respond::stored;
 use crate::cached::storing::control;
@@ -57,7 +57,7 @@ pub struct CacheContext<'s> {
     /// The settings of the member.
     pub shared: &'s FamilySettings,
     /// The wanted response.
-    pub wanted: Wanted,
+    pub wanted: CacheRequest,
     /// The way in which files are accessed.
     pub aio: Aio,
 }
@@ -91,7 +91,7 @@ impl CacheContext<'_> {
     }
 
     /// Answers with a stored response.
-    pub fn use_stored(&self, request: &mut Request, object: &Object, status: Status) -> Outcome {
+    pub fn use_stored(&self, request: &mut Request, object: &StoredObject, status: Status) -> Outcome {
         cache_status::note(request, self.cache(), status);
         let now = unix_now();
         cache_status::used(self.cache(), object, status, now);
@@ -99,14 +99,14 @@ impl CacheContext<'_> {
     }
 
     /// Whether a stale response may be used while the server is asked.
-    pub fn may_use_while_updating(&self, object: &Object, now: u64) -> bool {
+    pub fn may_use_while_updating(&self, object: &StoredObject, now: u64) -> bool {
         let lifetime = object.entry.lifetime();
         let says = self.shared.proxy_cache_use_stale.0.contains(NextUpstream::Updating);
         !lifetime.must_revalidate && !lifetime.no_cache && (says || lifetime.may_refresh_behind(now))
     }
 
     /// Whether a stale response may be used after this failure.
-    pub fn may_cover(&self, object: &Object, cause: NextUpstream) -> bool {
+    pub fn may_cover(&self, object: &StoredObject, cause: NextUpstream) -> bool {
         let lifetime = object.entry.lifetime();
         let is_error = !matches!(cause, NextUpstream::Http403 | NextUpstream::Http404 | NextUpstream::Http429);
         let says = self.shared.proxy_cache_use_stale.0.contains(cause);

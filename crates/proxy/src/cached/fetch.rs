@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use freerun_cache::cache::Leave;
-use freerun_cache::fill::Filling;
-use freerun_cache::object::{Object, ObjectBody};
+use freerun_cache::fill::FillWriter;
+use freerun_cache::object::{ObjectBody, StoredObject};
 use freerun_cache::record::{Head, Reason};
 use freerun_cache::rules::update::{also_invalid, invalidates, refreshed};
-use freerun_cache::rules::{Answer, Field, Lifetime, Renewed, Vary, may_validate, revalidated, values};
-use freerun_http::log::Detached;
+use freerun_cache::rules::{Answer, Field, Lifetime, Revalidation, Vary, may_validate, revalidated, values};
+use freerun_http::log::DetachedLog;
 use freerun_http::log_error;
 use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
@@ -23,10 +23,10 @@ use freerun_serve::loops::background::Background;
 use crate::cached::clock::unix_now;
 use crate::cached::context::CacheContext;
 use crate::cached::respond::{offer, stored};
-use crate::cached::storing::{Judged, Keep, asked, ignored, rules};
+use crate::cached::storing::{Keep, StoreDecision, asked, ignored, rules};
 use crate::client::client_watch::ClientWatch;
 use crate::client::error::UpstreamError;
-use crate::client::{Reached, Terms, Unreached, reach};
+use crate::client::{NoServer, ReachedServer, Terms, reach};
 use crate::settings::next::NextUpstream;
 use crate::state::cache_fetch::{CacheFetch, Validators};
 use crate::state::cache_status;
@@ -58,7 +58,7 @@ impl<'s> Ask<'s> {
 
     /// Asks for this request alone: the response is not stored, and the client's conditions and ranges are passed on
     /// unchanged.
-    pub async fn alone(&self, request: &mut Request, status: Status, stale: Option<Arc<Object>>) -> Outcome {
+    pub async fn alone(&self, request: &mut Request, status: Status, stale: Option<Arc<StoredObject>>) -> Outcome {
         cache_status::note(request, &self.context.wanted.cache, status);
         // Other requests may follow the response, from its head on.
         let terms = Terms { watched: !request.client.is_background(), head_at_once: true };
@@ -82,14 +82,14 @@ impl<'s> Ask<'s> {
     pub async fn keeping(
         &self,
         request: &mut Request,
-        filling: Filling,
+        filling: FillWriter,
         status: Status,
-        stale: Option<Arc<Object>>,
+        stale: Option<Arc<StoredObject>>,
     ) -> Outcome {
         // While the request's body is read, the connection is not read by anybody else.
         let watched = self.context.is_watched(request) && !request.is_subrequest() && request.body.is_done();
         let client = ClientWatch::new(request.client.clone(), watched);
-        let log = Detached::of(request);
+        let log = DetachedLog::of(request);
         let tell = || {
             let text = format_args!("client prematurely closed connection while a response is fetched for the cache");
             log.write(Level::Info, text);
@@ -109,9 +109,9 @@ impl<'s> Ask<'s> {
     async fn keeping_for_all(
         &self,
         request: &mut Request,
-        filling: Filling,
+        filling: FillWriter,
         status: Status,
-        stale: Option<Arc<Object>>,
+        stale: Option<Arc<StoredObject>>,
     ) -> Outcome {
         cache_status::note(request, &self.context.wanted.cache, status);
         let sent = unix_now();
@@ -169,7 +169,7 @@ impl<'s> Ask<'s> {
         }
         let wanted = &self.context.wanted;
         let keep = Keep { filling, text: wanted.text.clone(), main: wanted.key, sent };
-        let Judged { kept, offers } = keep.judge(request, self.context.family, reached.head());
+        let StoreDecision { kept, offers } = keep.judge(request, self.context.family, reached.head());
         let mut outcome = reached.answer_with_tee(request, kept);
         if let (Some(rfc9111), Outcome::Response(response)) = (offers, &mut outcome) {
             offer(response, rfc9111);
@@ -204,7 +204,7 @@ impl<'s> Ask<'s> {
 
     /// Whether a 304 is about another response than the stored one: one with another strong validator (RFC 9111 section
     /// 4.3.4). It must not make the stored response fresh again.
-    fn is_of_another(&self, reached: &Reached, object: &Object) -> bool {
+    fn is_of_another(&self, reached: &ReachedServer, object: &StoredObject) -> bool {
         let head = reached.head();
         if !self.context.shared.proxy_cache_rfc9111 || head.status != 304 {
             return false;
@@ -216,7 +216,7 @@ impl<'s> Ask<'s> {
     }
 
     /// Stores the failure to get an answer, too, if `cache_valid` has a time for the status that stands for it.
-    fn keep_failure(&self, request: &Request, mut filling: Filling, status: u16, stale: Option<&Arc<Object>>) {
+    fn keep_failure(&self, request: &Request, mut filling: FillWriter, status: u16, stale: Option<&Arc<StoredObject>>) {
         let CacheContext { shared, wanted, .. } = self.context;
         let seconds = shared.proxy_cache_valid.rules().seconds(status);
         if seconds == 0 || shared.proxy_no_cache.hold(request) {
@@ -242,7 +242,7 @@ impl<'s> Ask<'s> {
 
     /// The stale response to use instead of an answer with this status, if it may be used. By nginx's rules only
     /// `cache_use_stale` allows that: `stale-if-error` in the stored response is about servers that do not answer.
-    fn covers(&self, status: u16, stale: Option<&Arc<Object>>) -> Option<Arc<Object>> {
+    fn covers(&self, status: u16, stale: Option<&Arc<StoredObject>>) -> Option<Arc<StoredObject>> {
         let cause = NextUpstream::of_status(status)?;
         let shared = self.context.shared;
         if !shared.proxy_cache_rfc9111 && !shared.proxy_cache_use_stale.0.contains(cause) {
@@ -251,7 +251,7 @@ impl<'s> Ask<'s> {
         stale.filter(|object| self.context.may_cover(object, cause)).cloned()
     }
 
-    fn unreached(&self, request: &mut Request, unreached: Unreached, stale: Option<Arc<Object>>) -> Outcome {
+    fn unreached(&self, request: &mut Request, unreached: NoServer, stale: Option<Arc<StoredObject>>) -> Outcome {
         match (unreached.cause, stale) {
             (Some(cause), Some(object)) if self.context.may_cover(&object, cause) => {
                 self.context.use_stored(request, &object, Status::Stale)
@@ -264,9 +264,9 @@ impl<'s> Ask<'s> {
     fn revalidated(
         &self,
         request: &mut Request,
-        reached: Reached,
-        filling: Filling,
-        object: &Arc<Object>,
+        reached: ReachedServer,
+        filling: FillWriter,
+        object: &Arc<StoredObject>,
         sent: u64,
     ) -> Outcome {
         let CacheContext { shared, wanted, family, .. } = self.context;
@@ -281,11 +281,11 @@ impl<'s> Ask<'s> {
         let renewed = revalidated(&asked, &answer, &told, &rules(shared), now);
         reached.dismiss(request);
         match (renewed, fields) {
-            (Renewed::Until(lifetime), Some(fields)) => {
+            (Revalidation::Until(lifetime), Some(fields)) => {
                 let mut head = (*object.head).clone();
                 (head.fields, head.lifetime, head.created) = (fields, lifetime, now);
                 let (entry, body) = (object.entry.clone(), object.body.clone());
-                let renewed = Object::new(entry, Arc::new(head), body);
+                let renewed = StoredObject::new(entry, Arc::new(head), body);
                 if !rewrite(request, &renewed, filling) {
                     // The stored response keeps its old fields then.
                     wanted.cache.revalidated(&object.entry, lifetime);
@@ -293,11 +293,11 @@ impl<'s> Ask<'s> {
                 cache_status::note(request, &wanted.cache, Status::Revalidated);
                 return stored(request, *family, shared, &renewed, &lifetime, now);
             }
-            (Renewed::Until(lifetime), None) => wanted.cache.revalidated(&object.entry, lifetime),
-            (Renewed::Stays | Renewed::Goes(_), _) => {}
+            (Revalidation::Until(lifetime), None) => wanted.cache.revalidated(&object.entry, lifetime),
+            (Revalidation::Stays | Revalidation::Goes(_), _) => {}
         }
         let outcome = self.context.use_stored(request, object, Status::Revalidated);
-        if let Renewed::Goes(_) = renewed {
+        if let Revalidation::Goes(_) = renewed {
             wanted.cache.discard(&object.entry, Leave::Invalidated);
         }
         filling.not_storable();
@@ -306,7 +306,7 @@ impl<'s> Ask<'s> {
 }
 
 /// Whether a server has sent the whole response for a slice of it that is stored: it must not take the slice's place.
-fn is_whole_for_slice(request: &Request, status: u16, stored: &Object) -> bool {
+fn is_whole_for_slice(request: &Request, status: u16, stored: &StoredObject) -> bool {
     let begin = request.own.find::<SliceBegin>().and_then(|begin| begin.0.get());
     status == 200 && stored.head.status == 206 && begin.is_some()
 }
@@ -318,7 +318,7 @@ fn strong(fields: &[Field]) -> impl Iterator<Item = &[u8]> {
 
 /// Stores a response again with changed fields and the body that it has; requests that wait get it from there
 /// meanwhile. Returns whether it is going to be stored.
-fn rewrite(request: &Request, object: &Object, mut filling: Filling) -> bool {
+fn rewrite(request: &Request, object: &StoredObject, mut filling: FillWriter) -> bool {
     let head = (*object.head).clone();
     let (length, key) = (head.body, object.entry.key());
     let body = match &object.body {

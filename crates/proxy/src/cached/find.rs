@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use freerun_cache::cache::{Cache, Entry, Found, Leave};
+use freerun_cache::cache::{Cache, Entry, IndexAnswer, Leave};
 use freerun_cache::key::Key;
-use freerun_cache::object::{Object, Unreadable};
+use freerun_cache::object::{StoredObject, Unreadable};
 use freerun_conf::text_of_os;
 use freerun_http::connection::gone::ClientGone;
 use freerun_http::log_error;
@@ -17,7 +17,7 @@ use crate::cached::storing::variant;
 
 /// The cache and the key by which a request's response is found.
 #[derive(Debug, Clone)]
-pub struct Wanted {
+pub struct CacheRequest {
     /// The cache.
     pub cache: Arc<Cache>,
     /// The text of the key.
@@ -28,9 +28,9 @@ pub struct Wanted {
 
 /// The result of a lookup.
 #[derive(Debug, Clone)]
-pub struct Located {
+pub struct CacheLookup {
     /// The stored response.
-    pub object: Option<Arc<Object>>,
+    pub object: Option<Arc<StoredObject>>,
     /// An entry that is stored but cannot be read now: it is asked for anew, and not looked for again.
     pub unreadable: Option<Arc<Entry>>,
     /// The key that the request's variant is stored under, or would be.
@@ -42,7 +42,7 @@ pub struct Located {
 }
 
 /// The object of a key that a request wants.
-enum Which {
+enum WantedObject {
     /// This object.
     This,
     /// The object of another key.
@@ -51,23 +51,23 @@ enum Which {
     None,
 }
 
-fn which(request: &Request, object: &Object, text: &[u8], main: Key, key: Key) -> Which {
+fn which(request: &Request, object: &StoredObject, text: &[u8], main: Key, key: Key) -> WantedObject {
     if *object.head.key != *text {
-        return Which::None;
+        return WantedObject::None;
     }
     match &object.head.vary {
-        None if key == main => Which::This,
+        None if key == main => WantedObject::This,
         Some(vary) if key == main => match variant(request, vary.names.clone(), main).variant {
-            variant if variant == vary.variant => Which::This,
-            variant => Which::Other(variant),
+            variant if variant == vary.variant => WantedObject::This,
+            variant => WantedObject::Other(variant),
         },
-        Some(vary) if vary.variant == key => Which::This,
-        _ => Which::None,
+        Some(vary) if vary.variant == key => WantedObject::This,
+        _ => WantedObject::None,
     }
 }
 
 /// The object in memory that a request wants, if it may be used. The use is recorded.
-pub fn in_memory(request: &Request, cache: &Cache, text: &[u8], main: Key, now: u64) -> Option<Arc<Object>> {
+pub fn in_memory(request: &Request, cache: &Cache, text: &[u8], main: Key, now: u64) -> Option<Arc<StoredObject>> {
     let mut key = main;
     loop {
         let object = cache.unchanged_in_memory(key, now)?;
@@ -76,19 +76,19 @@ pub fn in_memory(request: &Request, cache: &Cache, text: &[u8], main: Key, now: 
             return None;
         }
         match which(request, &object, text, main, key) {
-            Which::This => {
+            WantedObject::This => {
                 entry.touch(now);
                 return Some(object);
             }
-            Which::Other(other) if key == main => key = other,
+            WantedObject::Other(other) if key == main => key = other,
             _ => return None,
         }
     }
 }
 
-impl Wanted {
+impl CacheRequest {
     /// Looks in memory and then on disk.
-    pub async fn locate(&self, request: &Request, aio: &Aio, now: u64) -> Located {
+    pub async fn locate(&self, request: &Request, aio: &Aio, now: u64) -> CacheLookup {
         let main = self.key;
         let mut key = main;
         let mut names = None;
@@ -98,11 +98,13 @@ impl Wanted {
                 Err(unreadable) => (None, unreadable),
             };
             let Some(object) = object else {
-                return Located { object: None, unreadable, key, names, taken: false };
+                return CacheLookup { object: None, unreadable, key, names, taken: false };
             };
             match which(request, &object, &self.text, main, key) {
-                Which::This => return Located { object: Some(object), unreadable: None, key, names, taken: false },
-                Which::Other(other) if key == main => {
+                WantedObject::This => {
+                    return CacheLookup { object: Some(object), unreadable: None, key, names, taken: false };
+                }
+                WantedObject::Other(other) if key == main => {
                     key = other;
                     names = object.head.vary.as_ref().map(|vary| vary.names.clone());
                 }
@@ -116,27 +118,33 @@ impl Wanted {
                             text_of_os(&self.cache.path_of(key))
                         );
                     }
-                    return Located { object: None, unreadable: None, key, names, taken };
+                    return CacheLookup { object: None, unreadable: None, key, names, taken };
                 }
             }
         }
     }
 
     /// Opens the object of a key; the error is the entry that cannot be read, if there is one.
-    async fn open(&self, request: &Request, aio: &Aio, key: Key, now: u64) -> Result<Arc<Object>, Option<Arc<Entry>>> {
+    async fn open(
+        &self,
+        request: &Request,
+        aio: &Aio,
+        key: Key,
+        now: u64,
+    ) -> Result<Arc<StoredObject>, Option<Arc<Entry>>> {
         let gone = ClientGone::of(&request.client);
         let via = Via { aio, client: request.client_key(), gone: Some(&gone) };
         let (known, found) = match self.cache.find(key, now) {
-            Found::Stored(entry) => (Some(entry.clone()), self.cache.object(&entry, now, via).await),
-            Found::Unknown => match self.cache.adopt_object(key, now, via).await {
+            IndexAnswer::Stored(entry) => (Some(entry.clone()), self.cache.object(&entry, now, via).await),
+            IndexAnswer::Unknown => match self.cache.adopt_object(key, now, via).await {
                 // Another request was faster.
                 Err(Unreadable::Missing) => match self.cache.find(key, now) {
-                    Found::Stored(entry) => (Some(entry.clone()), self.cache.object(&entry, now, via).await),
+                    IndexAnswer::Stored(entry) => (Some(entry.clone()), self.cache.object(&entry, now, via).await),
                     _ => return Err(None),
                 },
                 found => (None, found),
             },
-            Found::Nothing => return Err(None),
+            IndexAnswer::Nothing => return Err(None),
         };
         let object = match found {
             Ok(object) => object,

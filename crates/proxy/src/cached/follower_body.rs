@@ -7,16 +7,16 @@ use std::task::Poll;
 
 use bytes::Bytes;
 use freerun_cache::fill::Follower;
-use freerun_http::log::Detached;
+use freerun_http::log::DetachedLog;
 use freerun_http::request::Request;
-use freerun_http::request::response::{FileRange, LocalBoxFuture, Source};
+use freerun_http::request::response::{BodySource, FileRange, LocalBoxFuture};
 use freerun_runtime::log::Level;
 use freerun_runtime::loops;
 
-use crate::cached::own_fetch::{OwnFetch, Rest};
-use crate::client::error::Stage;
+use crate::cached::own_fetch::{BodyRest, OwnFetch};
+use crate::client::error::TryStage;
 use crate::client::response::temporary;
-use crate::client::spool::{MAX_READ, Place, Spool};
+use crate::client::spool::{MAX_READ, Spool, SpoolPlace};
 use crate::exchange::family::Family;
 
 /// The most bytes that are taken ahead of the client at a time.
@@ -37,25 +37,28 @@ pub struct FollowerBody {
     /// How the server is asked anew.
     again: Option<OwnFetch>,
     /// The server is being asked anew.
-    asking: Option<LocalBoxFuture<'static, io::Result<Rest>>>,
+    asking: Option<LocalBoxFuture<'static, io::Result<BodyRest>>>,
     /// What came of that.
-    rest: Option<Rest>,
+    rest: Option<BodyRest>,
     /// The first byte that is wanted, and the end of those that are.
     part: (u64, u64),
     /// The bytes that were taken for the client but not yet by it.
     spool: Option<Spool>,
     /// The place for the temporary file, until the spool is made.
-    place: Option<Place>,
-    log: Detached,
+    place: Option<SpoolPlace>,
+    log: DetachedLog,
 }
 
 /// What came first: the rest from an own request, or the next piece of the response that is followed.
 enum Earlier {
-    Rest(io::Result<Rest>),
+    Rest(io::Result<BodyRest>),
     Piece(io::Result<Option<Bytes>>),
 }
 
-async fn earlier(asking: &mut LocalBoxFuture<'static, io::Result<Rest>>, follower: &mut Option<Follower>) -> Earlier {
+async fn earlier(
+    asking: &mut LocalBoxFuture<'static, io::Result<BodyRest>>,
+    follower: &mut Option<Follower>,
+) -> Earlier {
     let mut next = pin!(async {
         match follower {
             Some(follower) => follower.next().await,
@@ -76,7 +79,16 @@ impl FollowerBody {
         let max = family.shared(request.settings()).map_or(0, |shared| shared.proxy_max_temp_file_size.0);
         let place = temporary(request, family, max, MAX_READ);
         let (follower, part) = (Some(follower), (0, u64::MAX));
-        FollowerBody { follower, again, asking: None, rest: None, part, spool: None, place, log: Detached::of(request) }
+        FollowerBody {
+            follower,
+            again,
+            asking: None,
+            rest: None,
+            part,
+            spool: None,
+            place,
+            log: DetachedLog::of(request),
+        }
     }
 
     /// The next bytes of the response, from wherever they come. Nothing is lost if the future is dropped.
@@ -133,7 +145,7 @@ impl FollowerBody {
     async fn next_piece(&mut self) -> io::Result<Option<Bytes>> {
         if let Some(spool) = self.spool.as_mut().filter(|spool| !spool.is_empty()) {
             return spool.take().await.map_err(|error| {
-                self.log.write(Level::Crit, format_args!("{error} while {}", Stage::ReadingBody));
+                self.log.write(Level::Crit, format_args!("{error} while {}", TryStage::ReadingBody));
                 io::Error::other(error)
             });
         }
@@ -159,7 +171,7 @@ impl FollowerBody {
                     spool.write(turn);
                 }
                 if let Err(error) = spool.written().await {
-                    self.log.write(Level::Crit, format_args!("{error} while {}", Stage::ReadingBody));
+                    self.log.write(Level::Crit, format_args!("{error} while {}", TryStage::ReadingBody));
                 }
                 continue;
             }
@@ -171,7 +183,7 @@ impl FollowerBody {
     }
 }
 
-impl Source for FollowerBody {
+impl BodySource for FollowerBody {
     fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
         match self.spool {
             None => Box::pin(self.take()),

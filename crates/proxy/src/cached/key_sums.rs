@@ -13,13 +13,13 @@ const SLOTS: usize = 512;
 const LONGEST: usize = 192;
 
 #[derive(Default)]
-struct Slot {
+struct KeySumSlot {
     text: Vec<u8>,
     key: Option<Key>,
 }
 
 thread_local! {
-    static SUMS: RefCell<Vec<Slot>> = const { RefCell::new(Vec::new()) };
+    static SUMS: RefCell<Vec<KeySumSlot>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The key of a text, equal to that of [`Key::of`].
@@ -29,7 +29,7 @@ pub fn key_of(text: &[u8]) -> Key {
     }
     SUMS.with_borrow_mut(|slots| {
         if slots.is_empty() {
-            slots.resize_with(SLOTS, Slot::default);
+            slots.resize_with(SLOTS, KeySumSlot::default);
         }
         let slot = &mut slots[place(text)];
         if let Some(key) = slot.key

@@ -12,7 +12,7 @@ use crate::cached::answer::answer;
 use crate::cached::clock::unix_now;
 use crate::cached::context::{CacheContext, Usability, has_body};
 use crate::cached::fetch::Ask;
-use crate::cached::find::{Wanted, in_memory};
+use crate::cached::find::{CacheRequest, in_memory};
 use crate::cached::key_sums::key_of;
 use crate::cached::key_text::for_head_alone;
 use crate::cached::purge;
@@ -36,7 +36,7 @@ pub enum Quick {
 
 /// The further work for a request.
 pub struct Job {
-    wanted: Wanted,
+    wanted: CacheRequest,
     operation: Operation,
 }
 
@@ -109,7 +109,7 @@ fn look(request: &mut Request, family: &'static dyn Family, read: bool) -> Quick
         sum = key_of(&text);
     }
     let ask = |operation, text: Vec<u8>| {
-        Quick::Ask(Job { wanted: Wanted { cache: cache.clone(), text: text.into(), key: sum }, operation })
+        Quick::Ask(Job { wanted: CacheRequest { cache: cache.clone(), text: text.into(), key: sum }, operation })
     };
     if operation != Operation::Answer {
         return ask(operation, text);

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use freerun_cache::object::{MADE, Object};
-use freerun_http::message::fields::{Fields, Made};
+use freerun_cache::object::{MADE, StoredObject};
+use freerun_http::message::fields::{Fields, PreparedFields};
 use freerun_http::request::Request;
 use freerun_http::request::response::{AsWritten, Body, Field, Response};
 use freerun_http::write::fields::further;
@@ -16,35 +16,35 @@ use crate::settings::FamilySettings;
 
 /// The settings of a configuration that a head depends on besides the stored one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct HeadSettings {
     generation: u64,
     settings: usize,
 }
 
-impl Place {
+impl HeadSettings {
     /// The place of the request, if the head depends on nothing more there: under RFC 9111 each head has its own age.
-    pub fn of(request: &Request, shared: &FamilySettings) -> Option<Place> {
+    pub fn of(request: &Request, shared: &FamilySettings) -> Option<HeadSettings> {
         let settings = std::ptr::from_ref(shared).addr();
-        (!shared.proxy_cache_rfc9111).then_some(Place { generation: request.generation.number, settings })
+        (!shared.proxy_cache_rfc9111).then_some(HeadSettings { generation: request.generation.number, settings })
     }
 }
 
 /// A head that is ready for a client.
 struct Ready {
-    place: Place,
+    place: HeadSettings,
     status: u16,
     content_type: Bytes,
     charset: Option<Bytes>,
     ranges: bool,
-    fields: Arc<Made>,
+    fields: Arc<PreparedFields>,
     written: Arc<AsWritten>,
 }
 
 /// The most bytes of the fields that are kept: their text, and their representation as fields.
-const MOST: usize = MADE - size_of::<(Ready, Made, AsWritten)>();
+const MOST: usize = MADE - size_of::<(Ready, PreparedFields, AsWritten)>();
 
 /// The response that was made of the object in this place before, without its body.
-pub fn again(object: &Object, place: Place) -> Option<Box<Response>> {
+pub fn again(object: &StoredObject, place: HeadSettings) -> Option<Box<Response>> {
     object.made.with(|ready: &Ready| {
         if ready.place != place {
             return None;
@@ -70,7 +70,7 @@ fn common(name: &Bytes) -> Bytes {
 /// without a field that was for this server, and not changed by rules that look at the request. Of several places of a
 /// configuration that share an object only the first one keeps its head, because they would replace each other's with
 /// each request.
-pub fn keep(object: &Object, place: Place, request: &Request, response: &Response) {
+pub fn keep(object: &StoredObject, place: HeadSettings, request: &Request, response: &Response) {
     let Some(written) = &response.as_written else { return };
     let is_of_now = |ready: &Ready| (ready.place.generation == place.generation).then_some(());
     if object.made.with(is_of_now).is_some() {
@@ -92,7 +92,7 @@ pub fn keep(object: &Object, place: Place, request: &Request, response: &Respons
     if text.len() + response.fields.len() * size_of::<Field>() > MOST {
         return;
     }
-    let fields = Made {
+    let fields = PreparedFields {
         fields: response.fields.iter().map(|(name, value)| (common(name), value.clone())).collect(),
         text: text.into(),
         etag: response.etag.clone(),

@@ -15,7 +15,7 @@ use freerun_cache::rules::{Field, values};
 use freerun_http::log_error;
 use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
-use freerun_http::request::response::{Body, Source};
+use freerun_http::request::response::{Body, BodySource};
 use freerun_proto::Method;
 
 use crate::cached::clientless::fork_of;
@@ -42,8 +42,8 @@ pub struct OwnFetch {
 }
 
 /// The rest of a body.
-pub struct Rest {
-    source: Box<dyn Source>,
+pub struct BodyRest {
+    source: Box<dyn BodySource>,
     /// The bytes that came together with the last one that was skipped.
     first: Option<Bytes>,
     left: Option<u64>,
@@ -81,7 +81,7 @@ impl OwnFetch {
     ///
     /// # Errors
     /// There is no such response.
-    pub async fn run(mut self, begin: u64, until: u64, length: Option<u64>) -> io::Result<Rest> {
+    pub async fn run(mut self, begin: u64, until: u64, length: Option<u64>) -> io::Result<BodyRest> {
         let refused = || io::Error::from(io::ErrorKind::ConnectionAborted);
         log_error!(
             self.request,
@@ -119,7 +119,7 @@ impl OwnFetch {
         }
         let left = length.map(|length| length.min(until).saturating_sub(skipped));
         let left = left.or((until < u64::MAX).then(|| until.saturating_sub(skipped)));
-        Ok(Rest { source, first, left, _request: self.request })
+        Ok(BodyRest { source, first, left, _request: self.request })
     }
 
     /// Whether a response can go on where the client's stopped, as far as the heads tell.
@@ -135,7 +135,7 @@ impl OwnFetch {
     }
 }
 
-impl Rest {
+impl BodyRest {
     /// The next piece; `None` at the end.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use freerun_cache::cache::{Cache, Found};
+use freerun_cache::cache::{Cache, IndexAnswer};
 use freerun_cache::fill::Progress;
 use freerun_cache::key::Key;
 use freerun_cache::purge::{Purge, PurgeRefused};
@@ -16,7 +16,7 @@ use freerun_http::request::handler::Outcome;
 use freerun_http::request::response::{Body, LocalBoxFuture, Response};
 
 use crate::cached::clock::unix_now;
-use crate::cached::find::Wanted;
+use crate::cached::find::CacheRequest;
 use crate::cached::key_text::for_head_alone;
 use crate::caches::purge_rule::MethodRule;
 use crate::exchange::family::Family;
@@ -40,13 +40,13 @@ pub fn by_key<'r>(request: &'r mut Request, family: &'static dyn Family) -> Loca
         let Some((defined, key)) = rule.and_then(|(zone, key)| Some((zone.get()?, key))) else {
             return Outcome::Status(404);
         };
-        let wanted = Wanted::of(defined.home.cache.clone(), key.render(request).into_owned().into());
+        let wanted = CacheRequest::of(defined.home.cache.clone(), key.render(request).into_owned().into());
         answer(request, &wanted, wanted.purge(), true).await
     })
 }
 
 /// Answers a purge request; `rule`: it has the method of this rule.
-pub async fn run(request: &Request, wanted: &Wanted, rule: Option<&MethodRule>) -> Outcome {
+pub async fn run(request: &Request, wanted: &CacheRequest, rule: Option<&MethodRule>) -> Outcome {
     let named = tags_of(request);
     if named.len() > MAX_TAGS {
         return Outcome::Status(400);
@@ -61,7 +61,12 @@ pub async fn run(request: &Request, wanted: &Wanted, rule: Option<&MethodRule>) 
     answer(request, wanted, purged, rule.is_some()).await
 }
 
-async fn answer(request: &Request, wanted: &Wanted, purged: Result<bool, PurgeRefused>, has_page: bool) -> Outcome {
+async fn answer(
+    request: &Request,
+    wanted: &CacheRequest,
+    purged: Result<bool, PurgeRefused>,
+    has_page: bool,
+) -> Outcome {
     if matches!(purged, Ok(true)) {
         write_down(request, &wanted.cache, &wanted.text).await;
     }
@@ -103,11 +108,11 @@ fn tags_of(request: &Request) -> Vec<Bytes> {
     tags::tags(&fields.collect::<Vec<_>>())
 }
 
-impl Wanted {
+impl CacheRequest {
     /// What is stored under a key, or would be.
-    pub fn of(cache: Arc<Cache>, text: Bytes) -> Wanted {
+    pub fn of(cache: Arc<Cache>, text: Bytes) -> CacheRequest {
         let key = Key::of(&text);
-        Wanted { cache, text, key }
+        CacheRequest { cache, text, key }
     }
 
     /// Removes what is stored under the key, or, if its text ends with an asterisk, under all keys that begin with the text
@@ -125,7 +130,7 @@ impl Wanted {
     /// Removes the stored response of the key, with all its variants. Returns whether there was one, or may have been
     /// on a disk that is not completely indexed yet.
     pub fn remove(&self) -> bool {
-        let unknown = matches!(self.cache.find(self.key, unix_now()), Found::Unknown);
+        let unknown = matches!(self.cache.find(self.key, unix_now()), IndexAnswer::Unknown);
         // A response that is being stored is used by all requests already.
         let coming = self.cache.fill_of(self.key);
         let coming = coming.is_some_and(|fill| matches!(fill.progress(), Progress::Known(_)));
@@ -137,9 +142,9 @@ impl Wanted {
     }
 
     /// The wanted response of another target of the same server, if the key ends with the request's target.
-    pub fn beside(&self, path: &[u8], target: &[u8]) -> Option<Wanted> {
+    pub fn beside(&self, path: &[u8], target: &[u8]) -> Option<CacheRequest> {
         let text: Bytes = [self.text.strip_suffix(path)?, target].concat().into();
         let key = Key::of(&text);
-        Some(Wanted { cache: self.cache.clone(), text, key })
+        Some(CacheRequest { cache: self.cache.clone(), text, key })
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use freerun_cache::object::{Object, ObjectBody};
+use freerun_cache::object::{ObjectBody, StoredObject};
 use freerun_cache::record::{Head, Reason};
 use freerun_cache::rules::Lifetime;
 use freerun_http::log_error;
@@ -15,13 +15,13 @@ use freerun_proto::date::{imf_fixdate, parse_http_date};
 
 use crate::cached::key_text::Answers;
 use crate::cached::made_head;
-use crate::cached::made_head::Place;
+use crate::cached::made_head::HeadSettings;
 use crate::client::response::{content_length, has_page};
-use crate::client::response_body::Announced;
+use crate::client::response_body::AnnouncedBody;
 use crate::exchange::UpstreamHead;
-use crate::exchange::family::{Family, Passed};
+use crate::exchange::family::{Family, PassedHead};
 use crate::exchange::fields::HeadFields;
-use crate::exchange::target::Target;
+use crate::exchange::target::PassTarget;
 use crate::settings::FamilySettings;
 use crate::state::record::Record;
 
@@ -43,12 +43,12 @@ pub fn stored(
     request: &mut Request,
     family: &dyn Family,
     shared: &FamilySettings,
-    object: &Object,
+    object: &StoredObject,
     lifetime: &Lifetime,
     now: u64,
 ) -> Outcome {
     let head = &object.head;
-    let place = Place::of(request, shared);
+    let place = HeadSettings::of(request, shared);
     if let Some(mut response) = place.filter(|_| !request.is_head()).and_then(|place| made_head::again(object, place)) {
         if request.generation.http.keeps_upstream_head {
             request.own.get::<Record>().show(&head.fields);
@@ -64,7 +64,7 @@ pub fn stored(
 }
 
 /// The body of a stored object.
-fn body(object: &Object) -> Body {
+fn body(object: &StoredObject) -> Body {
     match &object.body {
         ObjectBody::Bytes(bytes) if bytes.is_empty() => Body::Empty,
         ObjectBody::Bytes(bytes) => Body::Bytes(bytes.clone()),
@@ -124,9 +124,9 @@ pub fn respond(
         }
         return Outcome::Status(status);
     }
-    let (mut response, advice) = match family.respond(request, &Target::default(), head) {
-        Ok(Passed::Response(response, advice)) => (response, advice),
-        Ok(Passed::Elsewhere(outcome)) => return outcome,
+    let (mut response, advice) = match family.respond(request, &PassTarget::default(), head) {
+        Ok(PassedHead::Response(response, advice)) => (response, advice),
+        Ok(PassedHead::Elsewhere(outcome)) => return outcome,
         Err(fault) => {
             log_error!(request, Error, "{fault} while reading a cached response");
             return Outcome::Status(502);
@@ -145,7 +145,7 @@ pub fn respond(
     // The whole body is here.
     response.single_range = false;
     response.body = match request.is_head() || matches!(status, 204 | 304) {
-        true => Body::Source(Box::new(Announced(announced))),
+        true => Body::Source(Box::new(AnnouncedBody(announced))),
         false => body(),
     };
     Outcome::Response(response)

@@ -1,11 +1,13 @@
 //! Decides whether a response is stored, and which parts of it.
 
 use bytes::{Bytes, BytesMut};
-use freerun_cache::fill::{Filling, Follower};
+use freerun_cache::fill::{FillWriter, Follower};
 use freerun_cache::key::Key;
 use freerun_cache::record::{Head, Reason};
 use freerun_cache::rules::control::RequestControl;
-use freerun_cache::rules::{Answer, Asked, Ignored, Rules, Vary, Verdict, Why, judge, tags, update};
+use freerun_cache::rules::{
+    Answer, IgnoredFields, NotStoredReason, RequestFacts, Rules, Vary, Verdict, judge, tags, update,
+};
 use freerun_http::content::aio;
 use freerun_http::request::Request;
 use freerun_http::request::response::{Body, Field};
@@ -23,7 +25,7 @@ use crate::state::cache_status::{self, Status};
 /// The cache's state of a request whose response it may store.
 pub struct Keep {
     /// The fill that the response goes to.
-    pub filling: Filling,
+    pub filling: FillWriter,
     /// The text of its key.
     pub text: Bytes,
     /// The main key, whichever variant is asked for.
@@ -34,9 +36,9 @@ pub struct Keep {
 
 /// The decision about a response.
 #[derive(Default)]
-pub struct Judged {
+pub struct StoreDecision {
     /// The response to store, if it is stored.
-    pub kept: Option<Kept>,
+    pub kept: Option<ResponseToStore>,
     /// Conditions and ranges are evaluated here, whether or not the response is stored, because they were not passed to
     /// the server; by the rules of RFC 9111 or not.
     pub offers: Option<bool>,
@@ -44,7 +46,7 @@ pub struct Judged {
 
 impl Keep {
     /// Decides, now that the head is there. Other requests stop waiting for a response that is not stored.
-    pub fn judge(self, request: &Request, family: &dyn Family, head: &UpstreamHead) -> Judged {
+    pub fn judge(self, request: &Request, family: &dyn Family, head: &UpstreamHead) -> StoreDecision {
         let status = cache_status::of(request);
         let fill = self.filling.fill().clone();
         let judged = self.decide(request, family, head);
@@ -55,17 +57,17 @@ impl Keep {
         judged
     }
 
-    fn decide(self, request: &Request, family: &dyn Family, head: &UpstreamHead) -> Judged {
+    fn decide(self, request: &Request, family: &dyn Family, head: &UpstreamHead) -> StoreDecision {
         let Keep { filling, text, main, sent } = self;
         let Some(shared) = family.shared(request.settings()) else {
             filling.not_storable();
-            return Judged::default();
+            return StoreDecision::default();
         };
         // 304 answers a client's condition, 101 is the end of HTTP: neither is a response to store, whatever the rules
         // say.
         if matches!(head.status, 101 | 304) {
             filling.not_storable();
-            return Judged::default();
+            return StoreDecision::default();
         }
         let rfc9111 = shared.proxy_cache_rfc9111;
         let now = unix_now();
@@ -74,12 +76,13 @@ impl Keep {
         let answer = Answer { status: head.status, fields: &fields };
         let verdict = judge(&asked, &answer, &rules(shared), now);
         // As in nginx: not for a response that the server forbids to store.
-        let offers = matches!(verdict, Verdict::Store { .. } | Verdict::DoNot(Why::NoLifetime)).then_some(rfc9111);
+        let offers =
+            matches!(verdict, Verdict::Store { .. } | Verdict::DoNot(NotStoredReason::NoLifetime)).then_some(rfc9111);
         let (lifetime, names) = match verdict {
             Verdict::Store { lifetime, vary } if !shared.proxy_no_cache.hold(request) => (lifetime, vary),
             _ => {
                 filling.not_storable();
-                return Judged { kept: None, offers };
+                return StoreDecision { kept: None, offers };
             }
         };
         let vary = names.map(|names| variant(request, names, main));
@@ -100,14 +103,17 @@ impl Keep {
             body: 0,
         };
         let status = cache_status::of(request);
-        Judged { kept: Some(Kept { filling, head: Some((head, key)), status, stores: false }), offers }
+        StoreDecision {
+            kept: Some(ResponseToStore { filling, head: Some((head, key)), status, stores: false }),
+            offers,
+        }
     }
 }
 
 /// A response that is going to be stored: its body goes to the fill of its object, which this client follows like all
 /// others.
-pub struct Kept {
-    filling: Filling,
+pub struct ResponseToStore {
+    filling: FillWriter,
     /// The stored part of its head, and its key, until its body begins.
     head: Option<(Head, Key)>,
     /// The status of the request that leads it.
@@ -116,7 +122,7 @@ pub struct Kept {
     stores: bool,
 }
 
-impl Kept {
+impl ResponseToStore {
     /// Counts bytes of the body, and with `ends` that there are no more.
     fn count(&self, bytes: usize, ends: bool) {
         let Some(status) = self.status else { return };
@@ -131,7 +137,7 @@ impl Kept {
     }
 }
 
-impl BodyTee for Kept {
+impl BodyTee for ResponseToStore {
     fn give_up(self) {
         self.filling.not_storable();
     }
@@ -173,11 +179,11 @@ pub fn rules(shared: &FamilySettings) -> Rules<'_> {
 }
 
 /// The properties of the request that storing depends on.
-pub fn asked(request: &Request, family: &dyn Family, shared: &FamilySettings, sent: u64) -> Asked {
+pub fn asked(request: &Request, family: &dyn Family, shared: &FamilySettings, sent: u64) -> RequestFacts {
     if !shared.proxy_cache_rfc9111 {
-        return Asked { sent, ..Asked::default() };
+        return RequestFacts { sent, ..RequestFacts::default() };
     }
-    Asked {
+    RequestFacts {
         head: request.asked.method == Method::Head && !family.converts_head(request),
         authorization: request.head.has(HeaderId::Authorization),
         ranged: family.asks_for_part(request),
@@ -193,8 +199,8 @@ pub fn control(request: &Request) -> RequestControl {
 }
 
 /// The fields named by `ignore_headers`.
-pub fn ignored(shared: &FamilySettings) -> Ignored {
-    Ignored {
+pub fn ignored(shared: &FamilySettings) -> IgnoredFields {
+    IgnoredFields {
         accel_expires: shared.ignores(Ignorable::XAccelExpires),
         expires: shared.ignores(Ignorable::Expires),
         cache_control: shared.ignores(Ignorable::CacheControl),

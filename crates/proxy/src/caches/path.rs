@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use freerun_conf::{Cx, Node, Problem, Setting, Shape, Word, parse_offset, parse_seconds, parse_size, parse_time};
 use freerun_serve::configuration::parts::{Paths, TempFolders};
-use freerun_serve::configuration::zones::{Named, ZoneTable};
+use freerun_serve::configuration::zones::{ZoneName, ZoneTable};
 
 use crate::caches::zones;
-use crate::caches::zones::{Caches, Defined};
+use crate::caches::zones::{CacheDefinition, Caches};
 
 /// The size of the smallest zone, in bytes: nginx's two pages.
 const MIN_ZONE: u64 = 8 * 1024;
@@ -38,16 +38,16 @@ pub struct CachePath {
     /// The size of the tier in memory, in bytes; `None`: the default.
     pub memory: Option<u64>,
     /// The pace at which the manager removes entries.
-    pub manager: Pace,
+    pub manager: CachePace,
     /// The pace at which the loader reads the files at the start.
-    pub loader: Pace,
+    pub loader: CachePace,
     /// The pace at which entries that a purge names are looked for and removed; `None`: they are not.
-    pub purger: Option<Pace>,
+    pub purger: Option<CachePace>,
 }
 
 /// The pace of work done in pieces: so many files at a time, or for so long, and then a pause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pace {
+pub struct CachePace {
     /// The number of files at a time.
     pub files: u64,
     /// The pause between two pieces of work.
@@ -56,9 +56,9 @@ pub struct Pace {
     pub threshold: Duration,
 }
 
-impl Pace {
-    fn of(files: u64, sleep: u64, threshold: u64) -> Pace {
-        Pace { files, sleep: Duration::from_millis(sleep), threshold: Duration::from_millis(threshold) }
+impl CachePace {
+    fn of(files: u64, sleep: u64, threshold: u64) -> CachePace {
+        CachePace { files, sleep: Duration::from_millis(sleep), threshold: Duration::from_millis(threshold) }
     }
 
     /// Reads `files=`, `sleep=` and `threshold=` with the prefix `what`. Returns whether the word is one of these.
@@ -112,11 +112,11 @@ impl CachePath {
             max_size: None,
             min_free: 0,
             memory: None,
-            manager: Pace::of(100, 50, 200),
-            loader: Pace::of(100, 50, 200),
+            manager: CachePace::of(100, 50, 200),
+            loader: CachePace::of(100, 50, 200),
             purger: None,
         };
-        let (mut purger, mut purges) = (Pace::of(10, 50, 50), false);
+        let (mut purger, mut purges) = (CachePace::of(10, 50, 50), false);
         for word in &directive.args[1..] {
             let unknown = || Problem::invalid_parameter(directive, word);
             let (name, value) = word.text.split_once('=').ok_or_else(unknown)?;
@@ -187,7 +187,7 @@ impl Setting for CachePaths {
         let read = CachePath::parse(directive, cx)?;
         let kind = zones::kind(&directive.name.text);
         let place = directive.args[1..].iter().rev().find(|word| word.text.starts_with("keys_zone="));
-        let named = Named {
+        let named = ZoneName {
             name: read.name.clone(),
             size: read.zone_size,
             place: place.map_or(directive.name.place, |word| word.place),
@@ -201,7 +201,7 @@ impl Setting for CachePaths {
             return Err(Problem::new(format!("duplicate zone \"{}\"", named.name)).at(named.place));
         }
         let home = zones::home(table, &read)?;
-        let defined = Defined { path: read.clone(), kind, home, place: directive.end };
+        let defined = CacheDefinition { path: read.clone(), kind, home, place: directive.end };
         table.declare(directive, kind, &named, &read.path, || Some(()), |_| defined.clone())?;
         cx.extensions.get_or_default::<Caches>().add(defined);
         cx.extensions.get_or_default::<TempFolders>().add(&read.path, &directive.name.text);

@@ -10,7 +10,7 @@ use freerun_serve::limits::access::Rules;
 
 use crate::caches::values::Conditions;
 use crate::caches::zones;
-use crate::caches::zones::Defined;
+use crate::caches::zones::CacheDefinition;
 
 /// The method that purges with `on`.
 const USUAL_METHOD: &str = "PURGE";
@@ -26,7 +26,7 @@ pub enum PurgeRule {
     /// Those with a method.
     Method(Arc<MethodRule>),
     /// All: the location purges a key of a zone.
-    Key(Zone<Defined>, Template),
+    Key(Zone<CacheDefinition>, Template),
 }
 
 /// A method that purges.
@@ -127,7 +127,7 @@ impl PurgeRule {
     }
 
     /// The zone and the key that a location purges.
-    pub fn key(&self) -> Option<(&Zone<Defined>, &Template)> {
+    pub fn key(&self) -> Option<(&Zone<CacheDefinition>, &Template)> {
         match self {
             PurgeRule::Key(zone, key) => Some((zone, key)),
             _ => None,

@@ -10,7 +10,7 @@ use freerun_proto::Method;
 use freerun_serve::configuration::zones::{Zone, ZoneTable};
 
 use crate::caches::zones;
-use crate::caches::zones::{Caches, Defined, Registry};
+use crate::caches::zones::{CacheDefinition, Caches, Registry};
 
 /// The value of `cache`: the name of a cache.
 #[derive(Debug, Clone)]
@@ -18,7 +18,7 @@ pub enum CacheName {
     /// Nothing is cached.
     Off,
     /// The cache of this zone.
-    Zone(Zone<Defined>),
+    Zone(Zone<CacheDefinition>),
     /// Variables give the name of the zone.
     Computed(Template, Registry),
 }

@@ -11,7 +11,7 @@ use freerun_runtime::log::Level;
 use freerun_serve::configuration::generation::Generation;
 use freerun_serve::configuration::parts::Parts;
 use freerun_serve::configuration::zones::ZoneTable;
-use freerun_serve::loops::shared::Shared;
+use freerun_serve::loops::shared::SharedState;
 
 use crate::caches::path;
 use crate::caches::path::CachePath;
@@ -31,7 +31,7 @@ pub static MODULE: Module = Module {
 
 /// A cache as one configuration defines it.
 #[derive(Debug, Clone)]
-pub struct Defined {
+pub struct CacheDefinition {
     /// The settings of the directive.
     pub path: CachePath,
     /// The kind of the zone: `proxy_cache`.
@@ -53,17 +53,17 @@ pub struct Home {
 /// All caches of the configuration that is being read; later a part of the generation.
 #[derive(Debug, Clone, Default)]
 pub struct Caches {
-    list: Vec<Defined>,
+    list: Vec<CacheDefinition>,
     registry: Registry,
 }
 
 /// The caches by name, for names that variables give. It is filled when the whole configuration was read.
 #[derive(Debug, Clone, Default)]
-pub struct Registry(Arc<OnceLock<Vec<Defined>>>);
+pub struct Registry(Arc<OnceLock<Vec<CacheDefinition>>>);
 
 impl Registry {
     /// The cache with this name.
-    pub fn find(&self, name: &[u8]) -> Option<&Defined> {
+    pub fn find(&self, name: &[u8]) -> Option<&CacheDefinition> {
         self.0.get()?.iter().find(|cache| *bytes_of(&cache.path.name) == *name)
     }
 }
@@ -75,7 +75,7 @@ impl Caches {
     }
 
     /// Adds a cache.
-    pub fn add(&mut self, cache: Defined) {
+    pub fn add(&mut self, cache: CacheDefinition) {
         self.list.push(cache);
     }
 
@@ -85,7 +85,7 @@ impl Caches {
     }
 
     /// All caches, in order.
-    pub fn iter(&self) -> impl Iterator<Item = &Defined> {
+    pub fn iter(&self) -> impl Iterator<Item = &CacheDefinition> {
         self.list.iter()
     }
 
@@ -118,8 +118,8 @@ pub fn home(table: &mut ZoneTable, read: &CachePath) -> Result<Arc<Home>, Proble
     Ok(home)
 }
 
-fn pace(pace: &path::Pace) -> Pace {
-    let path::Pace { files, sleep, threshold } = *pace;
+fn pace(pace: &path::CachePace) -> Pace {
+    let path::CachePace { files, sleep, threshold } = *pace;
     Pace { files: u32::try_from(files).unwrap_or(u32::MAX), sleep, threshold }
 }
 
@@ -176,7 +176,7 @@ fn end(generation: &Generation) {
 const START_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Starts new caches, and passes the new settings to the others.
-fn prepare(generation: &Arc<Generation>, _: &Arc<Shared>) {
+fn prepare(generation: &Arc<Generation>, _: &Arc<SharedState>) {
     let Some(caches) = generation.parts.get::<Caches>() else { return };
     let mut new = Vec::new();
     for defined in caches.iter() {

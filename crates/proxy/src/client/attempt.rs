@@ -7,16 +7,16 @@ use freerun_http::request::Request;
 use freerun_http::settings::transfer::TransferSettings;
 use freerun_http::{log_error, log_step};
 use freerun_runtime::{buffers, loops};
-use freerun_upstream::{Failure, Lease};
+use freerun_upstream::{AttemptFailure, Lease};
 
 use crate::client::connection::{Kit, UpstreamConnection, receive_error};
 use crate::client::early_hints;
-use crate::client::error::{Stage, UpstreamError};
-use crate::client::plan::{Failed, Plan};
+use crate::client::error::{TryStage, UpstreamError};
+use crate::client::plan::{FailedTry, Plan};
 use crate::client::reader::ErrorOutput;
 use crate::client::request_body::{OutgoingBody, Position};
 use crate::client::request_rest::RequestRest;
-use crate::exchange::family::{Exchanging, UpstreamProtocol};
+use crate::exchange::family::{AnyExchange, UpstreamProtocol};
 use crate::exchange::{Exchange, Fault, To, UpstreamHead};
 use crate::settings::next::NextUpstream;
 use crate::settings::options::Options;
@@ -46,7 +46,7 @@ pub struct UpstreamExchange {
     /// The connection of the last try, until the end of the response.
     pub connection: Option<UpstreamConnection>,
     /// The exchange in the protocol of the connection.
-    pub exchange: Option<Exchanging>,
+    pub exchange: Option<AnyExchange>,
     /// The final head, once it has come.
     pub head: UpstreamHead,
     /// Whether all of the request was sent.
@@ -86,9 +86,10 @@ impl UpstreamExchange {
         request: &mut Request,
         body: &mut OutgoingBody,
         lease: &Lease,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), FailedTry> {
         self.plan.prepare(request, body)?;
-        let sharing = self.plan.sharing(request, lease).map_err(|error| Failed::before(error, Stage::Connecting))?;
+        let sharing =
+            self.plan.sharing(request, lease).map_err(|error| FailedTry::before(error, TryStage::Connecting))?;
         // A request that must not be sent twice should not meet a connection that was just closed.
         let surely = !self.plan.idempotent || body.is_stream();
         let may_be_repeated =
@@ -97,7 +98,7 @@ impl UpstreamExchange {
         let mut was_unprocessed = false;
         self.unsent = None;
         loop {
-            let failed = |(error, stage)| Failed::before(error, stage);
+            let failed = |(error, stage)| FailedTry::before(error, stage);
             self.connection = match self.plan.family.protocol(request) {
                 UpstreamProtocol::Sequential if fresh_only => None,
                 UpstreamProtocol::Sequential => self.plan.idle(lease, &sharing, surely),
@@ -151,10 +152,10 @@ impl UpstreamExchange {
                         continue;
                     }
                     if !stale {
-                        return Err(Failed { error, stage, sent, is_unprocessed });
+                        return Err(FailedTry { error, stage, sent, is_unprocessed });
                     }
                     let failures = &lease.peer().figures.failures;
-                    failures[Failure::Stale as usize].fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    failures[AttemptFailure::Stale as usize].fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                     log_error!(request, Info, "an idle upstream connection was closed, the request is sent again");
                     fresh_only = true;
                 }
@@ -178,10 +179,10 @@ struct Run<'p> {
     interim: (u64, usize),
 }
 
-type Stopped = (UpstreamError, Stage);
+type StoppedAttempt = (UpstreamError, TryStage);
 
 /// The state of the response's heads.
-enum Seen {
+enum HeadsSeen {
     /// No complete head has come.
     Nothing,
     /// An interim head (1xx) has come; more follow.
@@ -191,7 +192,7 @@ enum Seen {
 }
 
 /// The part of a request that is still to be sent.
-struct Rest {
+struct UnsentRequest {
     position: Position,
     /// Whether the body is over, apart from the bytes in the buffer.
     over: bool,
@@ -209,7 +210,12 @@ enum Wrote {
 
 impl Run<'_> {
     /// Sends the request and waits for the final head. Returns whether all of the request was sent before.
-    async fn run(&mut self, request: &mut Request, body: &mut OutgoingBody, lease: &Lease) -> Result<bool, Stopped> {
+    async fn run(
+        &mut self,
+        request: &mut Request,
+        body: &mut OutgoingBody,
+        lease: &Lease,
+    ) -> Result<bool, StoppedAttempt> {
         let mut out = buffers::take_to_send();
         let result = match self.begin(request, body, lease, &mut out) {
             Ok(None) => Ok(false),
@@ -222,14 +228,14 @@ impl Run<'_> {
         if early {
             return Ok(false);
         }
-        let reading = |error| (error, Stage::ReadingHead);
+        let reading = |error| (error, TryStage::ReadingHead);
         loop {
             // In a variable of its own, the result is not kept across the wait.
             let seen = self.head(request).map_err(reading)?;
             match seen {
-                Seen::Final => break,
-                Seen::Interim => self.interim(request).await.map_err(reading)?,
-                Seen::Nothing => {
+                HeadsSeen::Final => break,
+                HeadsSeen::Interim => self.interim(request).await.map_err(reading)?,
+                HeadsSeen::Nothing => {
                     let Plan { options, client, .. } = self.plan;
                     let received = self.connection.receive(self.room(), options.read_timeout, client).await;
                     self.received(received).map_err(reading)?;
@@ -286,38 +292,38 @@ impl Run<'_> {
     }
 
     /// Takes the next head, if it has come completely.
-    fn head(&mut self, request: &mut Request) -> Result<Seen, UpstreamError> {
+    fn head(&mut self, request: &mut Request) -> Result<HeadsSeen, UpstreamError> {
         let Options { buffer_size: limit, tunnel, .. } = self.plan.options;
         // A tunnel needs no answer of the server.
         if self.connection.kit.input.bytes.is_empty() && tunnel.is_none() {
-            return Ok(Seen::Nothing);
+            return Ok(HeadsSeen::Nothing);
         }
         let found = self.exchange.head(&mut self.connection.kit.input.bytes).map_err(UpstreamError::Fault);
         while let Some(text) = self.exchange.take_error_output() {
-            log_error!(request, Error, "{}", ErrorOutput(&text, Stage::ReadingHead));
+            log_error!(request, Error, "{}", ErrorOutput(&text, TryStage::ReadingHead));
         }
         let Some(head) = found? else {
             let too_big = self.connection.kit.input.bytes.len() >= limit;
-            return if too_big { Err(UpstreamError::Fault(Fault::TooBig)) } else { Ok(Seen::Nothing) };
+            return if too_big { Err(UpstreamError::Fault(Fault::TooBig)) } else { Ok(HeadsSeen::Nothing) };
         };
         *self.head = head;
         match self.head.status {
             _ if self.head.bytes > limit => Err(UpstreamError::Fault(Fault::TooBig)),
-            101 if self.plan.family.upgrades(request) => Ok(Seen::Final),
+            101 if self.plan.family.upgrades(request) => Ok(HeadsSeen::Final),
             101 => Err(UpstreamError::Fault(Fault::invalid("upstream switched protocols though nobody asked for it"))),
-            ..200 => Ok(Seen::Interim),
-            _ => Ok(Seen::Final),
+            ..200 => Ok(HeadsSeen::Interim),
+            _ => Ok(HeadsSeen::Final),
         }
     }
 
     /// Takes the heads that have come. Returns whether the final one has.
-    async fn heads(&mut self, request: &mut Request) -> Result<bool, Stopped> {
-        let reading = |error| (error, Stage::ReadingHead);
+    async fn heads(&mut self, request: &mut Request) -> Result<bool, StoppedAttempt> {
+        let reading = |error| (error, TryStage::ReadingHead);
         loop {
             match self.head(request).map_err(reading)? {
-                Seen::Final => return Ok(true),
-                Seen::Interim => self.interim(request).await.map_err(reading)?,
-                Seen::Nothing => return Ok(false),
+                HeadsSeen::Final => return Ok(true),
+                HeadsSeen::Interim => self.interim(request).await.map_err(reading)?,
+                HeadsSeen::Nothing => return Ok(false),
             }
         }
     }
@@ -344,14 +350,14 @@ impl Run<'_> {
         body: &OutgoingBody,
         lease: &Lease,
         out: &mut Vec<u8>,
-    ) -> Result<Option<Rest>, Stopped> {
+    ) -> Result<Option<UnsentRequest>, StoppedAttempt> {
         let peer = lease.peer();
         let to = To { target: &self.plan.target, peer: &peer.name, server: &peer.server };
         let record = &self.plan.record;
         record.hide(!self.plan.options.request_dynamic);
         let began = self.exchange.begin(request, &to, body.plan(request), out);
         record.hide(false);
-        began.map_err(|fault| (UpstreamError::Fault(fault), Stage::Sending))?;
+        began.map_err(|fault| (UpstreamError::Fault(fault), TryStage::Sending))?;
         match body {
             OutgoingBody::None => {}
             body => match body.small(COPIED.min(self.exchange.max_piece())) {
@@ -362,7 +368,7 @@ impl Run<'_> {
                         self.exchange.after_piece(out);
                     }
                 }
-                None => return Ok(Some(Rest { position: body.start(), over: false })),
+                None => return Ok(Some(UnsentRequest { position: body.start(), over: false })),
             },
         }
         self.exchange.body_end(out);
@@ -374,7 +380,7 @@ impl Run<'_> {
             }
             out.drain(..n);
         }
-        Ok(Some(Rest { position: body.start(), over: true }))
+        Ok(Some(UnsentRequest { position: body.start(), over: true }))
     }
 
     /// Sends the rest of the request. A head that comes before the end stops it (`true`), and the unsent part is kept.
@@ -382,11 +388,11 @@ impl Run<'_> {
         &mut self,
         request: &mut Request,
         body: &mut OutgoingBody,
-        rest: Rest,
+        rest: UnsentRequest,
         out: &mut Vec<u8>,
-    ) -> Result<bool, Stopped> {
-        let sending = |error| (error, Stage::Sending);
-        let Rest { mut position, mut over } = rest;
+    ) -> Result<bool, StoppedAttempt> {
+        let sending = |error| (error, TryStage::Sending);
+        let UnsentRequest { mut position, mut over } = rest;
         let mut piece = Bytes::new();
         loop {
             // A client, or a body in memory, that is as fast as the server must not starve other tasks of the loop.
@@ -453,7 +459,7 @@ impl Run<'_> {
 
     /// Takes the head of a server that accepts no more of the request: the server may have sent a response before it
     /// closed, or send it now.
-    async fn last_words(&mut self, request: &mut Request, error: io::Error) -> Result<(), Stopped> {
+    async fn last_words(&mut self, request: &mut Request, error: io::Error) -> Result<(), StoppedAttempt> {
         loop {
             if self.heads(request).await? {
                 return Ok(());
@@ -467,7 +473,7 @@ impl Run<'_> {
                 },
                 Err(error) => error,
             };
-            return Err((error, Stage::Sending));
+            return Err((error, TryStage::Sending));
         }
     }
 

@@ -15,7 +15,7 @@ use freerun_runtime::loops;
 use freerun_runtime::timer::Timer;
 use freerun_transport::Transport;
 use freerun_upstream::Peer;
-use freerun_upstream::http2::Stream;
+use freerun_upstream::http2::ExchangeStream;
 use freerun_upstream::link::Link;
 use freerun_upstream::pool::Pool;
 
@@ -207,7 +207,7 @@ const ANSWER: Duration = Duration::from_secs(15);
 /// Asks a server that is silent on a stream whether it is there. It has to answer, or to send anything on another stream, once
 /// in each timeout.
 struct Pings<'l> {
-    stream: &'l Stream,
+    stream: &'l ExchangeStream,
     /// When the server was heard last, as of the last look, in milliseconds.
     heard: u64,
     /// Whether it was asked since.
@@ -215,7 +215,7 @@ struct Pings<'l> {
 }
 
 impl<'l> Pings<'l> {
-    fn new(stream: &'l Stream) -> Pings<'l> {
+    fn new(stream: &'l ExchangeStream) -> Pings<'l> {
         Pings { stream, heard: loops::millis(), has_asked: false }
     }
 

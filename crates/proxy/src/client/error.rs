@@ -6,7 +6,7 @@ use std::io;
 use std::rc::Rc;
 
 use freerun_http::body::BodyError;
-use freerun_http::log::Detached;
+use freerun_http::log::DetachedLog;
 use freerun_http::message::persistence::CloseReason;
 use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
@@ -14,15 +14,15 @@ use freerun_runtime::log::{Errno, Level};
 use freerun_serve::tls::handshake::HandshakeError;
 use freerun_serve::tls::outgoing::OutgoingError;
 use freerun_upstream::connect::ConnectError;
-use freerun_upstream::{Failure, NoPeer};
+use freerun_upstream::{AttemptFailure, NoPeer};
 
 use crate::exchange::Fault;
-use crate::exchange::http2::Unprocessed;
+use crate::exchange::http2::UnprocessedReason;
 use crate::settings::next::NextUpstream;
 
 /// The stage of a try at which an error happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
+pub enum TryStage {
     /// Choosing a server, or connecting to it.
     Connecting,
     /// Agreeing with the server on a TLS session.
@@ -37,15 +37,15 @@ pub enum Stage {
     Tunnelling,
 }
 
-impl fmt::Display for Stage {
+impl fmt::Display for TryStage {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            Stage::Connecting => "connecting to upstream",
-            Stage::Handshaking => "SSL handshaking to upstream",
-            Stage::Sending => "sending request to upstream",
-            Stage::ReadingHead => "reading response header from upstream",
-            Stage::ReadingBody => "reading upstream",
-            Stage::Tunnelling => "proxying upgraded connection",
+            TryStage::Connecting => "connecting to upstream",
+            TryStage::Handshaking => "SSL handshaking to upstream",
+            TryStage::Sending => "sending request to upstream",
+            TryStage::ReadingHead => "reading response header from upstream",
+            TryStage::ReadingBody => "reading upstream",
+            TryStage::Tunnelling => "proxying upgraded connection",
         })
     }
 }
@@ -192,20 +192,22 @@ impl UpstreamError {
     }
 
     /// The failure that counts against the server.
-    pub fn failure(&self) -> Option<Failure> {
+    pub fn failure(&self) -> Option<AttemptFailure> {
         if self.blame() != Blame::Upstream {
             return None;
         }
         Some(match self.itself() {
             // It is about to be restarted, for example.
-            UpstreamError::Fault(Fault::Unprocessed(Unprocessed::GoneAway(0))) => return None,
-            UpstreamError::Fault(Fault::Reset(_) | Fault::Unprocessed(_)) => Failure::Closed,
-            UpstreamError::TimedOut => Failure::Timeout,
-            UpstreamError::Denied => Failure::Denied,
-            UpstreamError::Connect(_) | UpstreamError::Tls(_) | UpstreamError::NoHttp2 => Failure::Connect,
-            UpstreamError::Fault(Fault::Cut) | UpstreamError::Receive(_) | UpstreamError::Send(_) => Failure::Closed,
-            UpstreamError::Fault(_) => Failure::Invalid,
-            _ => Failure::Other,
+            UpstreamError::Fault(Fault::Unprocessed(UnprocessedReason::GoneAway(0))) => return None,
+            UpstreamError::Fault(Fault::Reset(_) | Fault::Unprocessed(_)) => AttemptFailure::Closed,
+            UpstreamError::TimedOut => AttemptFailure::Timeout,
+            UpstreamError::Denied => AttemptFailure::Denied,
+            UpstreamError::Connect(_) | UpstreamError::Tls(_) | UpstreamError::NoHttp2 => AttemptFailure::Connect,
+            UpstreamError::Fault(Fault::Cut) | UpstreamError::Receive(_) | UpstreamError::Send(_) => {
+                AttemptFailure::Closed
+            }
+            UpstreamError::Fault(_) => AttemptFailure::Invalid,
+            _ => AttemptFailure::Other,
         })
     }
 
@@ -224,12 +226,12 @@ impl UpstreamError {
     }
 
     /// The text for the log.
-    pub fn words(&self, stage: Stage) -> impl fmt::Display {
+    pub fn words(&self, stage: TryStage) -> impl fmt::Display {
         Words(self, stage)
     }
 
     /// Logs the error.
-    pub fn log(&self, request: &Request, stage: Stage) {
+    pub fn log(&self, request: &Request, stage: TryStage) {
         // Clients cancel streams all the time, and may do so thousands of times a second; the access log has status 499.
         let is_canceled = matches!(self.itself(), UpstreamError::ClientGone) && request.client.is_multiplexed();
         if !self.is_silent() && !is_canceled {
@@ -238,14 +240,14 @@ impl UpstreamError {
     }
 
     /// Logs the error while the response is sent.
-    pub fn log_detached(&self, log: &Detached, stage: Stage) {
+    pub fn log_detached(&self, log: &DetachedLog, stage: TryStage) {
         if !self.is_silent() {
             log.write(self.level(), format_args!("{}", self.words(stage)));
         }
     }
 }
 
-struct Words<'t>(&'t UpstreamError, Stage);
+struct Words<'t>(&'t UpstreamError, TryStage);
 
 impl fmt::Display for Words<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -292,56 +294,56 @@ mod tests {
         for (error, stage, status, next, words) in [
             (
                 refused(),
-                Stage::Connecting,
+                TryStage::Connecting,
                 502,
                 Some(NextUpstream::Error),
                 "connect() failed (111: Connection refused) while connecting to upstream",
             ),
             (
                 bind(),
-                Stage::Connecting,
+                TryStage::Connecting,
                 500,
                 None,
                 "bind(1.2.3.4:0) failed (99: Cannot assign requested address) while connecting to upstream",
             ),
             (
                 UpstreamError::TimedOut,
-                Stage::ReadingHead,
+                TryStage::ReadingHead,
                 504,
                 Some(NextUpstream::Timeout),
                 "upstream timed out (110: Connection timed out) while reading response header from upstream",
             ),
             (
                 invalid(),
-                Stage::ReadingHead,
+                TryStage::ReadingHead,
                 502,
                 Some(NextUpstream::InvalidHeader),
                 "upstream sent invalid header while reading response header from upstream",
             ),
             (
                 UpstreamError::Fault(Fault::Cut),
-                Stage::ReadingBody,
+                TryStage::ReadingBody,
                 502,
                 Some(NextUpstream::Error),
                 "upstream prematurely closed connection while reading upstream",
             ),
             (
                 UpstreamError::Denied,
-                Stage::Connecting,
+                TryStage::Connecting,
                 502,
                 Some(NextUpstream::Denied),
                 "access to upstream denied by \"allow_upstream\" while connecting to upstream",
             ),
             (
                 UpstreamError::NoPeer(NoPeer::NoneLive),
-                Stage::Connecting,
+                TryStage::Connecting,
                 502,
                 None,
                 "no live upstreams while connecting to upstream",
             ),
             (
                 UpstreamError::Receive(os(E::CONNRESET)),
-                Stage::ReadingHead,
+                TryStage::ReadingHead,
                 502,
                 Some(NextUpstream::Error),
                 "recv() failed (104: Connection reset by peer) while reading response header from upstream",

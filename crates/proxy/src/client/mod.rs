@@ -37,18 +37,18 @@ use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
 use freerun_proto::Method;
 use freerun_runtime::{loops, timer};
-use freerun_upstream::{Failure, Lease, NoPeer, Tried, Verdict};
+use freerun_upstream::{AttemptFailure, FailureVerdict, Lease, NoPeer, Tried};
 
 use crate::exchange::UpstreamHead;
 use crate::exchange::family::Family;
-use crate::exchange::target::{Pick, Target, TargetLookup};
+use crate::exchange::target::{PassTarget, Pick, TargetLookup};
 use crate::settings::next::NextUpstream;
 use crate::settings::options::Options;
 use crate::state::record::{Record, Took};
 use attempt::UpstreamExchange;
 use client_watch::ClientWatch;
-use error::{Stage, UpstreamError};
-use plan::{Failed, Plan};
+use error::{TryStage, UpstreamError};
+use plan::{FailedTry, Plan};
 use request_body::OutgoingBody;
 use tee::BodyTee;
 
@@ -63,14 +63,14 @@ pub struct Terms {
 }
 
 /// A response of a server, of which the head has come.
-pub struct Reached {
+pub struct ReachedServer {
     upstream: Box<UpstreamExchange>,
     lease: Lease,
     /// When the try began, in [`loops::nanos`].
     began: u64,
 }
 
-impl Reached {
+impl ReachedServer {
     /// The head of the response.
     pub fn head(&self) -> &UpstreamHead {
         &self.upstream.head
@@ -93,20 +93,20 @@ impl Reached {
 }
 
 /// The result when no server has answered.
-pub struct Unreached {
+pub struct NoServer {
     /// The answer for the client.
     pub outcome: Outcome,
     /// The condition of `cache_use_stale` that applies, unless the servers are not at fault.
     pub cause: Option<NextUpstream>,
 }
 
-impl Unreached {
-    fn of(request: &mut Request, error: &UpstreamError) -> Unreached {
-        Unreached { outcome: error.outcome(request), cause: error.cause() }
+impl NoServer {
+    fn of(request: &mut Request, error: &UpstreamError) -> NoServer {
+        NoServer { outcome: error.outcome(request), cause: error.cause() }
     }
 
-    fn plain(outcome: Outcome) -> Unreached {
-        Unreached { outcome, cause: None }
+    fn plain(outcome: Outcome) -> NoServer {
+        NoServer { outcome, cause: None }
     }
 }
 
@@ -114,7 +114,11 @@ impl Unreached {
 ///
 /// # Errors
 /// There is no response; the reason is logged.
-pub async fn reach(request: &mut Request, family: &'static dyn Family, terms: Terms) -> Result<Reached, Unreached> {
+pub async fn reach(
+    request: &mut Request,
+    family: &'static dyn Family,
+    terms: Terms,
+) -> Result<ReachedServer, NoServer> {
     let mut upstream = match begin_now(request, family, terms) {
         Some(begun) => begun?,
         None => Box::pin(begin_later(request, family, terms)).await?,
@@ -127,7 +131,7 @@ pub async fn reach(request: &mut Request, family: &'static dyn Family, terms: Te
         Some(body) => body,
         None => match Box::pin(OutgoingBody::collect(request, family)).await {
             Ok(body) => body,
-            Err(error) => return Err(Unreached::of(request, &error)),
+            Err(error) => return Err(NoServer::of(request, &error)),
         },
     };
     let mut tries = Tries { tried: Tried::new(), count: 0, began: loops::nanos(), queued: Took::default() };
@@ -164,14 +168,14 @@ pub async fn reach(request: &mut Request, family: &'static dyn Family, terms: Te
                     record.count(&lease);
                     // These two statuses say nothing about the server.
                     if !matches!(status, 403 | 404) {
-                        fail(request, lease, Failure::Status, Stage::ReadingHead);
+                        fail(request, lease, AttemptFailure::Status, TryStage::ReadingHead);
                     }
                     lease = next;
                     continue;
                 }
                 break;
             }
-            Err(Failed { error, stage, sent, is_unprocessed }) => {
+            Err(FailedTry { error, stage, sent, is_unprocessed }) => {
                 error.log(request, stage);
                 record.with(|last| last.status = error.upstream_status());
                 record.end(loops::nanos());
@@ -182,12 +186,12 @@ pub async fn reach(request: &mut Request, family: &'static dyn Family, terms: Te
                 if !error.next().is_some_and(|cause| {
                     tries.allow(plan, cause, sent, &body) || is_unprocessed && tries.allow_unprocessed(plan, &body)
                 }) {
-                    return Err(Unreached::of(request, &error));
+                    return Err(NoServer::of(request, &error));
                 }
                 lease = match tries.pick(request, plan).await {
                     Ok(lease) => lease,
                     Err(UpstreamError::NoPeer(NoPeer::AllTried | NoPeer::Wait)) => {
-                        return Err(Unreached::of(request, &error));
+                        return Err(NoServer::of(request, &error));
                     }
                     Err(error) => return Err(without_server(request, plan, &error, tries.queued)),
                 };
@@ -196,7 +200,7 @@ pub async fn reach(request: &mut Request, family: &'static dyn Family, terms: Te
     }
     upstream.keep_rest(request, body);
     let began = note(request, &upstream, &lease);
-    Ok(Reached { upstream, lease, began })
+    Ok(ReachedServer { upstream, lease, began })
 }
 
 /// Prepares the first try, unless the target has to be looked up.
@@ -204,7 +208,7 @@ fn begin_now(
     request: &mut Request,
     family: &'static dyn Family,
     terms: Terms,
-) -> Option<Result<Box<UpstreamExchange>, Unreached>> {
+) -> Option<Result<Box<UpstreamExchange>, NoServer>> {
     let target = match family.target(request) {
         TargetLookup::Now(target) => target,
         TargetLookup::Later(_) => return None,
@@ -217,18 +221,18 @@ fn begin(
     request: &mut Request,
     family: &'static dyn Family,
     terms: Terms,
-    target: Result<Target, Outcome>,
-) -> Result<Box<UpstreamExchange>, Unreached> {
+    target: Result<PassTarget, Outcome>,
+) -> Result<Box<UpstreamExchange>, NoServer> {
     let target = match target {
         Ok(target) => target,
         Err(outcome) => {
             // A name that cannot be resolved counts as a server that cannot be chosen.
             let unknown = matches!(outcome, Outcome::Status(502 | 504));
-            return Err(Unreached { outcome, cause: unknown.then_some(NextUpstream::Error) });
+            return Err(NoServer { outcome, cause: unknown.then_some(NextUpstream::Error) });
         }
     };
     if target.whom().servers.is_none() {
-        return Err(Unreached::plain(Outcome::Status(500)));
+        return Err(NoServer::plain(Outcome::Status(500)));
     }
     let record = request.own.get::<Record>();
     record.aim(&target);
@@ -252,7 +256,7 @@ async fn begin_later(
     request: &mut Request,
     family: &'static dyn Family,
     terms: Terms,
-) -> Result<Box<UpstreamExchange>, Unreached> {
+) -> Result<Box<UpstreamExchange>, NoServer> {
     let ignored = family.shared(request.settings()).is_some_and(|shared| shared.proxy_ignore_client_abort);
     let client = ClientWatch::new(request.client.clone(), terms.watched && !ignored);
     let target = match family.target(request) {
@@ -261,7 +265,7 @@ async fn begin_later(
     };
     match target {
         Ok(target) => begin(request, family, terms, target),
-        Err(gone) => Err(Unreached::of(request, &gone)),
+        Err(gone) => Err(NoServer::of(request, &gone)),
     }
 }
 
@@ -274,20 +278,20 @@ fn note(request: &Request, upstream: &UpstreamExchange, lease: &Lease) -> u64 {
 }
 
 /// The result when there is no server to ask.
-fn without_server(request: &mut Request, plan: &Plan, error: &UpstreamError, queued: Took) -> Unreached {
+fn without_server(request: &mut Request, plan: &Plan, error: &UpstreamError, queued: Took) -> NoServer {
     plan.record.begin(plan.servers().map_or("", |servers| servers.name()), loops::nanos(), queued);
-    error.log(request, Stage::Connecting);
+    error.log(request, TryStage::Connecting);
     plan.record.with(|last| last.status = error.upstream_status());
     plan.record.end(loops::nanos());
-    Unreached::of(request, error)
+    NoServer::of(request, error)
 }
 
-fn fail(request: &Request, lease: Lease, failure: Failure, stage: Stage) {
+fn fail(request: &Request, lease: Lease, failure: AttemptFailure, stage: TryStage) {
     tell(request, lease.failed(failure, loops::millis()), stage);
 }
 
 /// Logs the consequence for a server.
-fn tell(request: &Request, verdict: Verdict, stage: Stage) {
+fn tell(request: &Request, verdict: FailureVerdict, stage: TryStage) {
     for words in verdict.words() {
         log_error!(request, Warn, "{words} while {stage}");
     }

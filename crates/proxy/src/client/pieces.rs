@@ -14,14 +14,14 @@ const TOGETHER: usize = 16 * 1024;
 
 /// A queue of pieces.
 #[derive(Default)]
-pub struct Pieces {
+pub struct PieceQueue {
     whole: VecDeque<Bytes>,
     /// The end of the queue: small pieces, put together.
     small: BytesMut,
     bytes: usize,
 }
 
-impl Pieces {
+impl PieceQueue {
     /// The number of bytes in the queue.
     pub fn bytes(&self) -> usize {
         self.bytes
@@ -82,10 +82,10 @@ pub fn own(piece: Bytes) -> Bytes {
     if piece.len() < LARGE { Bytes::copy_from_slice(&piece) } else { piece }
 }
 
-impl From<VecDeque<Bytes>> for Pieces {
-    fn from(whole: VecDeque<Bytes>) -> Pieces {
+impl From<VecDeque<Bytes>> for PieceQueue {
+    fn from(whole: VecDeque<Bytes>) -> PieceQueue {
         let bytes = whole.iter().map(Bytes::len).sum();
-        Pieces { whole, small: BytesMut::new(), bytes }
+        PieceQueue { whole, small: BytesMut::new(), bytes }
     }
 }
 
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn small_pieces_do_not_keep_the_buffers_that_they_came_in() {
         let buffers = Arc::new(());
-        let mut pieces = Pieces::default();
+        let mut pieces = PieceQueue::default();
         for _ in 0..10_000 {
             pieces.push(Bytes::from_owner(Buffer { _counted: buffers.clone() }).slice(3..13));
         }
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn they_come_out_in_order_and_are_counted() {
         for joined in [false, true] {
-            let mut pieces = Pieces::from(VecDeque::from([Bytes::from_static(b"first")]));
+            let mut pieces = PieceQueue::from(VecDeque::from([Bytes::from_static(b"first")]));
             let mut all = b"first".to_vec();
             for number in 0..200u8 {
                 let piece = vec![number; if number % 7 == 0 { LARGE } else { usize::from(number) }];

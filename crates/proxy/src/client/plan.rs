@@ -11,24 +11,24 @@ use freerun_http::request::Request;
 use freerun_http::request::core_settings::CoreSettings;
 use freerun_runtime::loops;
 use freerun_runtime::timer::Timer;
-use freerun_serve::tls::handshake::{HandshakeError, Helpers};
+use freerun_serve::tls::handshake::{HandshakeError, HandshakeHelpers};
 use freerun_serve::tls::outgoing::OutgoingError;
 use freerun_transport::Transport;
 use freerun_upstream::Lease;
 use freerun_upstream::connect::{ConnectOptions, connect};
-use freerun_upstream::http2::{Http2Connection, Stream};
+use freerun_upstream::http2::{ExchangeStream, Http2Connection};
 use freerun_upstream::link::Link;
-use freerun_upstream::pool::joint::{Found, Making, Woken};
-use freerun_upstream::pool::{Exclusive, Pool, Scope, Shared, Slot};
+use freerun_upstream::pool::joint::{JoinResult, NewConnection, WakeReason};
+use freerun_upstream::pool::{ExchangeSlot, Exclusive, Pool, Scope, SharedSlot};
 
 use crate::client::client_watch::ClientWatch;
 use crate::client::connection::{UpstreamConnection, receive_error};
-use crate::client::error::{Stage, UpstreamError};
+use crate::client::error::{TryStage, UpstreamError};
 use crate::client::request_body::OutgoingBody;
 use crate::client::tls;
 use crate::exchange::Fault;
 use crate::exchange::family::{Family, UpstreamProtocol};
-use crate::exchange::target::{Servers, Target};
+use crate::exchange::target::{PassTarget, Servers};
 use crate::settings::options::Options;
 use crate::state::record::Record;
 
@@ -37,7 +37,7 @@ pub struct Plan {
     /// The member of the family.
     pub family: &'static dyn Family,
     /// The target that the request is passed to.
-    pub target: Target,
+    pub target: PassTarget,
     /// The member's directives.
     pub options: Options,
     /// The watch over the client during the waits.
@@ -51,7 +51,7 @@ pub struct Plan {
 }
 
 /// The connections that a request may share.
-pub struct Sharing {
+pub struct ConnectionSharing {
     /// The scope of requests that share connections.
     pub scope: Scope,
     /// The client's own connections, if it shares them with no other client.
@@ -62,21 +62,21 @@ pub struct Sharing {
 }
 
 /// A try that failed.
-pub struct Failed {
+pub struct FailedTry {
     /// The reason of the failure.
     pub error: UpstreamError,
     /// The stage at which the try failed.
-    pub stage: Stage,
+    pub stage: TryStage,
     /// Whether something of the request was sent.
     pub sent: bool,
     /// Whether the server has not looked at the request, so that it may be sent again, whatever it asks for.
     pub is_unprocessed: bool,
 }
 
-impl Failed {
+impl FailedTry {
     /// A try that failed before anything was sent.
-    pub fn before(error: UpstreamError, stage: Stage) -> Failed {
-        Failed { error, stage, sent: false, is_unprocessed: false }
+    pub fn before(error: UpstreamError, stage: TryStage) -> FailedTry {
+        FailedTry { error, stage, sent: false, is_unprocessed: false }
     }
 }
 
@@ -86,16 +86,16 @@ impl Plan {
     /// # Errors
     /// The server may not be asked.
     #[inline]
-    pub fn prepare(&mut self, request: &Request, body: &mut OutgoingBody) -> Result<(), Failed> {
+    pub fn prepare(&mut self, request: &Request, body: &mut OutgoingBody) -> Result<(), FailedTry> {
         let Options { conditional, request_dynamic, bind_dynamic, .. } = self.options;
         if conditional || request_dynamic || bind_dynamic { self.prepare_anew(request, body) } else { Ok(()) }
     }
 
     #[cold]
-    fn prepare_anew(&mut self, request: &Request, body: &mut OutgoingBody) -> Result<(), Failed> {
+    fn prepare_anew(&mut self, request: &Request, body: &mut OutgoingBody) -> Result<(), FailedTry> {
         let table = self.family.table(request.settings());
         if !table.proxy_allow_upstream.all_hold(request) {
-            return Err(Failed::before(UpstreamError::Denied, Stage::Connecting));
+            return Err(FailedTry::before(UpstreamError::Denied, TryStage::Connecting));
         }
         if self.options.bind_dynamic {
             self.options.connect = table.connect_options(request);
@@ -115,7 +115,7 @@ impl Plan {
     ///
     /// # Errors
     /// There can be no connection that the request may use, which is logged.
-    pub fn sharing(&self, request: &Request, lease: &Lease) -> Result<Sharing, UpstreamError> {
+    pub fn sharing(&self, request: &Request, lease: &Lease) -> Result<ConnectionSharing, UpstreamError> {
         let servers = self.servers().ok_or(UpstreamError::Ours)?;
         let header = self.family.proxy_header(request).map_err(|error| {
             log_error!(request, Error, "{error} while connecting to upstream");
@@ -139,13 +139,13 @@ impl Plan {
             UpstreamProtocol::Sequential => Scope::of((family, local, bind, transparent, secured, &header)),
             UpstreamProtocol::Http2 => Scope::of(("h2", family, local, bind, transparent, secured, &header)),
         };
-        Ok(Sharing { scope, own, header })
+        Ok(ConnectionSharing { scope, own, header })
     }
 
     /// Takes an idle connection, if there is one.
-    pub fn idle(&self, lease: &Lease, sharing: &Sharing, surely: bool) -> Option<UpstreamConnection> {
+    pub fn idle(&self, lease: &Lease, sharing: &ConnectionSharing, surely: bool) -> Option<UpstreamConnection> {
         let pool = sharing.own.as_deref().unwrap_or(&lease.peer().pool);
-        let slot = pool.acquire(sharing.scope, surely).and_then(Slot::exclusive)?;
+        let slot = pool.acquire(sharing.scope, surely).and_then(ExchangeSlot::exclusive)?;
         lease.connected(true, Duration::ZERO);
         self.record.with(|last| last.connect = Duration::ZERO.into());
         Some(UpstreamConnection::new(Link::Own(slot), sharing.own.clone(), true))
@@ -159,8 +159,8 @@ impl Plan {
         &self,
         request: &Request,
         lease: &Lease,
-        sharing: &Sharing,
-    ) -> Result<UpstreamConnection, (UpstreamError, Stage)> {
+        sharing: &ConnectionSharing,
+    ) -> Result<UpstreamConnection, (UpstreamError, TryStage)> {
         let transport = self.transport(request, lease, &sharing.header).await?;
         let link = Link::Own(Exclusive::new(transport, sharing.scope));
         Ok(UpstreamConnection::new(link, sharing.own.clone(), false))
@@ -172,7 +172,7 @@ impl Plan {
         request: &Request,
         lease: &Lease,
         header: &[u8],
-    ) -> Result<Transport, (UpstreamError, Stage)> {
+    ) -> Result<Transport, (UpstreamError, TryStage)> {
         let peer = lease.peer();
         let nodelay = request.settings().get::<CoreSettings>().tcp_nodelay;
         let options = ConnectOptions { nodelay, ..self.options.connect.as_deref().copied().unwrap_or_default() };
@@ -181,23 +181,23 @@ impl Plan {
         let paths = request.generation.services.socket_paths(request.client_key());
         let connecting = self.client.unless_gone(connect(&peer.address, &options, paths));
         let mut transport = match timer.within(self.options.connect_timeout, connecting).await {
-            None => return Err((UpstreamError::TimedOut, Stage::Connecting)),
-            Some(Err(gone)) => return Err((gone, Stage::Connecting)),
-            Some(Ok(Err(error))) => return Err((UpstreamError::Connect(error), Stage::Connecting)),
+            None => return Err((UpstreamError::TimedOut, TryStage::Connecting)),
+            Some(Err(gone)) => return Err((gone, TryStage::Connecting)),
+            Some(Ok(Err(error))) => return Err((UpstreamError::Connect(error), TryStage::Connecting)),
             Some(Ok(Ok(transport))) => transport,
         };
         if !header.is_empty() {
             let sending = self.client.unless_gone(transport.write_all(header));
             match timer.within(self.options.connect_timeout, sending).await {
-                None => return Err((UpstreamError::TimedOut, Stage::Sending)),
-                Some(Err(gone)) => return Err((gone, Stage::Sending)),
-                Some(Ok(sent)) => sent.map_err(|error| (UpstreamError::Send(error), Stage::Sending))?,
+                None => return Err((UpstreamError::TimedOut, TryStage::Sending)),
+                Some(Err(gone)) => return Err((gone, TryStage::Sending)),
+                Some(Ok(sent)) => sent.map_err(|error| (UpstreamError::Send(error), TryStage::Sending))?,
             }
         }
         if self.target.whom().is_secure {
             transport = transport.into_tls();
             let secured = self.secure(request, lease, &transport, &mut timer).await;
-            secured.map_err(|error| (error, Stage::Handshaking))?;
+            secured.map_err(|error| (error, TryStage::Handshaking))?;
         }
         let took = loops::now().saturating_duration_since(began);
         lease.connected(false, took);
@@ -216,10 +216,10 @@ impl Plan {
         &self,
         request: &Request,
         lease: &Lease,
-        sharing: &Sharing,
+        sharing: &ConnectionSharing,
         surely: bool,
-    ) -> Result<UpstreamConnection, (UpstreamError, Stage)> {
-        let Some(servers) = self.servers() else { return Err((UpstreamError::Ours, Stage::Connecting)) };
+    ) -> Result<UpstreamConnection, (UpstreamError, TryStage)> {
+        let Some(servers) = self.servers() else { return Err((UpstreamError::Ours, TryStage::Connecting)) };
         let pool = sharing.own.as_deref().unwrap_or(&lease.peer().pool);
         let is_kept = servers.keepalive().0.connections > 0;
         let began = loops::now();
@@ -229,17 +229,19 @@ impl Plan {
             let found = if is_kept { Some(pool.find(sharing.scope)) } else { None };
             let slot = match found {
                 None => return self.begin_stream(request, lease, sharing, None).await,
-                Some(Found::Make(making)) => return self.begin_stream(request, lease, sharing, Some(making)).await,
-                Some(Found::Slot(slot)) => slot,
-                Some(Found::Wait(waiting)) => {
+                Some(JoinResult::Make(making)) => {
+                    return self.begin_stream(request, lease, sharing, Some(making)).await;
+                }
+                Some(JoinResult::Slot(slot)) => slot,
+                Some(JoinResult::Wait(waiting)) => {
                     let waited = loops::now().saturating_duration_since(began);
                     let left = self.options.connect_timeout.saturating_sub(waited);
                     match timer.within(left, self.client.unless_gone(waiting)).await {
-                        None => return Err((UpstreamError::TimedOut, Stage::Connecting)),
-                        Some(Err(gone)) => return Err((gone, Stage::Connecting)),
-                        Some(Ok(Woken::Slot(slot))) => slot,
-                        Some(Ok(Woken::Again)) => continue,
-                        Some(Ok(Woken::Failed(why))) => return Err(common(&why)),
+                        None => return Err((UpstreamError::TimedOut, TryStage::Connecting)),
+                        Some(Err(gone)) => return Err((gone, TryStage::Connecting)),
+                        Some(Ok(WakeReason::Slot(slot))) => slot,
+                        Some(Ok(WakeReason::Again)) => continue,
+                        Some(Ok(WakeReason::Failed(why))) => return Err(common(&why)),
                     }
                 }
             };
@@ -253,8 +255,8 @@ impl Plan {
     }
 
     /// The stream for a slot, unless the connection is ending.
-    async fn stream_of(&self, slot: Shared, surely: bool) -> Option<Stream> {
-        let stream = Stream::of(slot)?;
+    async fn stream_of(&self, slot: SharedSlot, surely: bool) -> Option<ExchangeStream> {
+        let stream = ExchangeStream::of(slot)?;
         if surely && !stream.is_quiet() {
             // What has come may be the end.
             loops::after_events().await;
@@ -267,14 +269,14 @@ impl Plan {
         &self,
         request: &Request,
         lease: &Lease,
-        sharing: &Sharing,
-        making: Option<Making>,
-    ) -> Result<UpstreamConnection, (UpstreamError, Stage)> {
-        const ENDED: (UpstreamError, Stage) = (UpstreamError::Fault(Fault::Cut), Stage::Connecting);
-        let Some(servers) = self.servers() else { return Err((UpstreamError::Ours, Stage::Connecting)) };
+        sharing: &ConnectionSharing,
+        making: Option<NewConnection>,
+    ) -> Result<UpstreamConnection, (UpstreamError, TryStage)> {
+        const ENDED: (UpstreamError, TryStage) = (UpstreamError::Fault(Fault::Cut), TryStage::Connecting);
+        let Some(servers) = self.servers() else { return Err((UpstreamError::Ours, TryStage::Connecting)) };
         let transport = match self.transport(request, lease, &sharing.header).await {
             Ok(transport) if self.target.whom().is_secure && !tls::speaks_http2(&transport) => {
-                Err((UpstreamError::NoHttp2, Stage::Handshaking))
+                Err((UpstreamError::NoHttp2, TryStage::Handshaking))
             }
             made => made,
         };
@@ -295,14 +297,14 @@ impl Plan {
         let stream = if is_kept {
             let pool = sharing.own.as_deref().unwrap_or(&lease.peer().pool);
             let (settings, count) = servers.keepalive();
-            Stream::of(pool.share(connection, sharing.scope, settings, count))
+            ExchangeStream::of(pool.share(connection, sharing.scope, settings, count))
         } else {
-            Stream::alone(connection)
+            ExchangeStream::alone(connection)
         };
         Ok(self.carried(stream.ok_or(ENDED)?, sharing, false))
     }
 
-    fn carried(&self, stream: Stream, sharing: &Sharing, reused: bool) -> UpstreamConnection {
+    fn carried(&self, stream: ExchangeStream, sharing: &ConnectionSharing, reused: bool) -> UpstreamConnection {
         let mut connection = UpstreamConnection::new(Link::Stream(stream), sharing.own.clone(), reused);
         connection.is_kept_by_ping = self.options.kept_by_ping;
         connection
@@ -324,7 +326,7 @@ impl Plan {
             log_error!(request, Error, "{line} while connecting to upstream");
             UpstreamError::Ours
         })?;
-        let helpers = Helpers {
+        let helpers = HandshakeHelpers {
             pool: request.generation.pools.handshakes(),
             lane: request.place.location.identity,
             figures: &request.client.loop_state.shared.upstream_tls,
@@ -339,8 +341,8 @@ impl Plan {
 }
 
 /// The error of a connection that this request has waited for.
-fn common(why: &Rc<dyn Any>) -> (UpstreamError, Stage) {
-    if let Some((error, stage)) = why.downcast_ref::<(Rc<UpstreamError>, Stage)>() {
+fn common(why: &Rc<dyn Any>) -> (UpstreamError, TryStage) {
+    if let Some((error, stage)) = why.downcast_ref::<(Rc<UpstreamError>, TryStage)>() {
         return (UpstreamError::Common(error.clone()), *stage);
     }
     let error = match why.downcast_ref::<io::Error>() {
@@ -350,5 +352,5 @@ fn common(why: &Rc<dyn Any>) -> (UpstreamError, Stage) {
         }),
         _ => UpstreamError::Fault(Fault::Cut),
     };
-    (error, Stage::Connecting)
+    (error, TryStage::Connecting)
 }

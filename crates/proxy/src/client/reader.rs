@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use freerun_conf::text_of;
-use freerun_http::log::Detached;
+use freerun_http::log::DetachedLog;
 use freerun_http::request::Request;
 use freerun_runtime::log::Level;
 use freerun_runtime::loops;
 use freerun_upstream::link::Link;
-use freerun_upstream::{Lease, Peer, Verdict};
+use freerun_upstream::{FailureVerdict, Lease, Peer};
 
 use crate::client::attempt::UpstreamExchange;
-use crate::client::error::{Stage, UpstreamError};
+use crate::client::error::{TryStage, UpstreamError};
 use crate::client::plan::Plan;
 use crate::client::request_rest::RequestRest;
 use crate::exchange::{BodyStep, Exchange, Fault, TOO_MUCH, UpstreamHead};
@@ -26,7 +26,7 @@ const LOST: &str = "the upstream connection was given up before the end of the r
 
 /// The result of [`Reader::ready`].
 #[derive(Debug, PartialEq, Eq)]
-pub enum Ready {
+pub enum ReadReadiness {
     /// The next piece of the body.
     Piece(Bytes),
     /// More bytes have to be read.
@@ -37,11 +37,11 @@ pub enum Ready {
 
 /// The body was not complete, and never will be. The error is logged already.
 #[derive(Debug)]
-pub struct Broken;
+pub struct BrokenBody;
 
 /// The progress of reading a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ReadState {
     /// The body continues: there is a connection, and an exchange on it.
     Reading,
     /// The whole body has come. Only [`Reader::complete`] and [`Reader::too_much`] set this.
@@ -51,20 +51,20 @@ enum State {
 }
 
 /// Reads a body to its end, and returns the connection to the pool if the end was clean.
-pub struct Reader {
-    state: State,
+pub struct BodyReader {
+    state: ReadState,
     upstream: Box<UpstreamExchange>,
     lease: Option<Lease>,
     /// The server, once the lease was given back although the end of the response has not come.
     settled: Option<Arc<Peer>>,
     left: Option<u64>,
-    pace: Pace,
+    pace: ReadPace,
     /// When the try began, in [`loops::nanos`].
     began: u64,
     /// Whether the bytes count as the response's length, because some of them are for the client.
     wanted: bool,
     /// The log; it is made if the body does not come with the head.
-    pub log: Option<Detached>,
+    pub log: Option<DetachedLog>,
     /// The messages that could not be logged before there was a log.
     pub unsaid: Unsaid,
 }
@@ -85,17 +85,17 @@ pub struct Unsaid {
     pub ejected: bool,
 }
 
-impl Reader {
+impl BodyReader {
     /// A reader that begins behind the head. `began` is when the try began.
-    pub fn new(upstream: Box<UpstreamExchange>, lease: Lease, began: u64) -> Reader {
+    pub fn new(upstream: Box<UpstreamExchange>, lease: Lease, began: u64) -> BodyReader {
         debug_assert!(upstream.connection.is_some() && upstream.exchange.is_some(), "a head has come on a connection");
-        Reader {
-            state: State::Reading,
+        BodyReader {
+            state: ReadState::Reading,
             left: upstream.head.length,
             upstream,
             lease: Some(lease),
             settled: None,
-            pace: Pace::default(),
+            pace: ReadPace::default(),
             began,
             wanted: true,
             log: None,
@@ -121,7 +121,7 @@ impl Reader {
             return;
         }
         let received = record.with(|last| last.received).unwrap_or_default();
-        self.pace = Pace { rate, began: loops::nanos(), received };
+        self.pace = ReadPace { rate, began: loops::nanos(), received };
     }
 
     /// Gives the lease back, because the whole body has come and the server has done its work: it is free for other
@@ -141,12 +141,12 @@ impl Reader {
 
     /// Whether the body is over, complete or not.
     pub fn is_over(&self) -> bool {
-        self.state != State::Reading
+        self.state != ReadState::Reading
     }
 
     /// Whether the whole body has come.
     pub fn is_complete(&self) -> bool {
-        self.state == State::Complete
+        self.state == ReadState::Complete
     }
 
     /// The server, until the body is over.
@@ -184,11 +184,11 @@ impl Reader {
     ///
     /// # Errors
     /// The body is broken.
-    pub fn ready(&mut self) -> Result<Ready, Broken> {
+    pub fn ready(&mut self) -> Result<ReadReadiness, BrokenBody> {
         match self.state {
-            State::Reading => {}
-            State::Complete => return Ok(Ready::End),
-            State::Broken => return Err(Broken),
+            ReadState::Reading => {}
+            ReadState::Complete => return Ok(ReadReadiness::End),
+            ReadState::Broken => return Err(BrokenBody),
         }
         let UpstreamExchange { connection: Some(connection), exchange: Some(exchange), .. } = &mut *self.upstream
         else {
@@ -216,15 +216,15 @@ impl Reader {
                     self.complete()?;
                 }
                 match self.state {
-                    _ if !piece.is_empty() => Ok(Ready::Piece(piece)),
-                    State::Complete => Ok(Ready::End),
+                    _ if !piece.is_empty() => Ok(ReadReadiness::Piece(piece)),
+                    ReadState::Complete => Ok(ReadReadiness::End),
                     _ => Err(self.lost()),
                 }
             }
-            Ok(BodyStep::More) => Ok(Ready::Nothing),
+            Ok(BodyStep::More) => Ok(ReadReadiness::Nothing),
             Ok(BodyStep::End) => {
                 self.complete()?;
-                Ok(Ready::End)
+                Ok(ReadReadiness::End)
             }
             Err(fault) => Err(self.broken(UpstreamError::Fault(fault))),
         }
@@ -235,7 +235,7 @@ impl Reader {
         let Some(exchange) = &mut self.upstream.exchange else { return };
         while let Some(text) = exchange.take_error_output() {
             match &self.log {
-                Some(log) => log.write(Level::Error, format_args!("{}", ErrorOutput(&text, Stage::ReadingBody))),
+                Some(log) => log.write(Level::Error, format_args!("{}", ErrorOutput(&text, TryStage::ReadingBody))),
                 None => self.unsaid.output.push(text),
             }
         }
@@ -243,7 +243,7 @@ impl Reader {
 
     /// Whether the bytes that end the response (the last record of FastCGI, memcached's `END`) have come with the last
     /// bytes of its body: the body is not asked for more then.
-    fn is_ended(&mut self) -> Result<bool, Broken> {
+    fn is_ended(&mut self) -> Result<bool, BrokenBody> {
         let UpstreamExchange { connection: Some(connection), exchange: Some(exchange), .. } = &mut *self.upstream
         else {
             return Err(self.lost());
@@ -257,7 +257,7 @@ impl Reader {
     ///
     /// # Errors
     /// The body is broken.
-    pub async fn receive(&mut self, room: usize) -> Result<(), Broken> {
+    pub async fn receive(&mut self, room: usize) -> Result<(), BrokenBody> {
         let room = self.pace.room(room).await;
         let UpstreamExchange { plan, connection: Some(connection), exchange: Some(exchange), unsent, sent_all, .. } =
             &mut *self.upstream
@@ -287,7 +287,7 @@ impl Reader {
     ///
     /// # Errors
     /// The body is broken.
-    pub async fn readable(&mut self) -> Result<(), Broken> {
+    pub async fn readable(&mut self) -> Result<(), BrokenBody> {
         self.pace.room(1).await;
         let UpstreamExchange { plan, connection: Some(connection), exchange: Some(exchange), unsent, sent_all, .. } =
             &mut *self.upstream
@@ -307,12 +307,12 @@ impl Reader {
     ///
     /// # Errors
     /// The body is broken.
-    pub async fn send_rest(&mut self) -> Result<(), Broken> {
+    pub async fn send_rest(&mut self) -> Result<(), BrokenBody> {
         match self.state {
-            State::Reading => {}
+            ReadState::Reading => {}
             // The server has received all that it wanted.
-            State::Complete => return Ok(()),
-            State::Broken => return Err(Broken),
+            ReadState::Complete => return Ok(()),
+            ReadState::Broken => return Err(BrokenBody),
         }
         let sent = poll_fn(|context| {
             let UpstreamExchange {
@@ -339,8 +339,8 @@ impl Reader {
     }
 
     /// Handles the end of a complete body.
-    fn complete(&mut self) -> Result<(), Broken> {
-        debug_assert_eq!(self.state, State::Reading, "a body ends once");
+    fn complete(&mut self) -> Result<(), BrokenBody> {
+        debug_assert_eq!(self.state, ReadState::Reading, "a body ends once");
         if self.left.is_some_and(|left| left > 0) {
             return Err(self.broken(UpstreamError::Fault(Fault::Cut)));
         }
@@ -348,7 +348,7 @@ impl Reader {
             return Err(self.lost());
         };
         let Some(connection) = connection.take() else { return Err(self.lost()) };
-        self.state = State::Complete;
+        self.state = ReadState::Complete;
         plan.record.set_trailers(exchange.take_trailers());
         let reusable = *sent_all && exchange.reusable();
         let behind = !connection.kit.input.bytes.is_empty();
@@ -375,8 +375,11 @@ impl Reader {
             self.say_surplus(surplus);
         }
         // The announced bytes have come, and the rest was cut off.
-        debug_assert!(self.state == State::Reading && self.left == Some(0), "only a body of known length has too much");
-        self.state = State::Complete;
+        debug_assert!(
+            self.state == ReadState::Reading && self.left == Some(0),
+            "only a body of known length has too much"
+        );
+        self.state = ReadState::Complete;
         if self.upstream.connection.take().is_some() {
             let took = self.end();
             if let Some(lease) = self.lease.take() {
@@ -396,16 +399,18 @@ impl Reader {
     fn say_surplus(&mut self, (level, what): Surplus) {
         match &self.log {
             _ if !self.wanted => {}
-            Some(log) => log.write(level, format_args!("{what} while {}", Stage::ReadingBody)),
+            Some(log) => log.write(level, format_args!("{what} while {}", TryStage::ReadingBody)),
             None => self.unsaid.surplus = Some((level, what)),
         }
     }
 
     /// Records the consequence for the server.
-    fn judged(&mut self, verdict: Verdict) {
+    fn judged(&mut self, verdict: FailureVerdict) {
         if verdict.ejected {
             match &self.log {
-                Some(log) => log.write(Level::Warn, format_args!("{} while {}", Verdict::EJECTED, Stage::ReadingBody)),
+                Some(log) => {
+                    log.write(Level::Warn, format_args!("{} while {}", FailureVerdict::EJECTED, TryStage::ReadingBody))
+                }
                 None => self.unsaid.ejected = true,
             }
         }
@@ -414,17 +419,17 @@ impl Reader {
     /// Handles a missing connection or exchange while more of the body is to come, which is a bug in this program. The
     /// bytes that have come are not the whole body, and must not be taken for it.
     #[cold]
-    fn lost(&mut self) -> Broken {
+    fn lost(&mut self) -> BrokenBody {
         debug_assert!(false, "{LOST}");
         self.broken(UpstreamError::Internal(LOST))
     }
 
     /// Handles an error: the body is not complete, and never will be.
-    fn broken(&mut self, error: UpstreamError) -> Broken {
-        self.state = State::Broken;
+    fn broken(&mut self, error: UpstreamError) -> BrokenBody {
+        self.state = ReadState::Broken;
         // After [`Reader::settle`] the missing bytes do not matter.
         if let Some(log) = self.log.as_ref().filter(|_| self.settled.is_none()) {
-            error.log_detached(log, Stage::ReadingBody);
+            error.log_detached(log, TryStage::ReadingBody);
         }
         self.upstream.connection = None;
         self.upstream.unsent = None;
@@ -435,7 +440,7 @@ impl Reader {
         if self.log.is_none() {
             self.unsaid.error = Some(error);
         }
-        Broken
+        BrokenBody
     }
 
     fn end(&mut self) -> Duration {
@@ -460,21 +465,21 @@ impl Reader {
     pub async fn drain(mut self, room: usize) {
         loop {
             match self.ready() {
-                Ok(Ready::Piece(_)) => loops::consume_budget().await,
-                Ok(Ready::Nothing) => {
+                Ok(ReadReadiness::Piece(_)) => loops::consume_budget().await,
+                Ok(ReadReadiness::Nothing) => {
                     if self.receive(room).await.is_err() {
                         return;
                     }
                 }
-                Ok(Ready::End) | Err(Broken) => return,
+                Ok(ReadReadiness::End) | Err(BrokenBody) => return,
             }
         }
     }
 }
 
-impl Drop for Reader {
+impl Drop for BodyReader {
     fn drop(&mut self) {
-        if self.state == State::Reading {
+        if self.state == ReadState::Reading {
             self.end();
         }
     }
@@ -485,7 +490,7 @@ impl Drop for Reader {
 fn send_on(
     (unsent, sent_all): (&mut Option<Box<RequestRest>>, &mut bool),
     (exchange, plan): (&mut dyn Exchange, &Plan),
-    log: Option<&Detached>,
+    log: Option<&DetachedLog>,
     link: &Link,
     context: &mut Context<'_>,
 ) -> Result<bool, UpstreamError> {
@@ -511,7 +516,7 @@ fn send_on(
 }
 
 /// The error output of an application, as nginx logs it; each message stays on one line of the log.
-pub struct ErrorOutput<'t>(pub &'t [u8], pub Stage);
+pub struct ErrorOutput<'t>(pub &'t [u8], pub TryStage);
 
 impl fmt::Display for ErrorOutput<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -529,13 +534,13 @@ impl fmt::Display for ErrorOutput<'_> {
 
 /// The rate at which a server is read.
 #[derive(Default)]
-struct Pace {
+struct ReadPace {
     rate: u64,
     began: u64,
     received: u64,
 }
 
-impl Pace {
+impl ReadPace {
     /// How much of `wanted` may be read now; waits until it is at least one byte.
     async fn room(&self, wanted: usize) -> usize {
         if self.rate == 0 {

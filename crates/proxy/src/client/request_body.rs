@@ -5,14 +5,14 @@ use std::rc::Rc;
 use bytes::{Bytes, BytesMut};
 use freerun_conf::text_of;
 use freerun_http::body;
-use freerun_http::body::collect::{Collected, KeptBody};
+use freerun_http::body::collect::{CollectedBody, KeptBody};
 use freerun_http::connection::gone::ClientGone;
 use freerun_http::content::aio;
 use freerun_http::log_error;
 use freerun_http::message::persistence::CloseReason;
 use freerun_http::request::Request;
 use freerun_proto::Method;
-use freerun_runtime::files::{FileError, Gone, Via};
+use freerun_runtime::files::{ClientPresence, FileError, Via};
 use freerun_runtime::pool::PoolError;
 use freerun_runtime::timer::Timer;
 
@@ -36,14 +36,14 @@ pub enum OutgoingBody {
     /// The body is in memory.
     Memory(Bytes),
     /// The body is in a temporary file, or was read for another use.
-    Kept(Rc<Collected>),
+    Kept(Rc<CollectedBody>),
     /// The body is read from the client as it is sent.
-    Stream(Streamed),
+    Stream(StreamedBody),
 }
 
 /// What has come so far of a body that is read from the client as it is sent.
 #[derive(Default)]
-pub struct Streamed {
+pub struct StreamedBody {
     /// Whether some of it was read.
     has_begun: bool,
     /// All that was read, up to [`KEPT`]: for a server that may say that it has not looked at the request, and where it was
@@ -51,10 +51,10 @@ pub struct Streamed {
     kept: Option<Vec<u8>>,
 }
 
-impl Streamed {
+impl StreamedBody {
     /// Nothing has come. `is_kept` says whether it is kept to be sent again.
-    fn new(is_kept: bool) -> Streamed {
-        Streamed { has_begun: false, kept: is_kept.then(Vec::new) }
+    fn new(is_kept: bool) -> StreamedBody {
+        StreamedBody { has_begun: false, kept: is_kept.then(Vec::new) }
     }
 
     /// What was sent before from a position on, in another try.
@@ -109,7 +109,7 @@ impl OutgoingBody {
             !options.request_buffering && !request.has_whole_body() && (known || family.passes_unknown_length(request));
         // Other protocols do not tell that a request was not looked at.
         let is_kept = family.protocol(request) == UpstreamProtocol::Http2;
-        streams.then(|| OutgoingBody::Stream(Streamed::new(is_kept)))
+        streams.then(|| OutgoingBody::Stream(StreamedBody::new(is_kept)))
     }
 
     /// Makes the body anew, if the configuration gives one (`proxy_set_body`).
@@ -139,8 +139,8 @@ impl OutgoingBody {
         let bytes = match self {
             OutgoingBody::Memory(bytes) => bytes,
             OutgoingBody::Kept(kept) => match &**kept {
-                Collected::Memory(bytes) => bytes,
-                Collected::File(_) => return None,
+                CollectedBody::Memory(bytes) => bytes,
+                CollectedBody::File(_) => return None,
             },
             OutgoingBody::None | OutgoingBody::Stream(_) => return None,
         };
@@ -153,8 +153,8 @@ impl OutgoingBody {
             OutgoingBody::None => BodyPlan::None,
             OutgoingBody::Memory(bytes) => BodyPlan::Length(bytes.len() as u64),
             OutgoingBody::Kept(kept) => BodyPlan::Length(match &**kept {
-                Collected::Memory(bytes) => bytes.len() as u64,
-                Collected::File(file) => file.len(),
+                CollectedBody::Memory(bytes) => bytes.len() as u64,
+                CollectedBody::File(file) => file.len(),
             }),
             OutgoingBody::Stream(_) => match request.body.declared_length() {
                 Some(length) => BodyPlan::Length(length),
@@ -165,12 +165,12 @@ impl OutgoingBody {
 
     /// Whether the body can be sent once more.
     pub fn can_be_sent_again(&self) -> bool {
-        !matches!(self, OutgoingBody::Stream(Streamed { has_begun: true, .. }))
+        !matches!(self, OutgoingBody::Stream(StreamedBody { has_begun: true, .. }))
     }
 
     /// Whether the body can be sent once more if the server has not looked at the request.
     pub fn can_be_repeated(&self) -> bool {
-        self.can_be_sent_again() || matches!(self, OutgoingBody::Stream(Streamed { kept: Some(_), .. }))
+        self.can_be_sent_again() || matches!(self, OutgoingBody::Stream(StreamedBody { kept: Some(_), .. }))
     }
 
     /// Has a piece kept that is going to be taken before anything was sent: if nothing is, the request can be sent again.
@@ -227,15 +227,15 @@ impl OutgoingBody {
             }
         };
         match &**kept {
-            Collected::Memory(bytes) => Ok(position.of(bytes, most)),
-            Collected::File(file) => {
+            CollectedBody::Memory(bytes) => Ok(position.of(bytes, most)),
+            CollectedBody::File(file) => {
                 let left = usize::try_from(file.len().saturating_sub(position.at)).unwrap_or(usize::MAX).min(most);
                 if left == 0 {
                     return Ok(None);
                 }
                 let aio = aio::resolve(request).ok_or(UpstreamError::Ours)?;
                 let gone = ClientGone::of(&request.client);
-                let gone: Option<&dyn Gone> = if client.is_watched() { Some(&gone) } else { None };
+                let gone: Option<&dyn ClientPresence> = if client.is_watched() { Some(&gone) } else { None };
                 let via = Via { aio: &aio, client: request.client_key(), gone };
                 let files = &request.generation.files;
                 let read = files.read_at(file.file(), position.at, left, BytesMut::new(), via).await;

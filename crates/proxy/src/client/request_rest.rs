@@ -7,10 +7,10 @@ use std::pin::pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
-use freerun_http::body::collect::Collected;
-use freerun_http::body::{self, BodyError, Lent};
+use freerun_http::body::collect::CollectedBody;
+use freerun_http::body::{self, BodyError, LentBody};
 use freerun_http::content::pull;
-use freerun_http::log::Detached;
+use freerun_http::log::DetachedLog;
 use freerun_http::request::Request;
 use freerun_http::request::response::{FileRange, LocalBoxFuture};
 use freerun_runtime::log::{Errno, Level};
@@ -18,7 +18,7 @@ use freerun_runtime::loops;
 use freerun_runtime::timer::Timer;
 use freerun_upstream::link::Link;
 
-use crate::client::error::{Stage, UpstreamError};
+use crate::client::error::{TryStage, UpstreamError};
 use crate::client::plan::Plan;
 use crate::client::request_body::{OutgoingBody, PIECE, Position};
 use crate::exchange::Exchange;
@@ -32,7 +32,7 @@ pub struct RequestRest {
     over: bool,
     /// Bytes that were read, but exceed the size of a piece, or were sent in another try.
     held: Bytes,
-    rest: Rest,
+    rest: RestSource,
     /// The position in a body that is here.
     at: u64,
     timer: Timer,
@@ -40,17 +40,17 @@ pub struct RequestRest {
 }
 
 /// The source of the rest of the body.
-enum Rest {
+enum RestSource {
     /// The rest is no longer available.
     Gone,
     /// The client, if the body is borrowed from the request.
     Stream,
     Memory(Bytes),
-    File(Box<Reading>),
-    Client(Box<Lent>),
+    File(Box<RestReading>),
+    Client(Box<LentBody>),
 }
 
-struct Reading {
+struct RestReading {
     reader: pull::Reader,
     range: FileRange,
     now: Option<LocalBoxFuture<'static, (FileRange, io::Result<Bytes>)>>,
@@ -58,7 +58,7 @@ struct Reading {
 
 /// The reason why not the whole request was sent.
 #[derive(Debug)]
-pub enum Stopped {
+pub enum StopReason {
     /// The server accepts no more bytes.
     Refused(io::Error),
     /// The rest of the body did not come from the client.
@@ -69,23 +69,25 @@ pub enum Stopped {
     Gone,
 }
 
-impl Stopped {
+impl StopReason {
     /// Logs the reason, if it is not logged elsewhere.
-    pub fn log(&self, log: &Detached) {
-        let stage = Stage::Sending;
+    pub fn log(&self, log: &DetachedLog) {
+        let stage = TryStage::Sending;
         let (level, words) = match self {
-            Stopped::Gone => return,
-            Stopped::Refused(error) => (Level::Info, format!("send() failed ({})", Errno(error))),
-            Stopped::Client(BodyError::Status(413)) => {
+            StopReason::Gone => return,
+            StopReason::Refused(error) => (Level::Info, format!("send() failed ({})", Errno(error))),
+            StopReason::Client(BodyError::Status(413)) => {
                 (Level::Error, "client intended to send too large chunked body".to_owned())
             }
-            Stopped::Client(BodyError::Faulty(fault)) => (fault.level(), fault.to_string()),
-            Stopped::Client(BodyError::Status(_)) => return,
-            Stopped::Client(BodyError::Broken(_)) => (Level::Info, "client prematurely closed connection".to_owned()),
-            Stopped::Client(BodyError::TimedOut) => {
+            StopReason::Client(BodyError::Faulty(fault)) => (fault.level(), fault.to_string()),
+            StopReason::Client(BodyError::Status(_)) => return,
+            StopReason::Client(BodyError::Broken(_)) => {
+                (Level::Info, "client prematurely closed connection".to_owned())
+            }
+            StopReason::Client(BodyError::TimedOut) => {
                 (Level::Info, "client timed out (110: Connection timed out)".to_owned())
             }
-            Stopped::File(error) => (Level::Crit, error.to_string()),
+            StopReason::File(error) => (Level::Crit, error.to_string()),
         };
         log.write(level, format_args!("{words} while {stage}, whose response has begun"));
     }
@@ -94,9 +96,9 @@ impl Stopped {
     /// request, and also after the client has timed out, as long as the server does not end it.
     pub fn upstream_error(self) -> Option<UpstreamError> {
         match self {
-            Stopped::Refused(_) | Stopped::Client(BodyError::TimedOut) | Stopped::Gone => None,
-            Stopped::Client(error) => Some(UpstreamError::Body(error)),
-            Stopped::File(_) => Some(UpstreamError::Ours),
+            StopReason::Refused(_) | StopReason::Client(BodyError::TimedOut) | StopReason::Gone => None,
+            StopReason::Client(error) => Some(UpstreamError::Body(error)),
+            StopReason::File(_) => Some(UpstreamError::Ours),
         }
     }
 }
@@ -105,28 +107,29 @@ impl RequestRest {
     /// The rest of a request: `out`, then `piece`, and then the body's end or, unless it is `over`, the rest of the
     /// body from `position` on, which is to be [put in](RequestRest::put_in).
     pub fn new(out: &[u8], piece: Bytes, over: bool, position: &Position) -> Box<RequestRest> {
-        let (held, rest, at, timer) = (Bytes::new(), Rest::Gone, position.bytes(), Timer::default());
+        let (held, rest, at, timer) = (Bytes::new(), RestSource::Gone, position.bytes(), Timer::default());
         Box::new(RequestRest { out: out.to_vec(), piece, over, held, rest, at, timer, waiting: false })
     }
 
     /// Puts the body in. One that comes from the client has to be [borrowed](RequestRest::borrow).
     pub fn put_in(&mut self, request: &Request, body: OutgoingBody) {
         let at = self.at;
-        let memory =
-            |bytes: &Bytes| Rest::Memory(bytes.slice(bytes.len().min(usize::try_from(at).unwrap_or(usize::MAX))..));
+        let memory = |bytes: &Bytes| {
+            RestSource::Memory(bytes.slice(bytes.len().min(usize::try_from(at).unwrap_or(usize::MAX))..))
+        };
         self.rest = match body {
-            OutgoingBody::None => Rest::Gone,
+            OutgoingBody::None => RestSource::Gone,
             OutgoingBody::Stream(streamed) => {
                 // What another try has sent before, and this one has not.
                 self.held = Bytes::copy_from_slice(streamed.from(at));
-                Rest::Stream
+                RestSource::Stream
             }
             OutgoingBody::Memory(bytes) => memory(&bytes),
             OutgoingBody::Kept(kept) => match &*kept {
-                Collected::Memory(bytes) => memory(bytes),
-                Collected::File(file) => {
+                CollectedBody::Memory(bytes) => memory(bytes),
+                CollectedBody::File(file) => {
                     let range = FileRange { file: file.file().clone(), offset: at, len: file.len().saturating_sub(at) };
-                    Rest::File(Box::new(Reading { reader: pull::Reader::new(request), range, now: None }))
+                    RestSource::File(Box::new(RestReading { reader: pull::Reader::new(request), range, now: None }))
                 }
             },
         };
@@ -134,14 +137,14 @@ impl RequestRest {
 
     /// Borrows the body from the request, if it comes from the client.
     pub fn borrow(&mut self, request: &mut Request) {
-        if let Rest::Stream = self.rest {
-            self.rest = Rest::Client(Box::new(body::lend(request)));
+        if let RestSource::Stream = self.rest {
+            self.rest = RestSource::Client(Box::new(body::lend(request)));
         }
     }
 
     /// Continues without the client's connection: a body in a file is read whether the client is there or not.
     pub fn forget_client(&mut self) {
-        if let Rest::File(reading) = &mut self.rest {
+        if let RestSource::File(reading) = &mut self.rest {
             reading.reader.forget_client();
             // This read was begun for the client.
             reading.now = None;
@@ -154,22 +157,22 @@ impl RequestRest {
         // Another task may wait from now on.
         self.waiting = false;
         match &mut self.rest {
-            Rest::Client(_) | Rest::Stream => {
-                self.rest = Rest::Gone;
+            RestSource::Client(_) | RestSource::Stream => {
+                self.rest = RestSource::Gone;
                 self.over
             }
-            Rest::File(_) => {
+            RestSource::File(_) => {
                 self.forget_client();
                 true
             }
-            Rest::Memory(_) | Rest::Gone => true,
+            RestSource::Memory(_) | RestSource::Gone => true,
         }
     }
 
     /// Whether nothing can be sent before the client has sent more.
     pub fn waits_for_client(&self) -> bool {
         let has_nothing = self.out.is_empty() && self.piece.is_empty() && self.held.is_empty();
-        matches!(self.rest, Rest::Client(_)) && !self.over && has_nothing
+        matches!(self.rest, RestSource::Client(_)) && !self.over && has_nothing
     }
 
     /// Sends as much as possible, and adds the number of bytes to `sent`. It is ready when all was sent.
@@ -182,7 +185,7 @@ impl RequestRest {
         link: &Link,
         (exchange, plan): (&mut dyn Exchange, &Plan),
         sent: &mut u64,
-    ) -> Poll<Result<(), Stopped>> {
+    ) -> Poll<Result<(), StopReason>> {
         let mut has_waited = false;
         loop {
             ready!(loops::poll_budget(context));
@@ -225,34 +228,34 @@ impl RequestRest {
                     }
                     match pin!(link.writable_after_full()).poll(context) {
                         Poll::Pending => {
-                            let timed_out = || Err(Stopped::Refused(ErrorKind::TimedOut.into()));
+                            let timed_out = || Err(StopReason::Refused(ErrorKind::TimedOut.into()));
                             return self.timer.poll_expired(context).map(|()| timed_out());
                         }
                         // A socket that is closed on that side is always writable.
                         Poll::Ready(Ok(())) if !std::mem::replace(&mut has_waited, true) => {}
                         Poll::Ready(answer) => {
-                            return Poll::Ready(Err(Stopped::Refused(answer.err().unwrap_or(error))));
+                            return Poll::Ready(Err(StopReason::Refused(answer.err().unwrap_or(error))));
                         }
                     }
                 }
-                Err(error) => return Poll::Ready(Err(Stopped::Refused(error))),
+                Err(error) => return Poll::Ready(Err(StopReason::Refused(error))),
             }
         }
     }
 
     /// Whether the piece that was taken last is the last one of a body that comes from the client.
     fn has_ended(&self) -> bool {
-        matches!(&self.rest, Rest::Client(lent) if lent.is_done()) && self.held.is_empty()
+        matches!(&self.rest, RestSource::Client(lent) if lent.is_done()) && self.held.is_empty()
     }
 
-    fn poll_piece(&mut self, context: &mut Context<'_>, most: usize) -> Poll<Result<Option<Bytes>, Stopped>> {
+    fn poll_piece(&mut self, context: &mut Context<'_>, most: usize) -> Poll<Result<Option<Bytes>, StopReason>> {
         if self.held.is_empty() {
             self.held = match &mut self.rest {
-                Rest::Gone | Rest::Stream => return Poll::Ready(Err(Stopped::Gone)),
-                Rest::Memory(bytes) => std::mem::take(bytes),
-                Rest::File(reading) => ready!(reading.poll(context)).map_err(Stopped::File)?,
-                Rest::Client(lent) => {
-                    ready!(lent.poll_piece(context, most)).map_err(Stopped::Client)?.unwrap_or_default()
+                RestSource::Gone | RestSource::Stream => return Poll::Ready(Err(StopReason::Gone)),
+                RestSource::Memory(bytes) => std::mem::take(bytes),
+                RestSource::File(reading) => ready!(reading.poll(context)).map_err(StopReason::File)?,
+                RestSource::Client(lent) => {
+                    ready!(lent.poll_piece(context, most)).map_err(StopReason::Client)?.unwrap_or_default()
                 }
             };
         }
@@ -261,7 +264,7 @@ impl RequestRest {
     }
 }
 
-impl Reading {
+impl RestReading {
     /// The next piece; empty at the end.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
         if self.range.len == 0 {

@@ -5,7 +5,7 @@ use std::ffi::CString;
 use bytes::Bytes;
 use freerun_conf::bytes_of;
 use freerun_http::content::aio;
-use freerun_http::log::Detached;
+use freerun_http::log::DetachedLog;
 use freerun_http::log_error;
 use freerun_http::message::persistence::CloseReason;
 use freerun_http::request::Request;
@@ -15,34 +15,34 @@ use freerun_http::request::response::Body;
 use freerun_http::settings::rate::LimitRate;
 use freerun_http::write::pace::Pace;
 use freerun_proto::HeaderId;
-use freerun_upstream::{Lease, Verdict};
+use freerun_upstream::{FailureVerdict, Lease};
 use smallvec::SmallVec;
 
-use crate::client::Reached;
+use crate::client::ReachedServer;
 use crate::client::attempt::UpstreamExchange;
-use crate::client::error::{Stage, UpstreamError};
+use crate::client::error::{TryStage, UpstreamError};
 use crate::client::plan::Plan;
-use crate::client::reader::{Broken, ErrorOutput, Reader, Ready};
-use crate::client::response_body::{Announced, Buffering, Flow, Manner};
-use crate::client::spool::Place;
+use crate::client::reader::{BodyReader, BrokenBody, ErrorOutput, ReadReadiness};
+use crate::client::response_body::{AnnouncedBody, Buffering, Flow, Manner};
+use crate::client::spool::SpoolPlace;
 use crate::client::tee;
 use crate::client::tee::BodyTee;
 use crate::client::tunnel::Tunnel;
 use crate::exchange::Fault;
-use crate::exchange::family::{Family, Passed};
+use crate::exchange::family::{Family, PassedHead};
 use crate::exchange::fields::HeadFields;
 
 /// The most pieces of a body taken at once that have come with the head.
 const TAKEN_AT_ONCE: usize = 16;
 
 /// Makes the answer. Its body also goes to `tee`.
-pub fn answer<T: BodyTee>(request: &mut Request, reached: Reached, tee: Option<T>) -> Outcome {
-    let Reached { upstream, lease, began } = reached;
+pub fn answer<T: BodyTee>(request: &mut Request, reached: ReachedServer, tee: Option<T>) -> Outcome {
+    let ReachedServer { upstream, lease, began } = reached;
     let status = upstream.head.status;
     if status == 101 || upstream.plan.options.tunnel.is_some() {
         return upgrade(request, upstream, lease);
     }
-    let mut reader = Reader::new(upstream, lease, began);
+    let mut reader = BodyReader::new(upstream, lease, began);
     let options = &reader.plan().options;
     if options.intercept_errors && status >= 300 && has_page(request, status) {
         if status == 401 {
@@ -60,8 +60,8 @@ pub fn answer<T: BodyTee>(request: &mut Request, reached: Reached, tee: Option<T
     let announced = if is_bodiless(request, status) { content_length(&head.fields) } else { length };
     let plan = reader.plan();
     let (mut response, advice) = match plan.family.respond(request, &plan.target, head) {
-        Ok(Passed::Response(response, advice)) => (response, advice),
-        Ok(Passed::Elsewhere(outcome)) => {
+        Ok(PassedHead::Response(response, advice)) => (response, advice),
+        Ok(PassedHead::Elsewhere(outcome)) => {
             if let Some(tee) = tee {
                 tee.give_up();
             }
@@ -70,7 +70,7 @@ pub fn answer<T: BodyTee>(request: &mut Request, reached: Reached, tee: Option<T
         }
         Err(fault) => {
             let error = UpstreamError::Fault(fault);
-            error.log(request, Stage::ReadingHead);
+            error.log(request, TryStage::ReadingHead);
             plan.record.with(|last| last.status = error.upstream_status());
             return error.outcome(request);
         }
@@ -92,7 +92,7 @@ pub fn answer<T: BodyTee>(request: &mut Request, reached: Reached, tee: Option<T
             response.body = match tee::run(tee, request, reader, follows) {
                 Some(body) if follows => body,
                 None if follows => return Outcome::Status(500),
-                _ => Body::Source(Box::new(Announced(announced))),
+                _ => Body::Source(Box::new(AnnouncedBody(announced))),
             };
             return Outcome::Response(response);
         }
@@ -104,7 +104,7 @@ pub fn answer<T: BodyTee>(request: &mut Request, reached: Reached, tee: Option<T
     }
     if is_bodiless(request, status) {
         finish_quickly(request, reader, !request.is_head());
-        response.body = Body::Source(Box::new(Announced(announced)));
+        response.body = Body::Source(Box::new(AnnouncedBody(announced)));
         return Outcome::Response(response);
     }
     let announced = reader.left().is_some();
@@ -115,7 +115,7 @@ pub fn answer<T: BodyTee>(request: &mut Request, reached: Reached, tee: Option<T
         && let Some(error) =
             reader.unsaid.error.take_if(|error| matches!(error, UpstreamError::Fault(Fault::Invalid(_))))
     {
-        error.log(request, Stage::ReadingBody);
+        error.log(request, TryStage::ReadingBody);
         reader.plan().record.with(|last| last.status = error.upstream_status());
         return error.outcome(request);
     }
@@ -128,9 +128,9 @@ pub fn answer<T: BodyTee>(request: &mut Request, reached: Reached, tee: Option<T
 }
 
 /// Drops an answer that is not sent to the client.
-pub fn dismiss(request: &Request, reached: Reached) {
-    let Reached { upstream, lease, began } = reached;
-    finish_quickly(request, Reader::new(upstream, lease, began), false);
+pub fn dismiss(request: &Request, reached: ReachedServer) {
+    let ReachedServer { upstream, lease, began } = reached;
+    finish_quickly(request, BodyReader::new(upstream, lease, began), false);
 }
 
 /// Passes `101 Switching Protocols` on, or answers CONNECT: bytes go both ways after it.
@@ -148,13 +148,13 @@ fn upgrade(request: &mut Request, upstream: Box<UpstreamExchange>, lease: Lease)
     if !sent_all || !request.body.is_done() {
         // The rest of the request would be taken for the bytes after HTTP.
         let early = Fault::invalid("upstream switched protocols before it had all of the request");
-        UpstreamError::Fault(early).log(request, Stage::ReadingHead);
+        UpstreamError::Fault(early).log(request, TryStage::ReadingHead);
         plan.record.with(|last| last.status = 502);
         request.answered.persistence.close(CloseReason::BadBody);
         return Outcome::Status(502);
     }
     match plan.family.respond(request, &plan.target, head) {
-        Ok(Passed::Response(mut response, _)) => {
+        Ok(PassedHead::Response(mut response, _)) => {
             plan.record.shrink();
             let send_timeout = request.settings().get::<CoreSettings>().send_timeout;
             // A stream of a shared connection cannot leave HTTP in this way.
@@ -162,10 +162,10 @@ fn upgrade(request: &mut Request, upstream: Box<UpstreamExchange>, lease: Lease)
             response.takeover = Some(Box::new(Tunnel::new(upstream, lease, plan, send_timeout)));
             Outcome::Response(response)
         }
-        Ok(Passed::Elsewhere(outcome)) => outcome,
+        Ok(PassedHead::Elsewhere(outcome)) => outcome,
         Err(fault) => {
             let error = UpstreamError::Fault(fault);
-            error.log(request, Stage::ReadingHead);
+            error.log(request, TryStage::ReadingHead);
             error.outcome(request)
         }
     }
@@ -173,12 +173,12 @@ fn upgrade(request: &mut Request, upstream: Box<UpstreamExchange>, lease: Lease)
 
 /// The body of which some bytes are still to come, after its `front`.
 #[inline(never)]
-fn flowing(request: &mut Request, mut reader: Reader, front: Front, broken: bool, buffered: bool) -> Body {
+fn flowing(request: &mut Request, mut reader: BodyReader, front: Front, broken: bool, buffered: bool) -> Body {
     let announced = reader.left().is_some();
-    reader.log = Some(Detached::of(request));
+    reader.log = Some(DetachedLog::of(request));
     let buffering = buffered.then(|| buffering(request, reader.plan()));
     if let Some(error) = reader.unsaid.error.take() {
-        error.log(request, Stage::ReadingBody);
+        error.log(request, TryStage::ReadingBody);
     }
     reader.borrow_body(request);
     let finish = reader.plan().options.ignore_client_abort;
@@ -191,14 +191,14 @@ fn flowing(request: &mut Request, mut reader: Reader, front: Front, broken: bool
 pub type Front = SmallVec<[Bytes; 1]>;
 
 /// The pieces of a body that have come already, and whether it is broken, so that no more will come.
-pub fn front(request: &Request, reader: &mut Reader) -> (Front, bool) {
+pub fn front(request: &Request, reader: &mut BodyReader) -> (Front, bool) {
     let mut front = Front::new();
     let mut broken = false;
     for _ in 0..TAKEN_AT_ONCE {
         match reader.ready() {
-            Ok(Ready::Piece(piece)) => front.push(piece),
-            Ok(Ready::End | Ready::Nothing) => break,
-            Err(Broken) => {
+            Ok(ReadReadiness::Piece(piece)) => front.push(piece),
+            Ok(ReadReadiness::End | ReadReadiness::Nothing) => break,
+            Err(BrokenBody) => {
                 broken = true;
                 break;
             }
@@ -215,18 +215,18 @@ fn buffering(request: &Request, plan: &Plan) -> Buffering {
 }
 
 /// The place for temporary files of a response, if it may have one.
-fn place(request: &Request, plan: &Plan, read: usize) -> Option<Place> {
+fn place(request: &Request, plan: &Plan, read: usize) -> Option<SpoolPlace> {
     temporary(request, plan.family, plan.options.max_temp_file_size, read)
 }
 
 /// The place for temporary files of a response of at most `max` bytes, which are read in pieces of `read` bytes; if
 /// there may be one.
-pub fn temporary(request: &Request, family: &dyn Family, max: u64, read: usize) -> Option<Place> {
+pub fn temporary(request: &Request, family: &dyn Family, max: u64, read: usize) -> Option<SpoolPlace> {
     if max == 0 {
         return None;
     }
     let folder = family.temp_path(request.settings())?;
-    Some(Place {
+    Some(SpoolPlace {
         files: request.generation.files.clone(),
         aio: aio::resolve(request)?,
         client: request.client_key(),
@@ -238,12 +238,12 @@ pub fn temporary(request: &Request, family: &dyn Family, max: u64, read: usize) 
 
 /// Finishes a response whose body is not sent. The bytes that are here already are read past, so that the connection
 /// may be used again. `expected`: the body should be empty, and bytes of it are logged.
-fn finish_quickly(request: &Request, mut reader: Reader, expected: bool) {
+fn finish_quickly(request: &Request, mut reader: BodyReader, expected: bool) {
     if !expected {
         reader.for_nobody();
     }
     for _ in 0..TAKEN_AT_ONCE {
-        if !matches!(reader.ready(), Ok(Ready::Piece(_))) {
+        if !matches!(reader.ready(), Ok(ReadReadiness::Piece(_))) {
             break;
         }
     }
@@ -251,16 +251,16 @@ fn finish_quickly(request: &Request, mut reader: Reader, expected: bool) {
 }
 
 /// Logs messages that are no reason to give the response up.
-fn say(request: &Request, reader: &mut Reader) {
+fn say(request: &Request, reader: &mut BodyReader) {
     let unsaid = &mut reader.unsaid;
     for text in std::mem::take(&mut unsaid.output) {
-        log_error!(request, Error, "{}", ErrorOutput(&text, Stage::ReadingBody));
+        log_error!(request, Error, "{}", ErrorOutput(&text, TryStage::ReadingBody));
     }
     if let Some((level, what)) = unsaid.surplus.take() {
-        freerun_http::log::write(&request, level, format_args!("{what} while {}", Stage::ReadingBody));
+        freerun_http::log::write(&request, level, format_args!("{what} while {}", TryStage::ReadingBody));
     }
     if std::mem::take(&mut unsaid.ejected) {
-        log_error!(request, Warn, "{} while {}", Verdict::EJECTED, Stage::ReadingHead);
+        log_error!(request, Warn, "{} while {}", FailureVerdict::EJECTED, TryStage::ReadingHead);
     }
 }
 

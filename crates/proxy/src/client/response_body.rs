@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use freerun_conf::text_of;
-use freerun_http::request::response::{FileRange, LocalBoxFuture, Source};
+use freerun_http::request::response::{BodySource, FileRange, LocalBoxFuture};
 use freerun_runtime::deadline::Deadline;
 use freerun_runtime::log::Level;
 use freerun_runtime::loops;
 
-use crate::client::error::Stage;
-use crate::client::pieces::Pieces;
-use crate::client::reader::{Broken, Reader, Ready};
+use crate::client::error::TryStage;
+use crate::client::pieces::PieceQueue;
+use crate::client::reader::{BodyReader, BrokenBody, ReadReadiness};
 use crate::client::response::Front;
-use crate::client::spool::{Place, Spool};
+use crate::client::spool::{Spool, SpoolPlace};
 use crate::client::write_turns::Turn;
 
 /// The most bytes of one read when the client keeps up: a body of 4 MB costs a fifth less than with half of it.
@@ -41,15 +41,15 @@ pub struct Buffering {
     /// The number of bytes that are written to the file at a time.
     pub write: usize,
     /// The place of the file, if there may be one.
-    pub place: Option<Place>,
+    pub place: Option<SpoolPlace>,
 }
 
 /// A body in flow from server to client.
 pub struct Flow {
     /// The reader; it is `None` only in `drop`.
-    reader: Option<Reader>,
+    reader: Option<BodyReader>,
     /// The pieces that have come but were not taken yet; they precede those in the file.
-    front: Pieces,
+    front: PieceQueue,
     buffering: Option<Buffering>,
     spool: Option<Spool>,
     /// The size of the last piece that was handed out: the client may not have taken it yet.
@@ -88,7 +88,7 @@ pub struct Manner {
 
 impl Flow {
     /// Makes a flow. The pieces in `front` have come already.
-    pub fn new(reader: Reader, front: Front, announced: bool, manner: Manner) -> Flow {
+    pub fn new(reader: BodyReader, front: Front, announced: bool, manner: Manner) -> Flow {
         let Manner { buffering, broken, finish, paced, connection } = manner;
         Flow {
             reader: Some(reader),
@@ -122,7 +122,7 @@ impl Flow {
     }
 
     fn is_over(&self) -> bool {
-        self.broken || self.reader.as_ref().is_none_or(Reader::is_over)
+        self.broken || self.reader.as_ref().is_none_or(BodyReader::is_over)
     }
 
     fn push(&mut self, piece: Bytes) {
@@ -136,12 +136,12 @@ impl Flow {
     async fn advance(&mut self, room: usize) -> Option<Bytes> {
         let reader = self.reader.as_mut()?;
         let result = match reader.ready() {
-            Ok(Ready::Piece(piece)) => return Some(piece),
-            Ok(Ready::End) => Ok(()),
-            Ok(Ready::Nothing) => reader.receive(room).await,
+            Ok(ReadReadiness::Piece(piece)) => return Some(piece),
+            Ok(ReadReadiness::End) => Ok(()),
+            Ok(ReadReadiness::Nothing) => reader.receive(room).await,
             Err(broken) => Err(broken),
         };
-        if let Err(Broken) = result {
+        if let Err(BrokenBody) = result {
             self.broken = true;
         }
         None
@@ -159,7 +159,7 @@ impl Flow {
                     Ok(Some(piece)) => return Ok(Some(self.given(piece))),
                     Ok(None) => {}
                     Err(error) => {
-                        self.log(Level::Crit, format_args!("{error} while {}", Stage::ReadingBody));
+                        self.log(Level::Crit, format_args!("{error} while {}", TryStage::ReadingBody));
                         return Err(io::Error::other(error));
                     }
                 }
@@ -233,10 +233,10 @@ impl Flow {
             }
             let Some(reader) = &mut self.reader else { return };
             match reader.ready() {
-                Ok(Ready::Piece(piece)) => self.push_to_file(piece),
-                Ok(Ready::End) => {}
-                Err(Broken) => self.broken = true,
-                Ok(Ready::Nothing) => {
+                Ok(ReadReadiness::Piece(piece)) => self.push_to_file(piece),
+                Ok(ReadReadiness::End) => {}
+                Err(BrokenBody) => self.broken = true,
+                Ok(ReadReadiness::Nothing) => {
                     // Nothing is read before it is this flow's turn to write: until then the bytes stay with the
                     // upstream server.
                     if reader.readable().await.is_err() {
@@ -328,17 +328,17 @@ impl Flow {
         match written {
             Ok(()) if !std::mem::replace(&mut self.told, true) => {
                 let path = spool.file_path().unwrap_or_default();
-                let (path, stage) = (text_of(&path), Stage::ReadingBody);
+                let (path, stage) = (text_of(&path), TryStage::ReadingBody);
                 let text = format_args!("an upstream response is buffered to a temporary file {path} while {stage}");
                 self.log(Level::Warn, text);
             }
             Ok(()) => {}
-            Err(error) => self.log(Level::Crit, format_args!("{error} while {}", Stage::ReadingBody)),
+            Err(error) => self.log(Level::Crit, format_args!("{error} while {}", TryStage::ReadingBody)),
         }
     }
 }
 
-impl Source for Flow {
+impl BodySource for Flow {
     fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
         Box::pin(self.next_piece())
     }
@@ -364,7 +364,7 @@ impl Source for Flow {
     fn remaining(&self) -> Option<u64> {
         let queued = self.queued();
         if self.announced {
-            let left = self.reader.as_ref().and_then(Reader::left).unwrap_or(0);
+            let left = self.reader.as_ref().and_then(BodyReader::left).unwrap_or(0);
             return Some(queued + left);
         }
         // Not before the first piece: a caller that asks before it wants to know whether the length was announced.
@@ -395,9 +395,9 @@ impl Drop for Flow {
 }
 
 /// A body that is not there, with the length that it would have: for an answer to HEAD, and for 304.
-pub struct Announced(pub Option<u64>);
+pub struct AnnouncedBody(pub Option<u64>);
 
-impl Source for Announced {
+impl BodySource for AnnouncedBody {
     fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
         Box::pin(std::future::ready(Ok(None)))
     }

@@ -13,7 +13,7 @@ use bytes::{Bytes, BytesMut};
 use freerun_http::request::response::{FileRange, LocalBoxFuture};
 use freerun_runtime::files::{Aio, FileError, FileSystem, OpenFile, TempFile, Via, nameless_path};
 
-use crate::client::pieces::Pieces;
+use crate::client::pieces::PieceQueue;
 use crate::client::write_turns;
 use crate::client::write_turns::{Turn, Turns};
 
@@ -22,7 +22,7 @@ pub const MAX_READ: usize = 64 * 1024;
 
 /// The place for temporary files, and the way they are made.
 #[derive(Clone)]
-pub struct Place {
+pub struct SpoolPlace {
     /// The file operations.
     pub files: Arc<FileSystem>,
     /// The way in which files are accessed.
@@ -37,15 +37,15 @@ pub struct Place {
     pub read: usize,
 }
 
-type Outcome = (Option<TempFile>, Result<(), FileError>);
+type SpoolOutcome = (Option<TempFile>, Result<(), FileError>);
 
 /// The bytes that a pool thread writes, with the turn for that.
-struct Written {
+struct SpoolWrite {
     data: Bytes,
     _turn: Turn,
 }
 
-impl AsRef<[u8]> for Written {
+impl AsRef<[u8]> for SpoolWrite {
     fn as_ref(&self) -> &[u8] {
         &self.data
     }
@@ -53,20 +53,20 @@ impl AsRef<[u8]> for Written {
 
 /// The queue.
 pub struct Spool {
-    place: Place,
+    place: SpoolPlace,
     turns: Turns,
     /// The file, while no write is running.
     temp: Option<TempFile>,
     /// The open file for reading.
     file: Option<Arc<OpenFile>>,
-    writing: Option<LocalBoxFuture<'static, Outcome>>,
+    writing: Option<LocalBoxFuture<'static, SpoolOutcome>>,
     /// The number of bytes in the file.
     len: u64,
     /// The number of bytes in the file that were taken.
     read: u64,
     /// How many of the taken bytes are on their way from the file to the client.
     leaving: u64,
-    tail: Pieces,
+    tail: PieceQueue,
     /// The number of bytes that are being written, counted from the beginning of `tail` as it was when the write began.
     in_flight: usize,
     /// How many of the bytes that are being written were taken already.
@@ -77,7 +77,7 @@ pub struct Spool {
 
 impl Spool {
     /// An empty queue without a file.
-    pub fn new(place: Place) -> Spool {
+    pub fn new(place: SpoolPlace) -> Spool {
         let turns = write_turns::of(place.files.tag_of(&place.folder, place.client).mount);
         Spool {
             place,
@@ -88,7 +88,7 @@ impl Spool {
             len: 0,
             read: 0,
             leaving: 0,
-            tail: Pieces::default(),
+            tail: PieceQueue::default(),
             in_flight: 0,
             overtaken: 0,
             failed: false,
@@ -151,7 +151,7 @@ impl Spool {
             // The bytes in the file have been taken: a new file begins.
             (self.temp, self.file, self.len, self.read) = (None, None, 0, 0);
         }
-        let data = Written { data: self.tail.as_one(), _turn: turn };
+        let data = SpoolWrite { data: self.tail.as_one(), _turn: turn };
         self.in_flight = data.data.len();
         self.overtaken = 0;
         let (place, temp) = (self.place.clone(), self.temp.take());
@@ -221,7 +221,7 @@ impl Spool {
         if self.read < self.len
             && let Some(file) = &self.file
         {
-            let Place { files, aio, client, read, .. } = &self.place;
+            let SpoolPlace { files, aio, client, read, .. } = &self.place;
             let via = Via { aio, client: *client, gone: None };
             let most = (*read).clamp(1, MAX_READ);
             let wanted = usize::try_from(self.len - self.read).map_or(most, |left| left.min(most));
@@ -252,7 +252,7 @@ mod tests {
         let spec = PoolSpec { name: "spool".to_owned(), threads: 1, max_queue: 8 };
         let pool = ThreadPool::start(&spec).unwrap();
         let files = FileSystem::new(pool.clone()).unwrap();
-        Spool::new(Place {
+        Spool::new(SpoolPlace {
             files,
             aio: Aio::Auto(pool),
             client: 1,

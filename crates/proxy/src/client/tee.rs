@@ -4,15 +4,15 @@
 use std::convert::Infallible;
 
 use bytes::Bytes;
-use freerun_http::log::Detached;
+use freerun_http::log::DetachedLog;
 use freerun_http::request::Request;
 use freerun_http::request::response::Body;
 use freerun_runtime::loops;
 use freerun_serve::loops::background::Background;
 
-use crate::client::error::Stage;
+use crate::client::error::TryStage;
 use crate::client::pieces;
-use crate::client::reader::{Broken, Reader, Ready};
+use crate::client::reader::{BodyReader, BrokenBody, ReadReadiness};
 use crate::client::response;
 use crate::client::response::Front;
 use crate::exchange::family::Family;
@@ -70,7 +70,7 @@ impl BodyTee for Infallible {
 }
 
 /// Starts the task that reads the body to its end. Returns the client's body, if it `follows`. `None`: there is none.
-pub fn run<T: BodyTee>(mut tee: T, request: &Request, mut reader: Reader, follows: bool) -> Option<Body> {
+pub fn run<T: BodyTee>(mut tee: T, request: &Request, mut reader: BodyReader, follows: bool) -> Option<Body> {
     let length = reader.left();
     let (mut front, broken) = response::front(request, &mut reader);
     tee.begin(length);
@@ -84,9 +84,9 @@ pub fn run<T: BodyTee>(mut tee: T, request: &Request, mut reader: Reader, follow
         false => Body::Empty,
     };
     if let Some(error) = reader.unsaid.error.take() {
-        error.log(request, Stage::ReadingBody);
+        error.log(request, TryStage::ReadingBody);
     }
-    reader.log = Some(Detached::of(request));
+    reader.log = Some(DetachedLog::of(request));
     reader.leave_client();
     let background = Background::new(&request.client.loop_state.shared.background);
     loops::spawn(request.client.number, "keeping a response", async move {
@@ -97,7 +97,7 @@ pub fn run<T: BodyTee>(mut tee: T, request: &Request, mut reader: Reader, follow
 }
 
 /// Passes the body from the server to the tee, to its end.
-async fn feed<T: BodyTee>(mut reader: Reader, front: Front, broken: bool, mut tee: T) {
+async fn feed<T: BodyTee>(mut reader: BodyReader, front: Front, broken: bool, mut tee: T) {
     for piece in front {
         if !tee.push(piece).await {
             return;
@@ -109,19 +109,19 @@ async fn feed<T: BodyTee>(mut reader: Reader, front: Front, broken: bool, mut te
     loop {
         loops::consume_budget().await;
         match reader.ready() {
-            Ok(Ready::Piece(piece)) => {
+            Ok(ReadReadiness::Piece(piece)) => {
                 if !tee.push(pieces::own(piece)).await {
                     return;
                 }
             }
-            Ok(Ready::Nothing) => {
+            Ok(ReadReadiness::Nothing) => {
                 let room = reader.room(READ);
                 if reader.receive(room).await.is_err() {
                     return;
                 }
             }
-            Ok(Ready::End) => return tee.end(),
-            Err(Broken) => return,
+            Ok(ReadReadiness::End) => return tee.end(),
+            Err(BrokenBody) => return,
         }
     }
 }

@@ -4,18 +4,18 @@ use std::future::Future;
 
 use freerun_http::request::Request;
 use freerun_serve::tls::computed::PairReader;
-use freerun_serve::tls::outgoing::Outgoing;
+use freerun_serve::tls::outgoing::OutgoingTls;
 use freerun_serve::tls::upstream::UpstreamTls;
 use freerun_transport::Transport;
 
 use crate::exchange::family::Family;
-use crate::exchange::target::Target;
+use crate::exchange::target::PassTarget;
 
 /// A digest of what the session of a connection for this request is made with: the location's settings, the contents of its
 /// files and the server's name. Of a certificate whose name has variables it has the name, not the contents, which would have
 /// to be read before a connection that is kept could be used. Connections that differ in it serve other requests. `None` if the
 /// target has no TLS.
-pub fn secured(family: &dyn Family, request: &Request, target: &Target) -> Option<[u8; 32]> {
+pub fn secured(family: &dyn Family, request: &Request, target: &PassTarget) -> Option<[u8; 32]> {
     let identity =
         |tls: &UpstreamTls| tls.identity(&family.tls_name(request, target), family.tls_certificate(request).as_ref());
     target.whom().is_secure.then(|| family.tls(request).map_or([0; 32], identity))
@@ -28,10 +28,10 @@ pub fn secured(family: &dyn Family, request: &Request, target: &Target) -> Optio
 pub async fn outgoing<G: Future<Output = ()>>(
     family: &dyn Family,
     request: &Request,
-    target: &Target,
+    target: &PassTarget,
     server: &str,
     gone: impl Fn() -> G,
-) -> Result<Outgoing, String> {
+) -> Result<OutgoingTls, String> {
     let tls = family.tls(request).ok_or("the settings of TLS are missing")?;
     let services = &request.generation.services;
     let reader = PairReader::of(services, request.client_key(), gone);

@@ -19,7 +19,7 @@ use freerun_serve::upstream::relay::{News, Over, Relay, RelayEnd, RelaySettings,
 use freerun_transport::Transport;
 use freerun_upstream::Lease;
 
-use crate::client::error::{Stage, UpstreamError};
+use crate::client::error::{TryStage, UpstreamError};
 use crate::client::plan::Plan;
 use crate::state::record::Record;
 
@@ -34,11 +34,11 @@ pub struct Tunnel {
     record: Rc<Record>,
     relay: Relay,
     /// The reason of its end, if it is to be logged.
-    why: Option<Box<Why>>,
+    why: Option<Box<TunnelClose>>,
 }
 
 /// The reason why a tunnel has ended that neither side has closed.
-enum Why {
+enum TunnelClose {
     /// The client accepts no bytes.
     ClientLate,
     /// An error of the upstream server.
@@ -91,24 +91,24 @@ impl Takeover<Request> for Tunnel {
                 return Poll::Ready(side == RelaySide::Upstream || self.relay.is_delivered(RelaySide::Client));
             }
             Over::Receive(RelaySide::Client, _) | Over::Send(RelaySide::Client, _) => return Poll::Ready(false),
-            Over::Blocked(RelaySide::Client) => Why::ClientLate,
-            Over::Receive(RelaySide::Upstream, error) => Why::Upstream(UpstreamError::Receive(error)),
-            Over::Send(RelaySide::Upstream, error) => Why::Upstream(UpstreamError::Send(error)),
-            Over::Blocked(RelaySide::Upstream) | Over::Silent => Why::Upstream(UpstreamError::TimedOut),
+            Over::Blocked(RelaySide::Client) => TunnelClose::ClientLate,
+            Over::Receive(RelaySide::Upstream, error) => TunnelClose::Upstream(UpstreamError::Receive(error)),
+            Over::Send(RelaySide::Upstream, error) => TunnelClose::Upstream(UpstreamError::Send(error)),
+            Over::Blocked(RelaySide::Upstream) | Over::Silent => TunnelClose::Upstream(UpstreamError::TimedOut),
         };
         self.why = Some(Box::new(why));
         Poll::Ready(false)
     }
 
     fn end(&mut self, request: &Request) -> u64 {
-        let stage = Stage::Tunnelling;
+        let stage = TryStage::Tunnelling;
         match self.why.take().map(|why| *why) {
             None => {}
-            Some(Why::ClientLate) => {
+            Some(TunnelClose::ClientLate) => {
                 let late = io::Error::from_raw_os_error(rustix::io::Errno::TIMEDOUT.raw_os_error());
                 log_error!(request, Info, "client timed out ({}) while {stage}", Errno(&late));
             }
-            Some(Why::Upstream(error)) => error.log(request, stage),
+            Some(TunnelClose::Upstream(error)) => error.log(request, stage),
         }
         self.note();
         self.relay.sent(RelaySide::Client)

@@ -15,35 +15,35 @@ use freerun_serve::tls::computed::PairNames;
 use freerun_serve::tls::upstream::{UpstreamTls, without_port};
 
 use crate::exchange::http1::{HttpExchange, WriteHead};
-use crate::exchange::target::{Target, TargetLookup};
+use crate::exchange::target::{PassTarget, TargetLookup};
 use crate::exchange::{Exchange, Fault, UpstreamHead};
 use crate::settings::FamilySettings;
 use crate::settings::options::Options;
 
 /// An exchange; boxed unless it is of the most frequent type.
-pub enum Exchanging {
+pub enum AnyExchange {
     /// The exchange of `proxy`.
     Http(HttpExchange<WriteHead>),
     /// The exchange of another member.
     Boxed(Box<dyn Exchange>),
 }
 
-impl Deref for Exchanging {
+impl Deref for AnyExchange {
     type Target = dyn Exchange;
 
     fn deref(&self) -> &(dyn Exchange + 'static) {
         match self {
-            Exchanging::Http(exchange) => exchange,
-            Exchanging::Boxed(exchange) => &**exchange,
+            AnyExchange::Http(exchange) => exchange,
+            AnyExchange::Boxed(exchange) => &**exchange,
         }
     }
 }
 
-impl DerefMut for Exchanging {
+impl DerefMut for AnyExchange {
     fn deref_mut(&mut self) -> &mut (dyn Exchange + 'static) {
         match self {
-            Exchanging::Http(exchange) => exchange,
-            Exchanging::Boxed(exchange) => &mut **exchange,
+            AnyExchange::Http(exchange) => exchange,
+            AnyExchange::Boxed(exchange) => &mut **exchange,
         }
     }
 }
@@ -60,7 +60,7 @@ pub enum RequestBody {
 }
 
 /// The result that a member makes of a response's head.
-pub enum Passed {
+pub enum PassedHead {
     /// The response for the client, without its body, which is put in later.
     Response(Box<Response>, Advice),
     /// The request goes elsewhere inside the server (`X-Accel-Redirect`); the body of the upstream server is not used.
@@ -121,7 +121,7 @@ pub trait Family: Sync {
     }
 
     /// The name that a server with TLS is told, and that its certificate has to be for (`proxy_ssl_name`).
-    fn tls_name(&self, request: &Request, target: &Target) -> String {
+    fn tls_name(&self, request: &Request, target: &PassTarget) -> String {
         let without_port = |name: &[u8]| without_port(&text_of(name)).to_owned();
         match &self.table(request.settings()).proxy_ssl_name {
             Some(name) => without_port(&name.render(request)),
@@ -189,14 +189,14 @@ pub trait Family: Sync {
 
     /// Makes an exchange for a try. The target is that of [`Family::target`], and the response's head may have
     /// `max_head` bytes: the value of `buffer_size`.
-    fn exchange(&self, request: &Request, target: &Target, max_head: usize) -> Exchanging;
+    fn exchange(&self, request: &Request, target: &PassTarget, max_head: usize) -> AnyExchange;
 
     /// Makes the client's response from a final head: fields are hidden, passed and changed here. Decisions by the
     /// status and the like (retries, `proxy_intercept_errors`) are made before.
     ///
     /// # Errors
     /// The response cannot be passed on: the answer is 502, and the text is logged.
-    fn respond(&self, request: &mut Request, target: &Target, head: UpstreamHead) -> Result<Passed, Fault>;
+    fn respond(&self, request: &mut Request, target: &PassTarget, head: UpstreamHead) -> Result<PassedHead, Fault>;
 
     /// Whether a field is hidden from the client, in a final head, an interim head or a trailer.
     fn hides(&self, request: &Request, id: HeaderId, name: &[u8]) -> bool {

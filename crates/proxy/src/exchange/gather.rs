@@ -13,9 +13,9 @@ pub const GATHERED: usize = 16 * 1024;
 
 /// The result that was found after the pieces that were put together; it comes next.
 #[derive(Debug, Default)]
-pub struct Held(Option<Result<Bytes, Fault>>);
+pub struct HeldResult(Option<Result<Bytes, Fault>>);
 
-impl Held {
+impl HeldResult {
     /// Whether there is a held result.
     pub fn is_some(&self) -> bool {
         self.0.is_some()

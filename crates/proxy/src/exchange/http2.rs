@@ -7,10 +7,10 @@ use freerun_http::request::response::Field;
 use freerun_proto::head::parse_length;
 use freerun_proto::response::{Asked, ReplyError, ResponseField};
 use freerun_proto::{HeaderId, Span, status};
-use freerun_upstream::http2::record::{self, Broken, RECORD_HEAD, RequestHead, Response, ResponseFields};
+use freerun_upstream::http2::record::{self, Broken, RECORD_HEAD, RequestHead, ResponseFields, ResponseRecord};
 
 use crate::exchange::fields::{HeadFields, Places};
-use crate::exchange::gather::Held;
+use crate::exchange::gather::HeldResult;
 use crate::exchange::{BodyPlan, BodyStep, Exchange, Fault, To, UpstreamHead};
 
 /// Writes the fields of a request's head, the pseudo-fields first. The method has to be that of which [`Asked`] was made.
@@ -26,8 +26,8 @@ impl From<Broken> for Fault {
     fn from(how: Broken) -> Fault {
         match how {
             Broken::Reset(code) => Fault::Reset(code),
-            Broken::Refused => Fault::Unprocessed(Unprocessed::Refused),
-            Broken::GoneAway(code) => Fault::Unprocessed(Unprocessed::GoneAway(code)),
+            Broken::Refused => Fault::Unprocessed(UnprocessedReason::Refused),
+            Broken::GoneAway(code) => Fault::Unprocessed(UnprocessedReason::GoneAway(code)),
             Broken::Invalid(text) => Fault::Invalid(text.into()),
         }
     }
@@ -35,7 +35,7 @@ impl From<Broken> for Fault {
 
 /// How a server has said that it has not looked at a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Unprocessed {
+pub enum UnprocessedReason {
     /// It has refused the stream, or takes no more of them.
     #[error("upstream rejected request with error 7")]
     Refused,
@@ -59,7 +59,7 @@ pub struct Http2Exchange<W> {
     /// Whether the whole response has come.
     done: bool,
     trailers: Vec<Field>,
-    held: Held,
+    held: HeldResult,
 }
 
 impl<W> Http2Exchange<W>
@@ -151,16 +151,16 @@ where
             }
             match next(input)? {
                 None => return Ok(BodyStep::More),
-                Some(Response::Data(len)) => self.in_data = len,
-                Some(Response::End) => self.end()?,
-                Some(Response::Trailers(fields)) => {
+                Some(ResponseRecord::Data(len)) => self.in_data = len,
+                Some(ResponseRecord::End) => self.end()?,
+                Some(ResponseRecord::Trailers(fields)) => {
                     let part = |range| fields.text.slice(range);
                     let passed = fields.iter().map(|(name, value)| (part(name), part(value)));
                     self.trailers = passed.filter(|(name, _)| may_be_trailer(name)).collect();
                     self.end()?;
                 }
-                Some(Response::Broken(how)) => return Err(how.into()),
-                Some(Response::Head { .. }) => return Err(Fault::invalid("upstream sent unexpected head")),
+                Some(ResponseRecord::Broken(how)) => return Err(how.into()),
+                Some(ResponseRecord::Head { .. }) => return Err(Fault::invalid("upstream sent unexpected head")),
             }
         }
     }
@@ -178,7 +178,7 @@ fn shown(text: &[u8], place: ResponseField) -> String {
 }
 
 /// The next record.
-fn next(input: &mut BytesMut) -> Result<Option<Response>, Fault> {
+fn next(input: &mut BytesMut) -> Result<Option<ResponseRecord>, Fault> {
     record::next_response(input).map_err(|error| Fault::Invalid(error.to_string().into()))
 }
 
@@ -222,13 +222,13 @@ where
     fn head(&mut self, input: &mut BytesMut) -> Result<Option<UpstreamHead>, Fault> {
         match next(input)? {
             None => Ok(None),
-            Some(Response::Head { ends, status: status @ (100 | 102..), fields }) => {
+            Some(ResponseRecord::Head { ends, status: status @ (100 | 102..), fields }) => {
                 self.head_of(ends, status, fields).map(Some)
             }
-            Some(Response::Head { status, .. }) => {
+            Some(ResponseRecord::Head { status, .. }) => {
                 Err(Fault::Invalid(format!("upstream sent unexpected :status \"{status}\"").into()))
             }
-            Some(Response::Broken(how)) => Err(how.into()),
+            Some(ResponseRecord::Broken(how)) => Err(how.into()),
             Some(_) => Err(Fault::invalid("upstream sent no head")),
         }
     }

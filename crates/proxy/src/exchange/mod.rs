@@ -23,8 +23,8 @@ use freerun_http::request::response::Field;
 use freerun_runtime::log::Level;
 
 use crate::exchange::fields::HeadFields;
-use crate::exchange::http2::Unprocessed;
-use crate::exchange::target::Target;
+use crate::exchange::http2::UnprocessedReason;
+use crate::exchange::target::PassTarget;
 
 /// The text of the log line for a body that is longer than its `Content-Length`.
 pub const TOO_MUCH: &str = "upstream sent more data than specified in \"Content-Length\" header";
@@ -47,7 +47,7 @@ pub enum BodyPlan {
 #[derive(Debug, Clone, Copy)]
 pub struct To<'a> {
     /// The target that the request is passed to.
-    pub target: &'a Target,
+    pub target: &'a PassTarget,
     /// The chosen peer, as in `$upstream_addr`: `127.0.0.1:80`, `unix:/path`.
     pub peer: &'a str,
     /// The peer as written in its `server` directive: the name for `Host` where no other is given.
@@ -98,7 +98,7 @@ pub enum Fault {
     Reset(u32),
     /// The server has said that it has not looked at the request, which may be sent again in any case.
     #[error("{0}")]
-    Unprocessed(Unprocessed),
+    Unprocessed(UnprocessedReason),
     /// The request cannot be expressed in this protocol (a parameter is too long); nothing was sent. The text is
     /// logged, the answer is 500 and no other peer is tried.
     #[error("{0}")]

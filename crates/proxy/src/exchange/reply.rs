@@ -12,7 +12,7 @@ use freerun_proto::response::{
 };
 
 use crate::exchange::fields::{HeadFields, Places};
-use crate::exchange::gather::Held;
+use crate::exchange::gather::HeldResult;
 use crate::exchange::{BodyStep, Fault, UpstreamHead};
 
 impl From<ReplyError> for Fault {
@@ -66,7 +66,7 @@ pub struct Reply {
     done: bool,
     /// Whether the upstream server has sent nothing after the response.
     clean: bool,
-    held: Held,
+    held: HeldResult,
 }
 
 impl Reply {
@@ -80,7 +80,7 @@ impl Reply {
             keeps: false,
             done: false,
             clean: false,
-            held: Held::default(),
+            held: HeldResult::default(),
         }
     }
 

@@ -8,13 +8,13 @@ use bytes::Bytes;
 use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
 use freerun_http::request::response::{Field, LocalBoxFuture, Response};
-use freerun_upstream::pool::{Count, KeepAlive, Pool};
+use freerun_upstream::pool::{IdleCount, KeepAlive, Pool};
 use freerun_upstream::{Lease, NoPeer, Peer, Tried};
 use smallvec::SmallVec;
 
 /// The target that a request is passed to: the value of `proxy_pass` for this request.
 #[derive(Debug, Default)]
-pub struct Target {
+pub struct PassTarget {
     whom: Option<Arc<UpstreamTarget>>,
     /// The URI that is asked for, in protocols with a request line; the log shows it after the address.
     pub uri: Uri,
@@ -38,10 +38,10 @@ pub struct UpstreamTarget {
     pub servers: Option<Arc<dyn Servers>>,
 }
 
-impl Target {
+impl PassTarget {
     /// A target with this URI at these servers.
-    pub fn new(whom: Arc<UpstreamTarget>, uri: Uri) -> Target {
-        Target { whom: Some(whom), uri }
+    pub fn new(whom: Arc<UpstreamTarget>, uri: Uri) -> PassTarget {
+        PassTarget { whom: Some(whom), uri }
     }
 
     /// The upstream group; one without servers for a default target.
@@ -52,10 +52,10 @@ impl Target {
     }
 }
 
-impl Clone for Target {
-    fn clone(&self) -> Target {
+impl Clone for PassTarget {
+    fn clone(&self) -> PassTarget {
         // This copies the bytes in one go, where the array's own way is one by one.
-        Target { whom: self.whom.clone(), uri: Uri::from_slice(&self.uri) }
+        PassTarget { whom: self.whom.clone(), uri: Uri::from_slice(&self.uri) }
     }
 }
 
@@ -69,9 +69,9 @@ impl fmt::Debug for dyn Servers {
 /// error is logged already, and is the answer: 500 for a text that names no server, for example.
 pub enum TargetLookup<'r> {
     /// The target is known, or there is none.
-    Now(Result<Target, Outcome>),
+    Now(Result<PassTarget, Outcome>),
     /// The name has to be looked up; dropping the future gives it up.
-    Later(LocalBoxFuture<'r, Result<Target, Outcome>>),
+    Later(LocalBoxFuture<'r, Result<PassTarget, Outcome>>),
 }
 
 /// A group of servers as one configuration has it: `upstream name { … }`, or the group made by a `proxy_pass` to an
@@ -84,7 +84,7 @@ pub trait Servers: Send + Sync {
     fn pick<'a>(&'a self, request: &'a Request, tried: &'a mut Tried) -> Pick<'a>;
 
     /// How many connections are kept, and how long, with the count of those that are.
-    fn keepalive(&self) -> (&KeepAlive, &Arc<Count>);
+    fn keepalive(&self) -> (&KeepAlive, &Arc<IdleCount>);
 
     /// The client's own connections to `peer`, the chosen server, if the client's connection is tied to servers (`ntlm`).
     /// `None`: it is not tied.

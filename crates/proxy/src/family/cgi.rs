@@ -13,18 +13,18 @@ use freerun_proto::HeaderId;
 use freerun_proto::response::Asked;
 use freerun_serve::tls::upstream::UpstreamTls;
 
-use crate::exchange::family::{Exchanging, Family, Passed, RequestBody};
+use crate::exchange::family::{AnyExchange, Family, PassedHead, RequestBody};
 use crate::exchange::http1::{HttpExchange, SentHead};
-use crate::exchange::target::{Target, TargetLookup};
+use crate::exchange::target::{PassTarget, TargetLookup};
 use crate::exchange::{BodyPlan, Exchange, Fault, To, UpstreamHead};
 use crate::family::headers;
 use crate::family::headers::AsItIs;
 use crate::family::http::request::is_idempotent;
 use crate::family::params::{self, Param};
 use crate::family::pass_argument::{Pass, Scheme};
-use crate::settings::lists::Hidden;
+use crate::settings::lists::HiddenFields;
 use crate::settings::options::Options;
-use crate::settings::{FamilySettings, Member, Prefixed};
+use crate::settings::{FamilySettings, Member, PrefixedSettings};
 use crate::upstream::UpstreamRef;
 
 /// A request with a head shorter than this can almost certainly be expressed in FastCGI or uwsgi, which have room for
@@ -43,7 +43,7 @@ pub trait Script: Send + Sync + 'static {
     /// Whether an application may leave the protocol (101) when the client asks for it.
     const UPGRADES: bool;
     /// The fields of responses that are not passed on.
-    const HIDDEN: Hidden = headers::HIDDEN_CGI;
+    const HIDDEN: HiddenFields = headers::HIDDEN_CGI;
 
     /// The value of the member's pass directive.
     fn pass(settings: &SettingsSet) -> Option<&Pass>;
@@ -90,7 +90,7 @@ pub fn fixed_group<S: Script>(settings: &SettingsSet) -> Option<(&'static dyn Fa
 /// # Errors
 /// What is wrong, in nginx's words.
 pub fn settle<S: Script>(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
-    let family = settings.get::<Prefixed<S::Member>>();
+    let family = settings.get::<PrefixedSettings<S::Member>>();
     family.check_cache(S::Member::PREFIX, false, cx)?;
     family.check_sizes(S::Member::PREFIX)?;
     if let Some(tls) = S::tls(settings) {
@@ -106,7 +106,7 @@ pub fn settle<S: Script>(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Prob
 }
 
 fn family<S: Script>(request: &Request) -> &FamilySettings {
-    request.settings().get::<Prefixed<S::Member>>()
+    request.settings().get::<PrefixedSettings<S::Member>>()
 }
 
 /// The most bytes that the head of a response may have: it has to fit its buffer.
@@ -132,7 +132,7 @@ where
 
 /// Encodes a request without sending it.
 fn said<S: Script>(request: &Request) -> Result<(), Fault> {
-    let nobody = To { target: &Target::default(), peer: "", server: "" };
+    let nobody = To { target: &PassTarget::default(), peer: "", server: "" };
     S::exchange(request, family::<S>(request)).begin(request, &nobody, BodyPlan::None, &mut Vec::new())
 }
 
@@ -146,7 +146,7 @@ impl<S: Script> Family for Cgi<S> {
     }
 
     fn table<'s>(&self, settings: &'s SettingsSet) -> &'s FamilySettings {
-        settings.get::<Prefixed<S::Member>>()
+        settings.get::<PrefixedSettings<S::Member>>()
     }
 
     fn shared<'s>(&self, settings: &'s SettingsSet) -> Option<&'s FamilySettings> {
@@ -154,7 +154,7 @@ impl<S: Script> Family for Cgi<S> {
     }
 
     fn temp_path<'s>(&self, settings: &'s SettingsSet) -> Option<&'s TempPath> {
-        Some(&settings.get::<Prefixed<S::Member>>().proxy_temp_path)
+        Some(&settings.get::<PrefixedSettings<S::Member>>().proxy_temp_path)
     }
 
     fn target<'r>(&'r self, request: &'r Request) -> TargetLookup<'r> {
@@ -180,13 +180,13 @@ impl<S: Script> Family for Cgi<S> {
         if family::<S>(request).proxy_pass_request_body { RequestBody::Client } else { RequestBody::None }
     }
 
-    fn exchange(&self, request: &Request, _: &Target, _: usize) -> Exchanging {
-        Exchanging::Boxed(S::exchange(request, family::<S>(request)))
+    fn exchange(&self, request: &Request, _: &PassTarget, _: usize) -> AnyExchange {
+        AnyExchange::Boxed(S::exchange(request, family::<S>(request)))
     }
 
-    fn respond(&self, request: &mut Request, _: &Target, head: UpstreamHead) -> Result<Passed, Fault> {
+    fn respond(&self, request: &mut Request, _: &PassTarget, head: UpstreamHead) -> Result<PassedHead, Fault> {
         let location = request.place.location.clone();
-        let family = location.settings.get::<Prefixed<S::Member>>();
+        let family = location.settings.get::<PrefixedSettings<S::Member>>();
         Ok(headers::respond(request, family, &S::HIDDEN, &AsItIs, head))
     }
 

@@ -83,14 +83,14 @@ impl Setting for FlagRules {
 
 /// The flags that are set or removed; `None` leaves a flag as it is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Wanted {
+struct FlagChanges {
     secure: Option<bool>,
     http_only: Option<bool>,
     /// The value; `Some(None)` removes it.
     same_site: Option<Option<&'static str>>,
 }
 
-impl Wanted {
+impl FlagChanges {
     fn add(&mut self, flag: &[u8]) {
         match flag.to_ascii_lowercase().as_slice() {
             b"secure" => self.secure = Some(true),
@@ -111,19 +111,21 @@ impl Wanted {
 struct Cookie<'c> {
     /// The part `name=value`.
     pair: &'c [u8],
-    attributes: Vec<(Part<'c>, Option<Part<'c>>)>,
+    attributes: Vec<(CookiePart<'c>, Option<CookiePart<'c>>)>,
     changed: bool,
 }
 
-type Part<'c> = std::borrow::Cow<'c, [u8]>;
+type CookiePart<'c> = std::borrow::Cow<'c, [u8]>;
 
 impl<'c> Cookie<'c> {
     fn parse(text: &'c [u8]) -> Cookie<'c> {
         let mut parts = text.split(|byte| *byte == b';');
         let pair = parts.next().unwrap_or_default().trim_ascii();
         let attributes = parts.map(|part| match part.iter().position(|byte| *byte == b'=') {
-            Some(at) => (Part::Borrowed(part[..at].trim_ascii()), Some(Part::Borrowed(part[at + 1..].trim_ascii()))),
-            None => (Part::Borrowed(part.trim_ascii()), None),
+            Some(at) => {
+                (CookiePart::Borrowed(part[..at].trim_ascii()), Some(CookiePart::Borrowed(part[at + 1..].trim_ascii())))
+            }
+            None => (CookiePart::Borrowed(part.trim_ascii()), None),
         });
         Cookie { pair, attributes: attributes.collect(), changed: false }
     }
@@ -140,7 +142,7 @@ impl<'c> Cookie<'c> {
             if let Some(value) = value.as_mut().filter(|_| key.eq_ignore_ascii_case(name))
                 && let Some(new) = change(value)
             {
-                *value = Part::Owned(new);
+                *value = CookiePart::Owned(new);
                 self.changed = true;
             }
         }
@@ -157,14 +159,14 @@ impl<'c> Cookie<'c> {
     fn switch(&mut self, name: &'static str, wanted: Option<bool>) {
         match wanted {
             Some(true) if !self.has(name.as_bytes()) => {
-                self.attributes.push((Part::Borrowed(name.as_bytes()), None));
+                self.attributes.push((CookiePart::Borrowed(name.as_bytes()), None));
             }
             Some(false) => self.remove(name.as_bytes()),
             _ => {}
         }
     }
 
-    fn set_flags(&mut self, wanted: Wanted) {
+    fn set_flags(&mut self, wanted: FlagChanges) {
         // As in nginx it is written anew even if it has the flags already.
         self.changed = true;
         self.switch("Secure", wanted.secure);
@@ -173,7 +175,7 @@ impl<'c> Cookie<'c> {
             None => {}
             Some(None) => self.remove(b"SameSite"),
             Some(Some(value)) => {
-                let new = (Part::Borrowed(&b"SameSite"[..]), Some(Part::Borrowed(value.as_bytes())));
+                let new = (CookiePart::Borrowed(&b"SameSite"[..]), Some(CookiePart::Borrowed(value.as_bytes())));
                 match self.attributes.iter_mut().find(|(key, _)| key.eq_ignore_ascii_case(b"SameSite")) {
                     Some(attribute) => *attribute = new,
                     None => self.attributes.push(new),
@@ -247,12 +249,12 @@ fn new_path(rules: &Attribute, value: &[u8], request: &Request) -> Option<Vec<u8
     })
 }
 
-fn wanted(rules: &FlagRules, name: &[u8], request: &Request) -> Option<Wanted> {
+fn wanted(rules: &FlagRules, name: &[u8], request: &Request) -> Option<FlagChanges> {
     let (_, flags) = rules.0.iter().find(|(cookie, _)| match cookie {
         Match::Text(text) => text.render(request).eq_ignore_ascii_case(name),
         Match::Regex(pattern) => redirect::matches(pattern, name, request),
     })?;
-    let mut wanted = Wanted::default();
+    let mut wanted = FlagChanges::default();
     flags.iter().for_each(|flag| wanted.add(&flag.render(request)));
     Some(wanted)
 }
@@ -262,7 +264,7 @@ mod tests {
     use super::*;
 
     fn flagged(text: &str, flags: &[&str]) -> String {
-        let mut wanted = Wanted::default();
+        let mut wanted = FlagChanges::default();
         flags.iter().for_each(|flag| wanted.add(flag.as_bytes()));
         let mut cookie = Cookie::parse(text.as_bytes());
         cookie.set_flags(wanted);

@@ -17,14 +17,14 @@ use freerun_proto::uri::unescape;
 use freerun_proto::{HeaderId, Method};
 
 use crate::exchange::UpstreamHead;
-use crate::exchange::family::{Advice, Passed};
+use crate::exchange::family::{Advice, PassedHead};
 use crate::exchange::fields::{HeadField, HeadFields, usual_type};
 use crate::settings::FamilySettings;
-use crate::settings::lists::{Hidden, Ignorable, Known};
+use crate::settings::lists::{HiddenFields, Ignorable, KnownFields};
 
 /// The fields that are instructions for this server; they are not passed on unless `pass_header` names them.
-pub const HIDDEN: Hidden = Hidden {
-    known: Known::of(&[HeaderId::Date, HeaderId::Server]),
+pub const HIDDEN: HiddenFields = HiddenFields {
+    known: KnownFields::of(&[HeaderId::Date, HeaderId::Server]),
     others: &[
         b"X-Pad",
         b"X-Accel-Expires",
@@ -36,8 +36,8 @@ pub const HIDDEN: Hidden = Hidden {
 };
 
 /// The fields of scripts behind FastCGI or SCGI that are not passed on unless `pass_header` names them.
-pub const HIDDEN_CGI: Hidden = Hidden {
-    known: Known::of(&[]),
+pub const HIDDEN_CGI: HiddenFields = HiddenFields {
+    known: KnownFields::of(&[]),
     others: &[
         b"Status",
         b"X-Accel-Expires",
@@ -50,7 +50,8 @@ pub const HIDDEN_CGI: Hidden = Hidden {
 
 /// The fields of applications behind uwsgi that are not passed on unless `pass_header` names them: `Status` is passed
 /// on.
-pub const HIDDEN_UWSGI: Hidden = Hidden { known: HIDDEN_CGI.known, others: HIDDEN_CGI.others.split_at(1).1 };
+pub const HIDDEN_UWSGI: HiddenFields =
+    HiddenFields { known: HIDDEN_CGI.known, others: HIDDEN_CGI.others.split_at(1).1 };
 
 /// The changes that a member makes to the values of fields. `None`: the value is not changed.
 pub trait Changes {
@@ -76,8 +77,8 @@ pub struct AsItIs;
 impl Changes for AsItIs {}
 
 /// The fields that apply to this connection only.
-const OF_CONNECTION: Known =
-    Known::of(&[HeaderId::Connection, HeaderId::KeepAlive, HeaderId::TransferEncoding, HeaderId::ContentLength]);
+const OF_CONNECTION: KnownFields =
+    KnownFields::of(&[HeaderId::Connection, HeaderId::KeepAlive, HeaderId::TransferEncoding, HeaderId::ContentLength]);
 
 /// Whether a response keeps this field when the request goes elsewhere inside the server.
 fn is_carried(id: HeaderId) -> bool {
@@ -119,7 +120,7 @@ pub fn content_type(text: &Bytes) -> (Bytes, Option<Bytes>) {
 
 /// The instructions for this server in the fields.
 #[derive(Default)]
-struct Told {
+struct ServerInstructions {
     redirect: Option<Bytes>,
     /// The character set for a response that names none; an empty one: there is none, and none is to be added.
     charset: Option<Bytes>,
@@ -128,7 +129,7 @@ struct Told {
     expires: bool,
 }
 
-impl Told {
+impl ServerInstructions {
     /// Reads an `X-Accel-…` field. Returns whether it is one that counts only once, and has come before.
     fn hear(&mut self, family: &FamilySettings, field: &HeadField<'_>) -> bool {
         let Some(start) = field.name().get(..8).filter(|start| start.eq_ignore_ascii_case(b"X-Accel-")) else {
@@ -187,13 +188,13 @@ fn repeated(request: &Request, fields: &HeadFields, field: &HeadField<'_>) {
 pub fn respond(
     request: &mut Request,
     family: &FamilySettings,
-    always: &Hidden,
+    always: &HiddenFields,
     changes: &dyn Changes,
     head: UpstreamHead,
-) -> Passed {
-    let mut told = Told::default();
+) -> PassedHead {
+    let mut told = ServerInstructions::default();
     // Of these fields the first counts; those that are hidden do not matter.
-    let mut seen = Known::default();
+    let mut seen = KnownFields::default();
     let mut written = AsWritten { status: head.status, reason: head.reason, ..AsWritten::default() };
     let mut response = Response::new(head.status, Bytes::new(), Body::Empty);
     let completes = request.settings().get::<CoreSettings>().absolute_redirect;
@@ -289,7 +290,7 @@ pub fn respond(
         // The type is passed on to the other URI even if it is hidden from the client, as in nginx.
         let media = head.fields.iter().find(|field| field.id == HeaderId::ContentType);
         let media = media.map(|field| field.keep_value()).unwrap_or_default();
-        return Passed::Elsewhere(elsewhere(request, &uri, media, told.charset, carried, told.advice));
+        return PassedHead::Elsewhere(elsewhere(request, &uri, media, told.charset, carried, told.advice));
     }
     (response.content_type, response.charset) = content_type(&written.content_type);
     written.read_as = (response.content_type.clone(), response.charset.clone());
@@ -302,7 +303,7 @@ pub fn respond(
     response.ranges = forces_ranges && head.status == 200;
     response.single_range = forces_ranges;
     response.as_written = Some(share(written));
-    Passed::Response(response, told.advice)
+    PassedHead::Response(response, told.advice)
 }
 
 thread_local! {

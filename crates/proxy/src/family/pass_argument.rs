@@ -10,7 +10,7 @@ use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
 use freerun_http::template::Template;
 
-use crate::exchange::target::{Target, TargetLookup, UpstreamTarget, Uri};
+use crate::exchange::target::{PassTarget, TargetLookup, UpstreamTarget, Uri};
 use crate::family::proxy_pass::passes_on;
 use crate::upstream;
 use crate::upstream::{Upstream, UpstreamRef};
@@ -42,14 +42,14 @@ impl Pass {
     pub fn aim<'r>(&self, request: &'r Request, scheme: Scheme) -> TargetLookup<'r> {
         match self {
             Pass::Group(group, known) => {
-                let target = |group| Target::new(known.get_or_init(|| whom(group, scheme)).clone(), Uri::new());
+                let target = |group| PassTarget::new(known.get_or_init(|| whom(group, scheme)).clone(), Uri::new());
                 TargetLookup::Now(group.get().map(target).ok_or(Outcome::Status(500)))
             }
             Pass::Computed(text) => {
                 let text = text_of(&text.render(request)).into_owned();
                 TargetLookup::Later(Box::pin(async move {
                     match upstream::find(request, &text, None).await {
-                        Ok(group) => Ok(Target::new(whom(&group, scheme), Uri::new())),
+                        Ok(group) => Ok(PassTarget::new(whom(&group, scheme), Uri::new())),
                         Err(error) => {
                             log_error!(request, Error, "{error}");
                             Err(Outcome::Status(error.status()))

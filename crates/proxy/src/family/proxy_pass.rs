@@ -14,9 +14,9 @@ use freerun_http::variables;
 use freerun_http::variables::{Reference, VariableTable};
 use freerun_serve::tls::upstream::UpstreamTls;
 
-use crate::exchange::target::{Servers, Target, TargetLookup, UpstreamTarget};
+use crate::exchange::target::{PassTarget, Servers, TargetLookup, UpstreamTarget};
 use crate::family::uri;
-use crate::family::uri::{Asked, Rule};
+use crate::family::uri::{RequestUri, UriRule};
 use crate::upstream;
 use crate::upstream::UpstreamRef;
 
@@ -42,14 +42,14 @@ pub struct ProxyPass {
 #[derive(Debug, Clone)]
 pub enum PassTo {
     /// A server or group that is known when the configuration is read.
-    Fixed(Arc<Fixed>),
+    Fixed(Arc<FixedUrl>),
     /// A text with variables.
     Computed(Template),
 }
 
 /// A URL without variables.
 #[derive(Debug)]
-pub struct Fixed {
+pub struct FixedUrl {
     /// The whole URL, for `proxy_redirect default`.
     pub url: String,
     /// The number of bytes of a request's path that are replaced: those of the location's name.
@@ -165,7 +165,7 @@ impl Value for ProxyPass {
         let (host, port) = url.host_and_port();
         let uri = url.uri.map(|uri| Bytes::from(bytes_of(uri).into_owned()));
         passes_on(false, cx);
-        let to = PassTo::Fixed(Arc::new(Fixed {
+        let to = PassTo::Fixed(Arc::new(FixedUrl {
             url: word.text.clone(),
             location_len: bytes_of(&location).len(),
             secure,
@@ -193,15 +193,15 @@ impl ProxyPass {
         match &self.to {
             PassTo::Fixed(fixed) => {
                 let rule = match &fixed.uri {
-                    Some(uri) => Rule::Replace(fixed.location_len, uri),
-                    None => Rule::AsAsked,
+                    Some(uri) => UriRule::Replace(fixed.location_len, uri),
+                    None => UriRule::AsAsked,
                 };
                 let Some(group) = fixed.group.get() else { return TargetLookup::Now(Err(Outcome::Status(500))) };
                 let whom = fixed.whom.get_or_init(|| {
                     let (host, port) = (fixed.host.clone(), fixed.port.clone());
                     Arc::new(target(fixed.secure, host, port, group.clone()))
                 });
-                TargetLookup::Now(Ok(Target::new(whom.clone(), uri::kept(rule, Asked::of(request)))))
+                TargetLookup::Now(Ok(PassTarget::new(whom.clone(), uri::kept(rule, RequestUri::of(request)))))
             }
             PassTo::Computed(template) => TargetLookup::Later(Box::pin(look_up(template, request))),
         }
@@ -216,11 +216,11 @@ impl ProxyPass {
             PassTo::Fixed(fixed) => {
                 out.extend_from_slice(scheme(fixed.secure).as_bytes());
                 let rule = match &fixed.uri {
-                    Some(uri) => Rule::Replace(fixed.location_len, uri),
-                    None => Rule::AsAsked,
+                    Some(uri) => UriRule::Replace(fixed.location_len, uri),
+                    None => UriRule::AsAsked,
                 };
                 out.extend_from_slice(&fixed.host);
-                uri::append(rule, Asked::of(request), out);
+                uri::append(rule, RequestUri::of(request), out);
             }
             PassTo::Computed(template) => {
                 let text = template.render(request);
@@ -230,10 +230,10 @@ impl ProxyPass {
                     return Err(Outcome::Status(500));
                 };
                 let uri = url.uri.map(bytes_of);
-                let rule = uri.as_deref().map_or(Rule::AsAsked, Rule::Exactly);
+                let rule = uri.as_deref().map_or(UriRule::AsAsked, UriRule::Exactly);
                 out.extend_from_slice(scheme(url.secure).as_bytes());
                 out.extend_from_slice(&url.host_and_port().0);
-                uri::append(rule, Asked::of(request), out);
+                uri::append(rule, RequestUri::of(request), out);
             }
         }
         Ok(())
@@ -248,7 +248,7 @@ impl ProxyPass {
     }
 
     /// The value of `$proxy_host` that the configuration sets, if it does.
-    pub fn assigned_host<'r>(&'r self, request: &'r Request) -> Option<variables::Value<'r>> {
+    pub fn assigned_host<'r>(&'r self, request: &'r Request) -> Option<variables::VariableValue<'r>> {
         self.host.is_assigned().then(|| self.host.get(request))
     }
 
@@ -278,7 +278,7 @@ fn target(is_secure: bool, host: Bytes, port: Bytes, servers: Arc<dyn Servers>) 
 }
 
 /// Looks up the target that variables give.
-async fn look_up(template: &Template, request: &Request) -> Result<Target, Outcome> {
+async fn look_up(template: &Template, request: &Request) -> Result<PassTarget, Outcome> {
     let text = template.render(request);
     let text = text_of(&text);
     let Some(url) = Url::parse(&text) else {
@@ -291,9 +291,9 @@ async fn look_up(template: &Template, request: &Request) -> Result<Target, Outco
     })?;
     let (host, port) = url.host_and_port();
     let uri = url.uri.map(bytes_of);
-    let rule = uri.as_deref().map_or(Rule::AsAsked, Rule::Exactly);
-    let uri = uri::kept(rule, Asked::of(request));
-    Ok(Target::new(Arc::new(target(url.secure, host, port, group)), uri))
+    let rule = uri.as_deref().map_or(UriRule::AsAsked, UriRule::Exactly);
+    let uri = uri::kept(rule, RequestUri::of(request));
+    Ok(PassTarget::new(Arc::new(target(url.secure, host, port, group)), uri))
 }
 
 #[cfg(test)]

@@ -10,14 +10,14 @@ use freerun_http::request::handler::Outcome;
 use freerun_http::request::location::TakesConnect;
 use freerun_http::request::response::{Body, Response};
 
-use crate::exchange::family::{Advice, Exchanging, Family, Passed, RequestBody};
-use crate::exchange::target::{Target, TargetLookup};
+use crate::exchange::family::{Advice, AnyExchange, Family, PassedHead, RequestBody};
+use crate::exchange::target::{PassTarget, TargetLookup};
 use crate::exchange::{BodyPlan, BodyStep, Exchange, Fault, To, UpstreamHead};
 use crate::family::pass_argument::{Pass, Scheme};
 use crate::settings::members;
 use crate::settings::next::Causes;
 use crate::settings::options::{Options, TunnelOptions};
-use crate::settings::{FamilySettings, Prefixed};
+use crate::settings::{FamilySettings, PrefixedSettings};
 
 /// The server that a client asks for: the value of a `tunnel_pass` without an argument.
 const ASKED_FOR: &str = "$host:$request_port";
@@ -117,9 +117,9 @@ fn own(request: &Request) -> &TunnelSettings {
 }
 
 /// Tunnels as a member of the family.
-pub struct Tunnel;
+pub struct TunnelMember;
 
-impl Family for Tunnel {
+impl Family for TunnelMember {
     fn name(&self) -> &'static str {
         "tunnel"
     }
@@ -136,7 +136,7 @@ impl Family for Tunnel {
     }
 
     fn table<'s>(&self, settings: &'s SettingsSet) -> &'s FamilySettings {
-        settings.get::<Prefixed<members::Tunnel>>()
+        settings.get::<PrefixedSettings<members::Tunnel>>()
     }
 
     fn target<'r>(&'r self, request: &'r Request) -> TargetLookup<'r> {
@@ -155,13 +155,13 @@ impl Family for Tunnel {
         RequestBody::None
     }
 
-    fn exchange(&self, _: &Request, _: &Target, _: usize) -> Exchanging {
-        Exchanging::Boxed(Box::new(Connected))
+    fn exchange(&self, _: &Request, _: &PassTarget, _: usize) -> AnyExchange {
+        AnyExchange::Boxed(Box::new(TunnelExchange))
     }
 
-    fn respond(&self, _: &mut Request, _: &Target, head: UpstreamHead) -> Result<Passed, Fault> {
+    fn respond(&self, _: &mut Request, _: &PassTarget, head: UpstreamHead) -> Result<PassedHead, Fault> {
         let response = Response::new(head.status, bytes::Bytes::new(), Body::Empty);
-        Ok(Passed::Response(response, Advice::default()))
+        Ok(PassedHead::Response(response, Advice::default()))
     }
 
     fn is_idempotent(&self, _: &Request) -> bool {
@@ -172,9 +172,9 @@ impl Family for Tunnel {
 
 /// The exchange that opens a tunnel. The connection to the server is all that it needs: nothing is sent, and the
 /// server's first bytes belong to the client.
-struct Connected;
+struct TunnelExchange;
 
-impl Exchange for Connected {
+impl Exchange for TunnelExchange {
     fn begin(&mut self, _: &Request, _: &To<'_>, _: BodyPlan, _: &mut Vec<u8>) -> Result<(), Fault> {
         Ok(())
     }

@@ -9,7 +9,7 @@ use crate::exchange::target::Uri;
 
 /// The part of a `proxy_pass` after host and port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rule<'a> {
+pub enum UriRule<'a> {
     /// There is none: the request's URI is passed on, as it came if it was not changed.
     AsAsked,
     /// A URI: it replaces so many bytes at the beginning of the path, the location's name.
@@ -20,7 +20,7 @@ pub enum Rule<'a> {
 
 /// The request's URI.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
+pub struct RequestUri<'a> {
     /// The URI as it came; `None` if it was changed since, or is that of a subrequest.
     pub raw: Option<&'a [u8]>,
     /// The path, decoded and normalised.
@@ -33,11 +33,11 @@ pub struct Asked<'a> {
     pub escape: bool,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> RequestUri<'a> {
     /// The URI of a request.
-    pub fn of(request: &'a Request) -> Asked<'a> {
+    pub fn of(request: &'a Request) -> RequestUri<'a> {
         let raw = request.head.uri();
-        Asked {
+        RequestUri {
             raw: request.asked.uri_kept.then_some(raw),
             path: &request.asked.path,
             args: request.asked.args.as_deref(),
@@ -56,13 +56,13 @@ fn came_with_escapes(raw: &[u8]) -> bool {
 
 /// The URI that the upstream server is asked for. It begins with a slash and has no spaces or control characters,
 /// whatever variables have given, because they would end the request line.
-pub fn make<'a>(rule: Rule<'a>, asked: Asked<'a>) -> Cow<'a, [u8]> {
+pub fn make<'a>(rule: UriRule<'a>, asked: RequestUri<'a>) -> Cow<'a, [u8]> {
     if let Some(whole) = as_it_is(rule, asked) {
         return safe(whole);
     }
     let args = asked.args.filter(|args| !args.is_empty()).map_or(0, |args| 1 + args.len());
     let replaced = match rule {
-        Rule::Replace(prefix, uri) if !asked.rewritten => uri.len() + asked.path.len().saturating_sub(prefix),
+        UriRule::Replace(prefix, uri) if !asked.rewritten => uri.len() + asked.path.len().saturating_sub(prefix),
         _ => asked.path.len(),
     };
     // Without escapes the capacity is used up, so that keeping the URI needs no other allocation.
@@ -72,7 +72,7 @@ pub fn make<'a>(rule: Rule<'a>, asked: Asked<'a>) -> Cow<'a, [u8]> {
 }
 
 /// Makes the URI, to be kept with the target.
-pub fn kept(rule: Rule<'_>, asked: Asked<'_>) -> Uri {
+pub fn kept(rule: UriRule<'_>, asked: RequestUri<'_>) -> Uri {
     match make(rule, asked) {
         Cow::Borrowed(uri) => Uri::from_slice(uri),
         Cow::Owned(uri) => Uri::from_vec(uri),
@@ -80,13 +80,13 @@ pub fn kept(rule: Rule<'_>, asked: Asked<'_>) -> Uri {
 }
 
 /// Appends the URI.
-pub fn append(rule: Rule<'_>, asked: Asked<'_>, out: &mut Vec<u8>) {
+pub fn append(rule: UriRule<'_>, asked: RequestUri<'_>, out: &mut Vec<u8>) {
     let start = out.len();
     if let Some(whole) = as_it_is(rule, asked) {
         out.extend_from_slice(whole);
     } else {
         let mut path = asked.path;
-        if let Rule::Replace(prefix, uri) = rule
+        if let UriRule::Replace(prefix, uri) = rule
             && !asked.rewritten
         {
             out.extend_from_slice(uri);
@@ -105,11 +105,11 @@ pub fn append(rule: Rule<'_>, asked: Asked<'_>, out: &mut Vec<u8>) {
 }
 
 /// The URI, if an existing text is used unchanged.
-fn as_it_is<'a>(rule: Rule<'a>, asked: Asked<'a>) -> Option<&'a [u8]> {
+fn as_it_is<'a>(rule: UriRule<'a>, asked: RequestUri<'a>) -> Option<&'a [u8]> {
     match rule {
-        Rule::Exactly(uri) => Some(uri),
-        Rule::Replace(..) if !asked.rewritten => None,
-        Rule::AsAsked | Rule::Replace(..) => asked.raw.filter(|_| !asked.rewritten),
+        UriRule::Exactly(uri) => Some(uri),
+        UriRule::Replace(..) if !asked.rewritten => None,
+        UriRule::AsAsked | UriRule::Replace(..) => asked.raw.filter(|_| !asked.rewritten),
     }
 }
 
@@ -148,8 +148,8 @@ fn safe(uri: &[u8]) -> Cow<'_, [u8]> {
 mod tests {
     use super::*;
 
-    fn asked(raw: &'static str, path: &'static str, args: Option<&'static str>) -> Asked<'static> {
-        Asked {
+    fn asked(raw: &'static str, path: &'static str, args: Option<&'static str>) -> RequestUri<'static> {
+        RequestUri {
             raw: Some(raw.as_bytes()),
             path: path.as_bytes(),
             args: args.map(str::as_bytes),
@@ -158,7 +158,7 @@ mod tests {
         }
     }
 
-    fn made(rule: Rule<'_>, asked: Asked<'_>) -> String {
+    fn made(rule: UriRule<'_>, asked: RequestUri<'_>) -> String {
         String::from_utf8(make(rule, asked).into_owned()).unwrap()
     }
 
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_location_gives_way_to_the_uri() {
-        let rule = |uri| Rule::Replace(3, uri);
+        let rule = |uri| UriRule::Replace(3, uri);
         for (uri, raw, path, args, want) in [
             ("/b/", "/a/c", "/a/c", None, "/b/c"),
             ("/b/", "/a/c%20d", "/a/c d", None, "/b/c%20d"),
@@ -193,26 +193,26 @@ mod tests {
     #[test]
     fn without_a_uri_it_goes_on_as_it_came() {
         for raw in ["/n/c%20d?x", "/n/../n//x", "/n/%41%2f", "/n/#x"] {
-            assert_eq!(made(Rule::AsAsked, asked(raw, "/n/x", None)), raw);
+            assert_eq!(made(UriRule::AsAsked, asked(raw, "/n/x", None)), raw);
         }
     }
 
     #[test]
     fn what_was_changed_is_escaped_again() {
-        let changed = Asked { raw: None, escape: true, ..asked("", "/zz/a b", Some("q")) };
-        assert_eq!(made(Rule::AsAsked, changed), "/zz/a%20b?q");
+        let changed = RequestUri { raw: None, escape: true, ..asked("", "/zz/a b", Some("q")) };
+        assert_eq!(made(UriRule::AsAsked, changed), "/zz/a%20b?q");
         // A rewrite in the location decides the path.
-        let rewritten = Asked { rewritten: true, escape: true, ..asked("/r/x", "/zz/x?", None) };
-        assert_eq!(made(Rule::Replace(3, b"/b/"), rewritten), "/zz/x%3F");
-        assert_eq!(made(Rule::AsAsked, rewritten), "/zz/x%3F");
+        let rewritten = RequestUri { rewritten: true, escape: true, ..asked("/r/x", "/zz/x?", None) };
+        assert_eq!(made(UriRule::Replace(3, b"/b/"), rewritten), "/zz/x%3F");
+        assert_eq!(made(UriRule::AsAsked, rewritten), "/zz/x%3F");
     }
 
     #[test]
     fn variables_cannot_end_the_request_line() {
         let any = asked("/x", "/x", None);
-        assert_eq!(made(Rule::Exactly(b"/z/a b"), any), "/z/a%20b");
-        assert_eq!(made(Rule::Exactly(b"/a HTTP/1.1\r\nX: y"), any), "/a%20HTTP/1.1%0D%0AX:%20y");
-        assert_eq!(made(Rule::Exactly(b"?a"), any), "/?a");
-        assert_eq!(made(Rule::Exactly(b"/%20|"), any), "/%20|");
+        assert_eq!(made(UriRule::Exactly(b"/z/a b"), any), "/z/a%20b");
+        assert_eq!(made(UriRule::Exactly(b"/a HTTP/1.1\r\nX: y"), any), "/a%20HTTP/1.1%0D%0AX:%20y");
+        assert_eq!(made(UriRule::Exactly(b"?a"), any), "/?a");
+        assert_eq!(made(UriRule::Exactly(b"/%20|"), any), "/%20|");
     }
 }

@@ -15,7 +15,7 @@ use crate::family::params;
 use crate::family::params::Param;
 use crate::family::pass_argument::{Pass, Scheme};
 use crate::settings::FamilySettings;
-use crate::settings::lists::Hidden;
+use crate::settings::lists::HiddenFields;
 use crate::settings::members::Uwsgi;
 use crate::upstream::UpstreamRef;
 
@@ -95,7 +95,7 @@ impl Script for UwsgiScript {
     type Member = Uwsgi;
     const SCHEME: &'static str = "uwsgi://";
     const UPGRADES: bool = true;
-    const HIDDEN: Hidden = HIDDEN_UWSGI;
+    const HIDDEN: HiddenFields = HIDDEN_UWSGI;
 
     fn pass(settings: &SettingsSet) -> Option<&Pass> {
         settings.get::<UwsgiSettings>().uwsgi_pass.as_ref().map(|pass| &pass.to)

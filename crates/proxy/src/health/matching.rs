@@ -6,11 +6,11 @@ use freerun_http::request::Request;
 use freerun_http::request::response::Field;
 use freerun_http::template::Template;
 use freerun_http::variables::VariableTable;
-use freerun_serve::upstream::health::Matching;
+use freerun_serve::upstream::health::MatchBlock;
 
 /// The tests of a `match` block.
 #[derive(Debug)]
-pub struct Match {
+pub struct MatchTests {
     tests: Vec<Test>,
 }
 
@@ -18,14 +18,14 @@ pub struct Match {
 enum Test {
     /// The status is in one of these ranges, or in none of them.
     Status(bool, Vec<(u16, u16)>),
-    Header(String, Wanted),
+    Header(String, FieldCondition),
     Body(bool, Pattern),
     Require(Vec<Template>),
 }
 
 /// The condition on a field.
 #[derive(Debug)]
-enum Wanted {
+enum FieldCondition {
     There,
     Missing,
     Is(bool, String),
@@ -34,7 +34,7 @@ enum Wanted {
 
 /// The response of a server, as far as it was read.
 #[derive(Debug, Clone, Copy)]
-pub struct Answer<'a> {
+pub struct CheckAnswer<'a> {
     /// The status.
     pub status: u16,
     /// The fields of its head.
@@ -43,23 +43,23 @@ pub struct Answer<'a> {
     pub body: &'a [u8],
 }
 
-impl Matching for Match {
+impl MatchBlock for MatchTests {
     const SHAPE: Shape = Shape::exactly(1, "name { test; … }").with_raw_block();
 
-    fn parse(directive: &Node, cx: &mut Cx) -> Result<Match, Problem> {
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<MatchTests, Problem> {
         let tests = directive.children().iter().map(|node| test(node, cx));
-        Ok(Match { tests: tests.collect::<Result<_, _>>()? })
+        Ok(MatchTests { tests: tests.collect::<Result<_, _>>()? })
     }
 }
 
-impl Match {
+impl MatchTests {
     /// Whether the tests need the body.
     pub fn needs_body(&self) -> bool {
         self.tests.iter().any(|test| matches!(test, Test::Body(..)))
     }
 
     /// The test that the answer fails, as the text for the log; `None` if it passes all.
-    pub fn refuses(&self, answer: &Answer<'_>, request: &Request) -> Option<&'static str> {
+    pub fn refuses(&self, answer: &CheckAnswer<'_>, request: &Request) -> Option<&'static str> {
         self.tests.iter().find_map(|test| test.refuses(answer, request))
     }
 }
@@ -87,13 +87,15 @@ fn test(node: &Node, cx: &mut Cx) -> Result<Test, Problem> {
             Ok(Test::Status(not, ranges?))
         }
         "header" => match rest {
-            [name] => Ok(Test::Header(name.text.clone(), if not { Wanted::Missing } else { Wanted::There })),
+            [name] => {
+                Ok(Test::Header(name.text.clone(), if not { FieldCondition::Missing } else { FieldCondition::There }))
+            }
             [name, operator, value] if !not => {
                 let wanted = match operator.text.as_str() {
-                    "=" => Wanted::Is(true, value.text.clone()),
-                    "!=" => Wanted::Is(false, value.text.clone()),
-                    "~" | "~*" => Wanted::Matches(true, pattern(value, operator.text.ends_with('*'), cx)?),
-                    "!~" | "!~*" => Wanted::Matches(false, pattern(value, operator.text.ends_with('*'), cx)?),
+                    "=" => FieldCondition::Is(true, value.text.clone()),
+                    "!=" => FieldCondition::Is(false, value.text.clone()),
+                    "~" | "~*" => FieldCondition::Matches(true, pattern(value, operator.text.ends_with('*'), cx)?),
+                    "!~" | "!~*" => FieldCondition::Matches(false, pattern(value, operator.text.ends_with('*'), cx)?),
                     _ => return Err(invalid(operator)),
                 };
                 Ok(Test::Header(name.text.clone(), wanted))
@@ -135,7 +137,7 @@ fn range(text: &str) -> Option<(u16, u16)> {
 }
 
 impl Test {
-    fn refuses(&self, answer: &Answer<'_>, request: &Request) -> Option<&'static str> {
+    fn refuses(&self, answer: &CheckAnswer<'_>, request: &Request) -> Option<&'static str> {
         match self {
             Test::Status(not, ranges) => {
                 let within = ranges.iter().any(|&(first, last)| (first..=last).contains(&answer.status));
@@ -155,15 +157,17 @@ impl Test {
     }
 }
 
-impl Wanted {
+impl FieldCondition {
     fn found(&self, name: &str, fields: &[Field]) -> bool {
         let mut values =
             fields.iter().filter(|(field, _)| field.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| value);
         match self {
-            Wanted::There => values.next().is_some(),
-            Wanted::Missing => values.next().is_none(),
-            Wanted::Is(same, text) => values.any(|value| (*value.as_ref() == *bytes_of(text)) == *same),
-            Wanted::Matches(same, pattern) => values.any(|value| pattern.is_match(value).unwrap_or(false) == *same),
+            FieldCondition::There => values.next().is_some(),
+            FieldCondition::Missing => values.next().is_none(),
+            FieldCondition::Is(same, text) => values.any(|value| (*value.as_ref() == *bytes_of(text)) == *same),
+            FieldCondition::Matches(same, pattern) => {
+                values.any(|value| pattern.is_match(value).unwrap_or(false) == *same)
+            }
         }
     }
 }
@@ -191,19 +195,19 @@ mod tests {
             ("Set-Cookie".into(), "b".into()),
         ];
         let pattern = |text: &str| Pattern::new(text, false, &mut VariableTable::default()).unwrap();
-        let is = |same, text: &str| Wanted::Is(same, text.to_owned());
+        let is = |same, text: &str| FieldCondition::Is(same, text.to_owned());
         let cases = [
-            ("content-type", Wanted::There, true),
-            ("Host", Wanted::There, false),
-            ("Host", Wanted::Missing, true),
+            ("content-type", FieldCondition::There, true),
+            ("Host", FieldCondition::There, false),
+            ("Host", FieldCondition::Missing, true),
             ("Content-Type", is(true, "text/html"), true),
             ("Content-Type", is(true, "text"), false),
             ("Content-Type", is(false, "text"), true),
             // The field has to be there to have another value.
             ("Host", is(false, "text"), false),
             ("Set-Cookie", is(true, "b"), true),
-            ("Content-Type", Wanted::Matches(true, pattern("^text/")), true),
-            ("Content-Type", Wanted::Matches(false, pattern("^text/")), false),
+            ("Content-Type", FieldCondition::Matches(true, pattern("^text/")), true),
+            ("Content-Type", FieldCondition::Matches(false, pattern("^text/")), false),
         ];
         for (name, wanted, found) in cases {
             assert_eq!(wanted.found(name, &fields), found, "{name} {wanted:?}");

@@ -15,23 +15,23 @@ use std::sync::Arc;
 use freerun_conf::{Cx, Problem, SettingsSet, group};
 use freerun_http::module::Module;
 use freerun_serve::loops::state::LoopState;
-use freerun_serve::upstream::health::{self, Checking};
+use freerun_serve::upstream::health::{self, CheckSettings};
 use freerun_upstream::Peer;
 
 use crate::exchange::family::Family;
 use crate::family::http::settings::{HttpSettings, HttpVersion};
 use crate::family::{fastcgi, grpc as grpc_family, http, scgi, uwsgi};
-use crate::health::matching::Match;
-use crate::health::probe::{Kept, NoConnection};
+use crate::health::matching::MatchTests;
+use crate::health::probe::{KeptCheckConnection, NoConnection};
 use crate::health::settings::{HealthCheck, HealthSettings};
-use crate::upstream::{Http, Upstream, UpstreamRef};
+use crate::upstream::{HttpGroups, Upstream, UpstreamRef};
 
 /// The module of health checks. It has to stand after the module of the groups.
 pub static MODULE: Module = Module {
     name: "health_check",
     groups: &[group::<HealthSettings>()],
     settle: Some(settle),
-    finish: Some(|_, cx| health::finish::<Check, Match>(cx)),
+    finish: Some(|_, cx| health::finish::<Check, MatchTests>(cx)),
     prepare: Some(health::prepare::<Check>),
     begin: Some(health::begin::<Check>),
     ..Module::EMPTY
@@ -54,12 +54,12 @@ impl Check {
     }
 }
 
-impl health::Check for Check {
-    type Protocol = Http;
-    type Kept = Option<Kept>;
+impl health::GroupCheck for Check {
+    type Protocol = HttpGroups;
+    type Kept = Option<KeptCheckConnection>;
     type Local = NoConnection;
 
-    fn checking(&self) -> &Checking {
+    fn checking(&self) -> &CheckSettings {
         &self.rules.checking
     }
 
@@ -78,10 +78,10 @@ impl health::Check for Check {
     async fn check(
         &self,
         peer: &Arc<Peer>,
-        kept: &mut Option<Kept>,
+        kept: &mut Option<KeptCheckConnection>,
         loop_state: &Rc<LoopState>,
         local: &NoConnection,
-    ) -> Result<(), probe::Failed> {
+    ) -> Result<(), probe::CheckFailure> {
         probe::check(self, peer, kept, loop_state, local).await
     }
 }

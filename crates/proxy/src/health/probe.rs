@@ -13,28 +13,28 @@ use freerun_conf::{bytes_of, into_bytes};
 use freerun_http::http_loop::HttpLoop;
 use freerun_http::request::location::Location;
 use freerun_http::request::{Address, Head, Request};
-use freerun_http::request::{ClientStream, Facts};
+use freerun_http::request::{ClientStream, ConnectionFacts};
 use freerun_proto::{HeadRules, parse_request};
 use freerun_runtime::loops;
 use freerun_runtime::timer::Timer;
 use freerun_serve::configuration::generation::Generation;
 use freerun_serve::loops::local::LoopLocal;
 use freerun_serve::loops::state::LoopState;
-use freerun_serve::tls::handshake::Helpers;
+use freerun_serve::tls::handshake::HandshakeHelpers;
 use freerun_transport::Transport;
 use freerun_upstream::Peer;
 use freerun_upstream::connect::connect;
-use freerun_upstream::http2::{Http2Connection, Stream};
+use freerun_upstream::http2::{ExchangeStream, Http2Connection};
 use freerun_upstream::link::Link;
-use freerun_upstream::pool::{Exclusive, Multiplexed, Scope};
+use freerun_upstream::pool::{Exclusive, MultiplexedConnection, Scope};
 
 use crate::client::tls;
-use crate::exchange::family::{Exchanging, UpstreamProtocol};
-use crate::exchange::target::{Target, TargetLookup};
+use crate::exchange::family::{AnyExchange, UpstreamProtocol};
+use crate::exchange::target::{PassTarget, TargetLookup};
 use crate::exchange::{BodyPlan, BodyStep, Exchange, To, UpstreamHead};
 use crate::health::Check;
 use crate::health::grpc::GrpcCheck;
-use crate::health::matching::Answer;
+use crate::health::matching::CheckAnswer;
 use crate::settings::options::Options;
 use crate::state::record::{Record, Took};
 
@@ -48,13 +48,13 @@ const READ: usize = 16 * 1024;
 const REST: Duration = Duration::from_secs(60);
 
 /// The point where a check has failed, as the text for the log.
-pub type Failed = &'static str;
+pub type CheckFailure = &'static str;
 
-const READING_HEAD: Failed = "reading response header from upstream";
+const READING_HEAD: CheckFailure = "reading response header from upstream";
 
 /// An answer that has begun.
-struct Begun {
-    exchange: Exchanging,
+struct BegunAnswer {
+    exchange: AnyExchange,
     /// The bytes that have come.
     input: BytesMut,
     /// When the request was sent, in [`loops::nanos`].
@@ -63,15 +63,15 @@ struct Begun {
 
 /// The result when no answer has come.
 struct Silence {
-    what: Failed,
+    what: CheckFailure,
     /// Whether the connection has ended: a new one may do better, if this one was used before.
     ended: bool,
 }
 
 /// A connection that further checks may use.
 #[derive(Debug)]
-pub struct Kept {
-    connection: Connection,
+pub struct KeptCheckConnection {
+    connection: CheckConnection,
     since: Instant,
     /// A digest of what its session was made with; `None`: it has no TLS.
     secured: Option<[u8; 32]>,
@@ -79,21 +79,21 @@ pub struct Kept {
 
 /// A connection to a server.
 #[derive(Debug)]
-enum Connection {
+enum CheckConnection {
     /// One that carries one exchange at a time.
     Own(Link),
     /// One of HTTP/2, for checks alone.
     Http2(Arc<Http2Connection>),
 }
 
-impl Connection {
+impl CheckConnection {
     /// Whether another check may use it.
     fn is_live(&self, protocol: UpstreamProtocol) -> bool {
         match (self, protocol) {
-            (Connection::Own(link), UpstreamProtocol::Sequential) => {
+            (CheckConnection::Own(link), UpstreamProtocol::Sequential) => {
                 link.transport().is_some_and(|transport| transport.is_quiet(true))
             }
-            (Connection::Http2(connection), UpstreamProtocol::Http2) => connection.streams() > 0,
+            (CheckConnection::Http2(connection), UpstreamProtocol::Http2) => connection.streams() > 0,
             _ => false,
         }
     }
@@ -116,26 +116,28 @@ impl Deref for Lane<'_> {
     }
 }
 
-impl Connection {
+impl CheckConnection {
     /// What a check goes over. `None`: the connection has ended.
     fn lane(&self) -> Option<Lane<'_>> {
         Some(match self {
-            Connection::Own(link) => Lane::Own(link),
-            Connection::Http2(connection) => Lane::Stream(Link::Stream(Stream::alone(connection.clone())?)),
+            CheckConnection::Own(link) => Lane::Own(link),
+            CheckConnection::Http2(connection) => {
+                Lane::Stream(Link::Stream(ExchangeStream::alone(connection.clone())?))
+            }
         })
     }
 }
 
 /// The connection facts that requests of checks use instead of those of a client: one for each loop.
 #[derive(Default)]
-pub struct NoConnection(OnceCell<Rc<Facts>>);
+pub struct NoConnection(OnceCell<Rc<ConnectionFacts>>);
 
 impl NoConnection {
     fn client(&self, loop_state: &Rc<LoopState>, generation: &Generation) -> Option<ClientStream> {
         let listen = generation.listeners.first()?;
         let facts = self.0.get_or_init(|| {
             let nobody = Address::Unix("".into());
-            Rc::new(Facts::new(0, nobody, LoopLocal::new(listen.clone()), loop_state.clone()))
+            Rc::new(ConnectionFacts::new(0, nobody, LoopLocal::new(listen.clone()), loop_state.clone()))
         });
         Some(ClientStream::nobody(facts.clone()))
     }
@@ -194,40 +196,44 @@ fn location(check: &Check) -> Location {
 pub async fn check(
     check: &Check,
     peer: &Arc<Peer>,
-    kept: &mut Option<Kept>,
+    kept: &mut Option<KeptCheckConnection>,
     loop_state: &Rc<LoopState>,
     no_connection: &NoConnection,
-) -> Result<(), Failed> {
+) -> Result<(), CheckFailure> {
     let request = request(check, loop_state, no_connection).ok_or("making the request")?;
     let TargetLookup::Now(Ok(mut target)) = check.family.target(&request) else { return Err("making the request") };
     target.uri = into_bytes(check.rules.uri.to_string()).into();
     let options = check.family.options(&request);
     let most = options.connect_timeout + options.send_timeout + options.read_timeout + REST;
-    let one = One { check, peer, request: &request, target: &target, options: &options };
+    let one = SingleCheck { check, peer, request: &request, target: &target, options: &options };
     match freerun_runtime::timer::timeout(most, one.run(kept)).await {
         Ok(done) => done,
         Err(_) => Err("waiting for the end of the response"),
     }
 }
 
-struct One<'c> {
+struct SingleCheck<'c> {
     check: &'c Check,
     peer: &'c Arc<Peer>,
     request: &'c Request,
-    target: &'c Target,
+    target: &'c PassTarget,
     options: &'c Options,
 }
 
 /// Limits the time of `work` and maps its error.
-async fn within<T, E>(time: Duration, what: Failed, work: impl Future<Output = Result<T, E>>) -> Result<T, Failed> {
+async fn within<T, E>(
+    time: Duration,
+    what: CheckFailure,
+    work: impl Future<Output = Result<T, E>>,
+) -> Result<T, CheckFailure> {
     match freerun_runtime::timer::timeout(time, work).await {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(_)) | Err(_) => Err(what),
     }
 }
 
-impl One<'_> {
-    async fn run(&self, kept: &mut Option<Kept>) -> Result<(), Failed> {
+impl SingleCheck<'_> {
+    async fn run(&self, kept: &mut Option<KeptCheckConnection>) -> Result<(), CheckFailure> {
         let keeps = self.check.rules.keepalive_time;
         let secured = tls::secured(self.check.family, self.request, self.target);
         let protocol = self.check.family.protocol(self.request);
@@ -262,22 +268,22 @@ impl One<'_> {
     }
 
     /// Sends the request, and waits until bytes have come.
-    async fn begin(&self, link: &Link) -> Result<Begun, Silence> {
+    async fn begin(&self, link: &Link) -> Result<BegunAnswer, Silence> {
         let at = loops::nanos();
         let mut exchange = self.check.family.exchange(self.request, self.target, self.options.buffer_size);
         self.send(link, &mut *exchange).await?;
         let mut input = BytesMut::with_capacity(READ);
         match freerun_runtime::timer::timeout(self.options.read_timeout, link.read(&mut input, usize::MAX)).await {
-            Ok(Ok(1..)) => Ok(Begun { exchange, input, at }),
+            Ok(Ok(1..)) => Ok(BegunAnswer { exchange, input, at }),
             Ok(_) => Err(Silence { what: READING_HEAD, ended: true }),
             Err(_) => Err(Silence { what: READING_HEAD, ended: false }),
         }
     }
 
     /// Judges the answer that has begun. Also returns whether the connection may be kept for the next check.
-    async fn judge(&self, link: &Link, begun: Begun) -> Result<(Result<(), Failed>, bool), Failed> {
+    async fn judge(&self, link: &Link, begun: BegunAnswer) -> Result<(Result<(), CheckFailure>, bool), CheckFailure> {
         let keeps = self.check.rules.keepalive_time;
-        let Begun { mut exchange, mut input, at } = begun;
+        let BegunAnswer { mut exchange, mut input, at } = begun;
         let record = self.request.own.get::<Record>();
         record.aim(self.target);
         record.begin(Arc::clone(self.peer), at, Took::default());
@@ -299,7 +305,7 @@ impl One<'_> {
                 grpc.refuses(head.status, &fields, &body)
             }
             (None, Some(matching)) => {
-                matching.refuses(&Answer { status: head.status, fields: &fields, body: &body }, self.request)
+                matching.refuses(&CheckAnswer { status: head.status, fields: &fields, body: &body }, self.request)
             }
             (None, None) => (!(200..400).contains(&head.status)).then_some("checking status code"),
         };
@@ -307,7 +313,11 @@ impl One<'_> {
         Ok((refused.map_or(Ok(()), Err), again))
     }
 
-    async fn connect(&self, secured: Option<[u8; 32]>, protocol: UpstreamProtocol) -> Result<Kept, Failed> {
+    async fn connect(
+        &self,
+        secured: Option<[u8; 32]>,
+        protocol: UpstreamProtocol,
+    ) -> Result<KeptCheckConnection, CheckFailure> {
         let address = self.check.rules.checking.address(self.peer);
         let options = self.options.connect.as_deref().copied().unwrap_or_default();
         let paths = self.request.generation.services.socket_paths(self.request.client_key());
@@ -317,18 +327,18 @@ impl One<'_> {
         within(self.options.connect_timeout, "connecting to upstream", transport.write_all(&header)).await?;
         let transport = if secured.is_some() { self.secure(transport).await? } else { transport };
         let connection = match protocol {
-            UpstreamProtocol::Sequential => Connection::Own(Link::Own(Exclusive::new(transport, Scope::SHARED))),
+            UpstreamProtocol::Sequential => CheckConnection::Own(Link::Own(Exclusive::new(transport, Scope::SHARED))),
             UpstreamProtocol::Http2 if secured.is_some() && !tls::speaks_http2(&transport) => {
                 return Err("SSL handshaking to upstream");
             }
-            UpstreamProtocol::Http2 => Connection::Http2(Arc::new(Http2Connection::begin(transport, None))),
+            UpstreamProtocol::Http2 => CheckConnection::Http2(Arc::new(Http2Connection::begin(transport, None))),
         };
-        Ok(Kept { connection, since: loops::now(), secured })
+        Ok(KeptCheckConnection { connection, since: loops::now(), secured })
     }
 
     /// Has a TLS session on a new connection, as requests have it.
-    async fn secure(&self, transport: Transport) -> Result<Transport, Failed> {
-        const WHAT: Failed = "SSL handshaking to upstream";
+    async fn secure(&self, transport: Transport) -> Result<Transport, CheckFailure> {
+        const WHAT: CheckFailure = "SSL handshaking to upstream";
         let family = self.check.family;
         let timeout = self.options.connect_timeout;
         let outgoing = tls::outgoing(family, self.request, self.target, &self.peer.name, pending);
@@ -336,14 +346,14 @@ impl One<'_> {
         let transport = transport.into_tls();
         let lane = self.request.place.location.identity;
         let figures = &self.request.client.loop_state.shared.upstream_tls;
-        let helpers = Helpers { pool: self.request.generation.pools.handshakes(), lane, figures };
+        let helpers = HandshakeHelpers { pool: self.request.generation.pools.handshakes(), lane, figures };
         let opened = outgoing.open(&transport, &mut Timer::default(), timeout, helpers).await;
         opened.map_err(|_| WHAT)?;
         Ok(transport)
     }
 
     async fn send(&self, link: &Link, exchange: &mut dyn Exchange) -> Result<(), Silence> {
-        const WHAT: Failed = "sending request to upstream";
+        const WHAT: CheckFailure = "sending request to upstream";
         let mut out = Vec::new();
         let to = To { target: self.target, peer: &self.peer.name, server: &self.peer.server };
         let question = self.check.rules.grpc.as_ref().map(GrpcCheck::question);
@@ -376,7 +386,7 @@ impl One<'_> {
     }
 
     /// Reads more bytes. Returns whether there were any.
-    async fn more(&self, link: &Link, input: &mut BytesMut, what: Failed) -> Result<bool, Failed> {
+    async fn more(&self, link: &Link, input: &mut BytesMut, what: CheckFailure) -> Result<bool, CheckFailure> {
         input.reserve(READ);
         Ok(within(self.options.read_timeout, what, link.read(input, usize::MAX)).await? > 0)
     }
@@ -386,8 +396,8 @@ impl One<'_> {
         link: &Link,
         exchange: &mut dyn Exchange,
         input: &mut BytesMut,
-    ) -> Result<UpstreamHead, Failed> {
-        const WHAT: Failed = READING_HEAD;
+    ) -> Result<UpstreamHead, CheckFailure> {
+        const WHAT: CheckFailure = READING_HEAD;
         loop {
             match exchange.head(input).map_err(|_| WHAT)? {
                 Some(head) if head.status >= 200 || head.status == 101 => return Ok(head),
@@ -405,8 +415,8 @@ impl One<'_> {
         exchange: &mut dyn Exchange,
         input: &mut BytesMut,
         body: &mut Vec<u8>,
-    ) -> Result<bool, Failed> {
-        const WHAT: Failed = "reading response from upstream";
+    ) -> Result<bool, CheckFailure> {
+        const WHAT: CheckFailure = "reading response from upstream";
         loop {
             match exchange.body(input).map_err(|_| WHAT)? {
                 BodyStep::Data(data) => {

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use freerun_conf::{Cx, Node, Problem, Shape, Value, Word, parse_time, settings};
-use freerun_serve::upstream::health::{Checking, Declared, MatchRef, Matches};
+use freerun_serve::upstream::health::{CheckSettings, MatchBlocks, MatchRef, Matches};
 use freerun_serve::upstream::number;
 
 use crate::health::grpc;
 use crate::health::grpc::GrpcCheck;
-use crate::health::matching::Match;
+use crate::health::matching::MatchTests;
 
 settings! {
     /// Requests that check all the time whether servers are healthy.
@@ -47,7 +47,7 @@ settings! {
         /// | `body ~ expression;`, `!~` | the first 256 KiB of the body match, or do not |
         /// | `require $variable …;` | all of these are neither empty nor `0`; `$upstream_status` and `$upstream_http_…` can be used |
         #[name = "match"]
-        matches: Matches<Match>, in HTTP, fidelity = Own;
+        matches: Matches<MatchTests>, in HTTP, fidelity = Own;
     }
 }
 
@@ -55,11 +55,11 @@ settings! {
 #[derive(Debug, Clone)]
 pub struct HealthCheck {
     /// The parameters that all protocols have.
-    pub checking: Checking,
+    pub checking: CheckSettings,
     /// The URI that is asked for.
     pub uri: String,
     /// The tests that the response has to pass.
-    pub matching: Option<MatchRef<Match>>,
+    pub matching: Option<MatchRef<MatchTests>>,
     /// How long a connection is used.
     pub keepalive_time: Option<Duration>,
     /// What is asked of gRPC's health service, instead of the URI.
@@ -75,7 +75,7 @@ impl Value for HealthCheck {
 
     fn parse(directive: &Node, cx: &mut Cx) -> Result<HealthCheck, Problem> {
         let mut check = HealthCheck {
-            checking: Checking::of(directive),
+            checking: CheckSettings::of(directive),
             uri: "/".to_owned(),
             matching: None,
             keepalive_time: None,
@@ -94,7 +94,7 @@ impl HealthCheck {
         if self.checking.parameter(directive, index, word)? {
             return Ok(());
         }
-        if let Some(matching) = Declared::of_parameter(word, cx) {
+        if let Some(matching) = MatchBlocks::of_parameter(word, cx) {
             self.matching = Some(matching);
             return Ok(());
         }

@@ -7,7 +7,7 @@ use freerun_serve::build::{at_the_end, end_of_block};
 use crate::caches::values::CacheName;
 use crate::caches::zones::Caches;
 use crate::settings::FamilySettings;
-use crate::settings::store::Store;
+use crate::settings::store::StoreSetting;
 
 impl FamilySettings {
     /// Checks the merged cache settings of a member with this prefix.
@@ -57,10 +57,10 @@ impl FamilySettings {
 
     /// Makes only one of `cache` and `store` hold: the one that a level sets replaces the other one from an outer
     /// level.
-    pub(super) fn settle_store(&mut self, cache: Option<&CacheName>, store: Option<&Store>) {
+    pub(super) fn settle_store(&mut self, cache: Option<&CacheName>, store: Option<&StoreSetting>) {
         if cache.is_some_and(CacheName::is_on) {
-            self.proxy_store = Store::Off;
-        } else if store.is_some_and(|store| !matches!(store, Store::Off)) {
+            self.proxy_store = StoreSetting::Off;
+        } else if store.is_some_and(|store| !matches!(store, StoreSetting::Off)) {
             self.proxy_cache = CacheName::Off;
         }
     }

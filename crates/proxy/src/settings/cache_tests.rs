@@ -3,7 +3,7 @@
 use freerun_conf::{Contexts, Cx, Registry, apply_block, group, parse};
 
 use crate::settings::members::{FastCgi, Memcached, Proxy};
-use crate::settings::{FamilySettings, Prefixed};
+use crate::settings::{FamilySettings, PrefixedSettings};
 
 /// A loader with only this text; there are no other files.
 struct Text(String);
@@ -20,7 +20,11 @@ impl freerun_conf::Loader for Text {
 
 /// The settings of a proxy at a level of `context`, with the checks of the configuration's caches.
 fn read_at(context: Contexts, text: &str) -> Result<(FamilySettings, Vec<String>), String> {
-    let groups = [group::<Prefixed<FastCgi>>(), group::<Prefixed<Proxy>>(), group::<Prefixed<Memcached>>()];
+    let groups = [
+        group::<PrefixedSettings<FastCgi>>(),
+        group::<PrefixedSettings<Proxy>>(),
+        group::<PrefixedSettings<Memcached>>(),
+    ];
     let registry = Registry::new(&groups, &[]).unwrap();
     let tree = parse("x.conf", None, "", &mut Text(text.to_owned()));
     let mut cx = Cx::new(tree.sources.clone());
@@ -28,13 +32,13 @@ fn read_at(context: Contexts, text: &str) -> Result<(FamilySettings, Vec<String>
     let built = (|| {
         let defaults = registry.defaults(&mut cx)?;
         let set = apply_block(&registry, context, &tree.nodes, &defaults, &mut cx)?.0;
-        set.get::<Prefixed<Proxy>>().check_cache("proxy_", true, &mut cx)?;
-        set.get::<Prefixed<FastCgi>>().check_cache("fastcgi_", false, &mut cx)?;
+        set.get::<PrefixedSettings<Proxy>>().check_cache("proxy_", true, &mut cx)?;
+        set.get::<PrefixedSettings<FastCgi>>().check_cache("fastcgi_", false, &mut cx)?;
         Ok(set)
     })();
     let set = cx.conclude(built, tree.error).map_err(|problems| problems[0].message.clone())?;
     let warnings = cx.warnings.iter().map(|warning| warning.message.clone()).collect();
-    let family: &FamilySettings = set.get::<Prefixed<Proxy>>();
+    let family: &FamilySettings = set.get::<PrefixedSettings<Proxy>>();
     Ok((family.clone(), warnings))
 }
 

@@ -50,27 +50,27 @@ impl HeaderName {
 
 /// The fields that are hidden by default.
 #[derive(Debug)]
-pub struct Hidden {
+pub struct HiddenFields {
     /// The fields with known names, a bit each.
-    pub known: Known,
+    pub known: KnownFields,
     /// The names of the others.
     pub others: &'static [&'static [u8]],
 }
 
 /// A set of known names of fields.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Known(u64);
+pub struct KnownFields(u64);
 
-impl Known {
+impl KnownFields {
     /// The set of these names.
-    pub const fn of(ids: &[HeaderId]) -> Known {
+    pub const fn of(ids: &[HeaderId]) -> KnownFields {
         let mut bits = 0;
         let mut index = 0;
         while index < ids.len() {
             bits |= 1 << ids[index] as u8;
             index += 1;
         }
-        Known(bits)
+        KnownFields(bits)
     }
 
     /// Whether the name is in the set.
@@ -88,9 +88,9 @@ impl Known {
     }
 }
 
-impl Hidden {
+impl HiddenFields {
     /// No fields.
-    pub const NOTHING: Hidden = Hidden { known: Known(0), others: &[] };
+    pub const NOTHING: HiddenFields = HiddenFields { known: KnownFields(0), others: &[] };
 
     #[inline]
     fn has(&self, id: HeaderId, name: &[u8]) -> bool {
@@ -109,7 +109,7 @@ impl FamilySettings {
 
     /// Whether a field of a response is hidden from the client. `always` names the fields hidden by default.
     #[inline]
-    pub fn hides(&self, id: HeaderId, name: &[u8], always: &Hidden) -> bool {
+    pub fn hides(&self, id: HeaderId, name: &[u8], always: &HiddenFields) -> bool {
         let hidden = always.has(id, name) || self.proxy_hide_header.iter().any(|hidden| hidden.is(name));
         hidden && !self.proxy_pass_header.iter().any(|passed| passed.is(name))
     }

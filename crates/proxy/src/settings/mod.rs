@@ -33,7 +33,7 @@ use crate::caches::values::{CacheName, Conditions, Methods, Valid};
 use freerun_http::values::access::Access;
 use lists::{HeaderName, Ignorable};
 use next::Causes;
-use store::Store;
+use store::StoreSetting;
 
 upstream_settings! {
     /// The directives that all members of the family have.
@@ -204,7 +204,7 @@ upstream_settings! {
         ///
         /// A file appears under its name when it is complete, with the response's `Last-Modified` as its time.
         /// A response is fetched and stored to its end, whatever the client does.
-        proxy_store: Store = "off", in HTTP | SERVER | LOCATION,
+        proxy_store: StoreSetting = "off", in HTTP | SERVER | LOCATION,
             fidelity = Differs("responses are kept without buffering, too (`buffering off`, `X-Accel-Buffering: no`)");
         /// Rights of the files that `proxy_store` makes.
         proxy_store_access: Access = "user:rw", in HTTP | SERVER | LOCATION;
@@ -290,20 +290,20 @@ pub trait Member: Send + Sync + 'static {
     fn adapt(_settings: &mut FamilySettings) {}
 
     /// The parts that are made once for the member.
-    fn home() -> &'static Home;
+    fn home() -> &'static MemberParts;
 }
 
 /// The parts that are made once for a member: the slot of its settings and its directive table.
 #[derive(Default)]
-pub struct Home {
+pub struct MemberParts {
     slot: Slot,
-    table: OnceLock<Table>,
+    table: OnceLock<MemberTable>,
 }
 
-impl Home {
+impl MemberParts {
     /// An empty home.
-    pub const fn new() -> Home {
-        Home { slot: Slot::new(), table: OnceLock::new() }
+    pub const fn new() -> MemberParts {
+        MemberParts { slot: Slot::new(), table: OnceLock::new() }
     }
 }
 
@@ -319,14 +319,14 @@ impl FamilySettings {
 }
 
 /// The directives of a member, each with its row in [`FamilySettings`].
-struct Table {
+struct MemberTable {
     directives: Vec<Directive>,
     rows: Vec<usize>,
 }
 
-impl Table {
+impl MemberTable {
     /// Makes the rows that a member has, under its names. The texts are made once for a process, so they may be leaked.
-    fn new<M: Member>() -> Table {
+    fn new<M: Member>() -> MemberTable {
         let renamed = |text: &'static str| -> &'static str {
             if M::PREFIX == WRITTEN { text } else { text.replace(WRITTEN, M::PREFIX).leak() }
         };
@@ -350,7 +350,7 @@ impl Table {
         // The rows that all services have stand last; in the reference they are in their places.
         table.sort_by_key(|(directive, _)| directive.name);
         let (directives, rows) = table.into_iter().unzip();
-        Table { directives, rows }
+        MemberTable { directives, rows }
     }
 }
 
@@ -379,8 +379,8 @@ macro_rules! member {
                 adapt(settings);
             })?
 
-            fn home() -> &'static $crate::settings::Home {
-                static HOME: $crate::settings::Home = $crate::settings::Home::new();
+            fn home() -> &'static $crate::settings::MemberParts {
+                static HOME: $crate::settings::MemberParts = $crate::settings::MemberParts::new();
                 &HOME
             }
         }
@@ -390,15 +390,15 @@ macro_rules! member {
 pub(crate) use member;
 
 /// [`FamilySettings`] as the settings of a member.
-pub struct Prefixed<M>(FamilySettings, PhantomData<fn() -> M>);
+pub struct PrefixedSettings<M>(FamilySettings, PhantomData<fn() -> M>);
 
-impl<M> Clone for Prefixed<M> {
+impl<M> Clone for PrefixedSettings<M> {
     fn clone(&self) -> Self {
-        Prefixed(self.0.clone(), PhantomData)
+        PrefixedSettings(self.0.clone(), PhantomData)
     }
 }
 
-impl<M> Deref for Prefixed<M> {
+impl<M> Deref for PrefixedSettings<M> {
     type Target = FamilySettings;
 
     fn deref(&self) -> &FamilySettings {
@@ -406,13 +406,13 @@ impl<M> Deref for Prefixed<M> {
     }
 }
 
-impl<M: Member> Prefixed<M> {
-    fn table() -> &'static Table {
-        M::home().table.get_or_init(Table::new::<M>)
+impl<M: Member> PrefixedSettings<M> {
+    fn table() -> &'static MemberTable {
+        M::home().table.get_or_init(MemberTable::new::<M>)
     }
 }
 
-impl<M: Member> Settings for Prefixed<M> {
+impl<M: Member> Settings for PrefixedSettings<M> {
     type Level = <FamilySettings as Settings>::Level;
 
     const NAME: &'static str = M::NAME;
@@ -436,7 +436,7 @@ impl<M: Member> Settings for Prefixed<M> {
             settings.proxy_temp_path = freerun_conf::parse_default(name, text, cx)?;
         }
         M::adapt(&mut settings);
-        Ok(Prefixed(settings, PhantomData))
+        Ok(PrefixedSettings(settings, PhantomData))
     }
 
     fn set(level: &mut Self::Level, index: usize, node: &Node, cx: &mut Cx) -> Result<(), Problem> {
@@ -444,7 +444,7 @@ impl<M: Member> Settings for Prefixed<M> {
             return Err(Problem::new(format!("no row {index} in the directive table of {}", M::NAME)));
         };
         FamilySettings::set(level, *row, node, cx)?;
-        let stores = level.proxy_store.as_ref().is_some_and(|store| !matches!(store, Store::Off));
+        let stores = level.proxy_store.as_ref().is_some_and(|store| !matches!(store, StoreSetting::Off));
         if stores && level.proxy_cache.as_ref().is_some_and(CacheName::is_on) {
             let name = &node.name.text;
             let other = if name.ends_with("cache") { "store" } else { "cache" };
@@ -463,7 +463,7 @@ impl<M: Member> Settings for Prefixed<M> {
         if !purges && !within.contains(Contexts::LOCATION_IF) && settings.proxy_cache_purge.key().is_some() {
             settings.proxy_cache_purge = PurgeRule::Never;
         }
-        Prefixed(settings, PhantomData)
+        PrefixedSettings(settings, PhantomData)
     }
 }
 

@@ -5,7 +5,7 @@ use freerun_http::template::Template;
 
 /// The value of `store`.
 #[derive(Debug, Clone)]
-pub enum Store {
+pub enum StoreSetting {
     /// Responses are not stored.
     Off,
     /// Responses are stored at the path of `root` or `alias`.
@@ -14,15 +14,15 @@ pub enum Store {
     Path(Template),
 }
 
-impl Value for Store {
+impl Value for StoreSetting {
     const SHAPE: Shape = Shape::exactly(1, "on | off | path");
 
-    fn parse(directive: &Node, cx: &mut Cx) -> Result<Store, Problem> {
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<StoreSetting, Problem> {
         let word = &directive.args[0];
         match word.text.as_str() {
-            "off" => Ok(Store::Off),
-            "on" => Ok(Store::On),
-            _ => Template::parse(word, cx).map(Store::Path),
+            "off" => Ok(StoreSetting::Off),
+            "on" => Ok(StoreSetting::On),
+            _ => Template::parse(word, cx).map(StoreSetting::Path),
         }
     }
 }

@@ -2,7 +2,7 @@ use freerun_conf::{Registry, apply_block, group, parse};
 use freerun_proto::HeaderId;
 
 use super::*;
-use crate::settings::lists::{Hidden, Known};
+use crate::settings::lists::{HiddenFields, KnownFields};
 use crate::settings::members::{self, Memcached, Proxy};
 
 member! {
@@ -25,7 +25,8 @@ impl freerun_conf::Loader for Text {
 
 /// The settings of both members at a location, and the warnings.
 fn read(text: &'static str) -> Result<(FamilySettings, FamilySettings, Vec<String>), String> {
-    let registry = Registry::new(&[group::<Prefixed<Fast>>(), group::<Prefixed<Proxy>>()], &[]).unwrap();
+    let registry =
+        Registry::new(&[group::<PrefixedSettings<Fast>>(), group::<PrefixedSettings<Proxy>>()], &[]).unwrap();
     let tree = parse("x.conf", None, "", &mut Text(text));
     let mut cx = Cx::new(tree.sources.clone());
     assert_eq!(registry.check(&mut cx), [] as [String; 0]);
@@ -35,7 +36,7 @@ fn read(text: &'static str) -> Result<(FamilySettings, FamilySettings, Vec<Strin
     })();
     let warnings = cx.warnings.iter().map(|warning| warning.message.clone()).collect();
     let set = cx.conclude(built, tree.error).map_err(|problems| problems[0].message.clone())?;
-    Ok((set.get::<Prefixed<Fast>>().0.clone(), set.get::<Prefixed<Proxy>>().0.clone(), warnings))
+    Ok((set.get::<PrefixedSettings<Fast>>().0.clone(), set.get::<PrefixedSettings<Proxy>>().0.clone(), warnings))
 }
 
 #[test]
@@ -43,7 +44,7 @@ fn each_member_has_its_own_values_under_its_own_names() {
     let (fast, proxy, _) = read("fastcgi_buffer_size 8k; proxy_read_timeout 5s; fastcgi_hide_header X-A;").unwrap();
     assert_eq!((fast.proxy_buffer_size.0, proxy.proxy_buffer_size.0), (8192, 4096));
     assert_eq!((fast.proxy_read_timeout.as_secs(), proxy.proxy_read_timeout.as_secs()), (60, 5));
-    let hides = |settings: &FamilySettings| settings.hides(HeaderId::Other, b"x-a", &Hidden::NOTHING);
+    let hides = |settings: &FamilySettings| settings.hides(HeaderId::Other, b"x-a", &HiddenFields::NOTHING);
     assert!(hides(&fast) && !hides(&proxy));
     assert_eq!(fast.proxy_temp_path.path, freerun_serve::configuration::compiled::FASTCGI_TEMP_PATH);
     assert_eq!(proxy.proxy_temp_path.path, freerun_serve::configuration::compiled::PROXY_TEMP_PATH);
@@ -53,9 +54,9 @@ fn each_member_has_its_own_values_under_its_own_names() {
 #[test]
 fn rows_that_a_member_lacks_are_unknown() {
     assert!(read("fastcgi_buffering on;").err().unwrap().starts_with("unknown directive \"fastcgi_buffering\""));
-    let names: Vec<&str> = Prefixed::<Fast>::directives().iter().map(|directive| directive.name).collect();
+    let names: Vec<&str> = PrefixedSettings::<Fast>::directives().iter().map(|directive| directive.name).collect();
     assert!(names.iter().all(|name| name.starts_with("fastcgi_") && *name != "fastcgi_bind"));
-    let buffers = Prefixed::<Fast>::directives().iter().find(|row| row.name == "fastcgi_buffer_size").unwrap();
+    let buffers = PrefixedSettings::<Fast>::directives().iter().find(|row| row.name == "fastcgi_buffer_size").unwrap();
     assert!(!buffers.documentation.contains("proxy_"));
 }
 
@@ -114,7 +115,7 @@ fn sizes_are_checked_together() {
 fn a_passed_field_is_not_hidden() {
     let (_, proxy, _) =
         read("proxy_hide_header X-A; proxy_hide_header X-B; proxy_pass_header DATE; proxy_pass_header x-b;").unwrap();
-    let always = Hidden { known: Known::of(&[HeaderId::Date, HeaderId::Server]), others: &[b"X-Pad"] };
+    let always = HiddenFields { known: KnownFields::of(&[HeaderId::Date, HeaderId::Server]), others: &[b"X-Pad"] };
     let hidden = [&b"X-A"[..], b"x-b", b"date", b"Server", b"Other", b"X-PAD", b"ETag"]
         .map(|name| proxy.hides(HeaderId::of(name), name, &always));
     assert_eq!(hidden, [true, false, false, true, false, true, false]);
@@ -122,7 +123,7 @@ fn a_passed_field_is_not_hidden() {
 
 #[test]
 fn memcached_has_few_of_them() {
-    let names: Vec<&str> = Prefixed::<Memcached>::directives().iter().map(|directive| directive.name).collect();
+    let names: Vec<&str> = PrefixedSettings::<Memcached>::directives().iter().map(|directive| directive.name).collect();
     assert_eq!(
         names,
         [
@@ -145,7 +146,8 @@ fn memcached_has_few_of_them() {
 
 #[test]
 fn tunnels_have_what_is_about_connections() {
-    let names: Vec<&str> = Prefixed::<members::Tunnel>::directives().iter().map(|directive| directive.name).collect();
+    let names: Vec<&str> =
+        PrefixedSettings::<members::Tunnel>::directives().iter().map(|directive| directive.name).collect();
     assert_eq!(
         names,
         [

@@ -3,8 +3,8 @@
 use std::cell::Cell;
 
 use freerun_cache::cache::Cache;
-use freerun_cache::object::{Object, ObjectBody};
-pub use freerun_cache::usage::Answered as Status;
+use freerun_cache::object::{ObjectBody, StoredObject};
+pub use freerun_cache::usage::CacheStatus as Status;
 use freerun_http::log_step;
 use freerun_http::request::Request;
 
@@ -26,7 +26,7 @@ pub fn note(request: &Request, cache: &Cache, status: Status) {
 }
 
 /// Counts that a request is answered with an object and this status, at a time in seconds.
-pub fn used(cache: &Cache, object: &Object, status: Status, now: u64) {
+pub fn used(cache: &Cache, object: &StoredObject, status: Status, now: u64) {
     let len = match &object.body {
         ObjectBody::File { len, .. } => {
             cache.usage().read.add(*len, now);

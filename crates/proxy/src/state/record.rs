@@ -14,13 +14,13 @@ use freerun_upstream::{Lease, Peer};
 use smallvec::SmallVec;
 
 use crate::exchange::UpstreamHead;
-use crate::exchange::target::Target;
+use crate::exchange::target::PassTarget;
 
 /// One try.
 #[derive(Debug)]
 pub struct Try {
     /// The server of the try.
-    pub whom: Chosen,
+    pub whom: ChosenServer,
     /// The response's status, or the status that stands for its absence (502, 504); 0: not known.
     pub status: u16,
     /// When the try began, in [`loops::nanos`].
@@ -45,39 +45,39 @@ pub struct Try {
 
 /// The server of a try.
 #[derive(Debug)]
-pub enum Chosen {
+pub enum ChosenServer {
     /// This server.
     Server(Arc<Peer>),
     /// No server was available in the group with this name.
     None(Box<str>),
 }
 
-impl Chosen {
+impl ChosenServer {
     /// The server's address, or the group's name: `$upstream_addr`.
     pub(super) fn name(&self) -> &str {
         match self {
-            Chosen::Server(peer) => &peer.name,
-            Chosen::None(group) => group,
+            ChosenServer::Server(peer) => &peer.name,
+            ChosenServer::None(group) => group,
         }
     }
 
     pub(super) fn server(&self) -> Option<&Peer> {
         match self {
-            Chosen::Server(peer) => Some(peer),
-            Chosen::None(_) => None,
+            ChosenServer::Server(peer) => Some(peer),
+            ChosenServer::None(_) => None,
         }
     }
 }
 
-impl From<Arc<Peer>> for Chosen {
-    fn from(peer: Arc<Peer>) -> Chosen {
-        Chosen::Server(peer)
+impl From<Arc<Peer>> for ChosenServer {
+    fn from(peer: Arc<Peer>) -> ChosenServer {
+        ChosenServer::Server(peer)
     }
 }
 
-impl From<&str> for Chosen {
-    fn from(group: &str) -> Chosen {
-        Chosen::None(group.into())
+impl From<&str> for ChosenServer {
+    fn from(group: &str) -> ChosenServer {
+        ChosenServer::None(group.into())
     }
 }
 
@@ -131,14 +131,14 @@ pub(super) struct Inner {
     /// Whether the tries after them are left out of the variables.
     hidden: bool,
     redirected: bool,
-    target: Option<Target>,
+    target: Option<PassTarget>,
     pub(super) fields: Box<[Field]>,
     pub(super) trailers: Box<[Field]>,
 }
 
 impl Record {
     /// Sets the target that the request is passed to from now on.
-    pub fn aim(&self, target: &Target) {
+    pub fn aim(&self, target: &PassTarget) {
         let mut inner = self.0.borrow_mut();
         inner.redirected = !inner.tries.is_empty();
         inner.before = inner.tries.len();
@@ -152,12 +152,12 @@ impl Record {
     }
 
     /// The target of the request, if it has one.
-    pub fn target(&self) -> Option<Target> {
+    pub fn target(&self) -> Option<PassTarget> {
         self.0.borrow().target.clone()
     }
 
     /// Begins a try, after a wait of `queue` in the group's queue.
-    pub fn begin(&self, whom: impl Into<Chosen>, now: u64, queue: Took) {
+    pub fn begin(&self, whom: impl Into<ChosenServer>, now: u64, queue: Took) {
         let mut inner = self.0.borrow_mut();
         let redirected = std::mem::take(&mut inner.redirected);
         inner.tries.push(Try {
@@ -286,7 +286,7 @@ mod tests {
         let record = Record::default();
         let whom =
             |scheme, host: &'static str| UpstreamTarget { scheme, host: host.into(), ..UpstreamTarget::default() };
-        let target = |whom, uri: &'static str| Target::new(Arc::new(whom), uri.as_bytes().into());
+        let target = |whom, uri: &'static str| PassTarget::new(Arc::new(whom), uri.as_bytes().into());
         let php = target(whom("fastcgi://", "php"), "");
         let target = target(whom("http://", "backend"), "/a?b");
         record.aim(&target);

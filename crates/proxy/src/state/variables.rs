@@ -11,7 +11,7 @@ use bytes::Bytes;
 use freerun_conf::{bytes_of, into_bytes};
 use freerun_http::request::Request;
 use freerun_http::request::response::Field;
-use freerun_http::variables::{Value, Variable};
+use freerun_http::variables::{Variable, VariableValue};
 use freerun_upstream::Peer;
 
 use crate::state::cache_fetch::{CacheFetch, Validators};
@@ -113,7 +113,7 @@ pub const VARIABLES: &[Variable] = &[
 ];
 
 /// A validator of the stale response that was revalidated or replaced.
-fn validator(request: &Request, which: fn(Validators) -> Option<Bytes>) -> Value<'_> {
+fn validator(request: &Request, which: fn(Validators) -> Option<Bytes>) -> VariableValue<'_> {
     if cache_status::of(request) != Some(Status::Expired) {
         return None;
     }
@@ -121,7 +121,7 @@ fn validator(request: &Request, which: fn(Validators) -> Option<Bytes>) -> Value
 }
 
 /// The values of `show` for each try.
-fn list<'r>(request: &'r Request, show: fn(&Try, &mut String)) -> Value<'r> {
+fn list<'r>(request: &'r Request, show: fn(&Try, &mut String)) -> VariableValue<'r> {
     let record = request.own.find::<Record>()?;
     let inner = record.0.borrow();
     let tries = inner.shown();
@@ -136,7 +136,7 @@ fn list<'r>(request: &'r Request, show: fn(&Try, &mut String)) -> Value<'r> {
 }
 
 /// The value of `show` for the server that was chosen last.
-fn last<'r>(request: &'r Request, show: fn(&Peer) -> &str) -> Value<'r> {
+fn last<'r>(request: &'r Request, show: fn(&Peer) -> &str) -> VariableValue<'r> {
     let record = request.own.find::<Record>()?;
     let inner = record.0.borrow();
     let peer = inner.shown().last()?.whom.server()?;
@@ -170,7 +170,7 @@ fn counts_once(name: &str) -> bool {
 }
 
 /// The values of all fields with this name, or only the first, where `-` in the field's name is `_`.
-fn field<'r>(request: &'r Request, name: &str, fields: fn(&Inner) -> &[Field], only_first: bool) -> Value<'r> {
+fn field<'r>(request: &'r Request, name: &str, fields: fn(&Inner) -> &[Field], only_first: bool) -> VariableValue<'r> {
     let record = request.own.find::<Record>()?;
     let inner = record.0.borrow();
     let same = |field: &[u8]| {
@@ -190,7 +190,7 @@ fn field<'r>(request: &'r Request, name: &str, fields: fn(&Inner) -> &[Field], o
 }
 
 /// The value of a cookie that the upstream server set; if there are several, the first one counts.
-fn cookie<'r>(request: &'r Request, name: &str) -> Value<'r> {
+fn cookie<'r>(request: &'r Request, name: &str) -> VariableValue<'r> {
     let record = request.own.find::<Record>()?;
     let inner = record.0.borrow();
     let set = inner.fields.iter().filter(|(field, _)| field.eq_ignore_ascii_case(b"set-cookie"));

@@ -5,7 +5,7 @@ use freerun_serve::configuration::state_file::StateFile;
 use freerun_serve::upstream::resolver_settings::ResolverSettings;
 use freerun_serve::upstream::{self, Plan};
 
-use crate::upstream::http::Http;
+use crate::upstream::http::HttpGroups;
 use crate::upstream::methods::MethodSettings;
 use crate::upstream::settings::UpstreamSettings;
 
@@ -25,5 +25,5 @@ pub(super) fn read(node: &Node, settings: &SettingsSet, cx: &mut Cx) -> Result<(
         state,
         extra: method.affinity(),
     };
-    upstream::declare::<Http>(node, plan, own.state.is_some(), cx)
+    upstream::declare::<HttpGroups>(node, plan, own.state.is_some(), cx)
 }

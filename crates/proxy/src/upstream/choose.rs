@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use freerun_http::request::Request;
 use freerun_http::request::response::{Field, Response};
-use freerun_upstream::pool::{Count, KeepAlive, Pool};
-use freerun_upstream::{Bound, Lease, NoPeer, Peer, Tried, now};
+use freerun_upstream::pool::{IdleCount, KeepAlive, Pool};
+use freerun_upstream::{ClientBinding, Lease, NoPeer, Peer, Tried, now};
 
 use crate::exchange::target::{Pick, Servers};
 use crate::upstream::Upstream;
@@ -33,7 +33,7 @@ impl Servers for Upstream {
     fn pick<'a>(&'a self, request: &'a Request, tried: &'a mut Tried) -> Pick<'a> {
         let asking = self.asking(request);
         let tie = tie(self, request);
-        let server = tie.as_ref().and_then(|tie| tie.server()).map(Bound::Id);
+        let server = tie.as_ref().and_then(|tie| tie.server()).map(ClientBinding::Id);
         let ties = self.extra.sticky.as_ref().and_then(|sticky| sticky.ties(request, asking.now));
         let bound = server.or_else(|| ties.as_ref().map(|ties| ties.bound()));
         if let Some(answer) = self.pick_now(&asking, bound, tried) {
@@ -46,7 +46,7 @@ impl Servers for Upstream {
         }))
     }
 
-    fn keepalive(&self) -> (&KeepAlive, &Arc<Count>) {
+    fn keepalive(&self) -> (&KeepAlive, &Arc<IdleCount>) {
         (&self.keepalive, &self.kept)
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use freerun_http::request::Request;
 use freerun_serve::upstream::resolver_settings::ResolverSettings;
-use freerun_serve::upstream::{self, NotFound, Protocol};
+use freerun_serve::upstream::{self, NotFound, SubjectProtocol};
 
 use crate::upstream::methods::Affinity;
 
@@ -13,9 +13,9 @@ const DEFAULT_PORT: u16 = 80;
 
 /// The HTTP protocol as a parameter of the generic groups.
 #[derive(Debug, Clone, Default)]
-pub struct Http;
+pub struct HttpGroups;
 
-impl Protocol for Http {
+impl SubjectProtocol for HttpGroups {
     type Subject = Request;
     type Extra = Affinity;
 
@@ -24,16 +24,16 @@ impl Protocol for Http {
 }
 
 /// A group of servers that requests are passed to.
-pub type Upstream = upstream::Upstream<Http>;
+pub type Upstream = upstream::Upstream<HttpGroups>;
 
 /// The groups of a configuration.
-pub type Upstreams = upstream::Upstreams<Http>;
+pub type Upstreams = upstream::Upstreams<HttpGroups>;
 
 /// A directive's reference to a group.
-pub type UpstreamRef = upstream::UpstreamRef<Http>;
+pub type UpstreamRef = upstream::UpstreamRef<HttpGroups>;
 
 /// The value of the directive `server` in a group.
-pub type Servers = upstream::Servers<Http>;
+pub type Servers = upstream::Servers<HttpGroups>;
 
 /// The group for `text`, which variables of the request have given: the name of an `upstream` block, an address, or a
 /// name that is looked up with the location's `resolver`. It never blocks in a system call; a name may take

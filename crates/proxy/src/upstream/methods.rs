@@ -6,11 +6,11 @@ use freerun_http::values::switch::Present;
 use freerun_serve::upstream::{Outliers, Queue};
 use freerun_upstream::GroupSettings;
 
-use crate::upstream::http::Http;
+use crate::upstream::http::HttpGroups;
 use crate::upstream::sticky::Sticky;
 
 /// The method of a group of HTTP servers, and the text that it depends on.
-type Balance = freerun_serve::upstream::Balance<Http>;
+type Balance = freerun_serve::upstream::GroupMethod<HttpGroups>;
 
 settings! {
     /// The choice of a server of a group.

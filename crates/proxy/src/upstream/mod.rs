@@ -15,10 +15,10 @@ pub mod sticky;
 
 use freerun_serve::upstream;
 pub use freerun_serve::upstream::{name_servers, refer, system_names, unknown};
-pub use http::{Http, Servers, Upstream, UpstreamRef, Upstreams, find};
+pub use http::{HttpGroups, Servers, Upstream, UpstreamRef, Upstreams, find};
 
 use freerun_conf::{Contexts, Directive, Shape, group as settings_group};
-use freerun_http::module::{Block, Module};
+use freerun_http::module::{Module, ModuleBlock};
 
 use crate::state::variables;
 use crate::upstream::methods::MethodSettings;
@@ -28,7 +28,7 @@ use crate::upstream::settings::UpstreamSettings;
 pub static MODULE: Module = Module {
     name: "upstream",
     groups: &[settings_group::<UpstreamSettings>(), settings_group::<MethodSettings>()],
-    blocks: &[Block {
+    blocks: &[ModuleBlock {
         directive: Directive::structural(
             "upstream",
             Contexts::HTTP,
@@ -38,8 +38,8 @@ pub static MODULE: Module = Module {
         read: block::read,
     }],
     variables: variables::VARIABLES,
-    finish: Some(|_, cx| upstream::finish::<Http>(cx)),
-    prepare: Some(upstream::prepare::<Http>),
+    finish: Some(|_, cx| upstream::finish::<HttpGroups>(cx)),
+    prepare: Some(upstream::prepare::<HttpGroups>),
     ..Module::EMPTY
 };
 

@@ -23,10 +23,10 @@ struct Ties(RefCell<Vec<(Arc<GroupState>, Rc<Tie>)>>);
 
 /// The tie of a client's connection to a server of a group.
 #[derive(Default)]
-pub struct Tie(RefCell<Option<Tied>>);
+pub struct Tie(RefCell<Option<TiedServer>>);
 
 /// The server that was asked last.
-struct Tied {
+struct TiedServer {
     peer: Arc<Peer>,
     /// The client's own connections to the server, while they are idle: as many as its requests were in flight at a
     /// time, for each of the settings of TLS that they had.
@@ -60,7 +60,7 @@ impl Tie {
     pub(super) fn chosen(&self, peer: &Arc<Peer>) {
         let mut tied = self.0.borrow_mut();
         if tied.as_ref().is_none_or(|before| before.peer.id != peer.id) {
-            *tied = Some(Tied { peer: peer.clone(), pool: Rc::new(peer.pool.branch()) });
+            *tied = Some(TiedServer { peer: peer.clone(), pool: Rc::new(peer.pool.branch()) });
         }
     }
 

@@ -62,7 +62,7 @@ settings! {
         /// client is used by all of that client's requests. A connection with TLS is used again only by requests with
         /// the same settings of TLS, contents of its files included, also after a reload. Of a certificate whose name has
         /// variables the name counts, and not what is in the file: a connection goes on to be used when the file was replaced.
-        keepalive: Option<Keep>, in UPSTREAM;
+        keepalive: Option<KeepaliveSetting>, in UPSTREAM;
         /// How many requests a connection serves before it is closed.
         keepalive_requests: Requests = "1000", in UPSTREAM;
         /// How long a connection is used before it is closed after a request.
@@ -90,17 +90,17 @@ impl UpstreamSettings {
 
 /// The value of `keepalive N [local]`.
 #[derive(Debug, Clone)]
-pub struct Keep {
+pub struct KeepaliveSetting {
     /// The number of connections.
     pub connections: usize,
     /// Whether connections are used only by the location that made them.
     pub local: bool,
 }
 
-impl Value for Keep {
+impl Value for KeepaliveSetting {
     const SHAPE: Shape = Shape::between(1, 2, "connections [local]");
 
-    fn parse(directive: &Node, _cx: &mut Cx) -> Result<Keep, Problem> {
+    fn parse(directive: &Node, _cx: &mut Cx) -> Result<KeepaliveSetting, Problem> {
         let word = &directive.args[0];
         let connections = parse_number(&word.text).and_then(|connections| usize::try_from(connections).ok());
         let message = || format!("invalid value \"{}\" in \"keepalive\" directive", word.text);
@@ -110,7 +110,7 @@ impl Value for Keep {
             Some(word) if word.text == "local" => true,
             Some(word) => return Err(Problem::invalid_parameter(directive, word)),
         };
-        Ok(Keep { connections, local })
+        Ok(KeepaliveSetting { connections, local })
     }
 }
 

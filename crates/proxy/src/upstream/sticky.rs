@@ -16,14 +16,14 @@ const MAX_AGE: u64 = 315_360_000;
 #[derive(Debug, Clone)]
 pub enum Sticky {
     /// A cookie names the server.
-    Cookie(Box<Cookie>),
+    Cookie(Box<StickyCookie>),
     /// Values of requests name the server, as its route or as a session of the application.
     Values(StickyValues<Request>),
 }
 
 /// The cookie of `sticky cookie`.
 #[derive(Debug, Clone)]
-pub struct Cookie {
+pub struct StickyCookie {
     name: String,
     expires: Option<Expires>,
     domain: Option<Template>,
@@ -53,7 +53,7 @@ impl Value for Sticky {
     fn parse(directive: &Node, cx: &mut Cx) -> Result<Sticky, Problem> {
         let (kind, rest) = (&directive.args[0], &directive.args[1..]);
         match kind.text.as_str() {
-            "cookie" => Cookie::parse(directive, rest, cx).map(|cookie| Sticky::Cookie(Box::new(cookie))),
+            "cookie" => StickyCookie::parse(directive, rest, cx).map(|cookie| Sticky::Cookie(Box::new(cookie))),
             _ => match StickyValues::parse(directive, cx)? {
                 Some(values) => Ok(Sticky::Values(values)),
                 None => Err(Problem::invalid_parameter(directive, kind)),
@@ -62,10 +62,10 @@ impl Value for Sticky {
     }
 }
 
-impl Cookie {
-    fn parse(directive: &Node, words: &[Word], cx: &mut Cx) -> Result<Cookie, Problem> {
+impl StickyCookie {
+    fn parse(directive: &Node, words: &[Word], cx: &mut Cx) -> Result<StickyCookie, Problem> {
         let [name, rest @ ..] = words else { return Err(Problem::wrong_count(directive)) };
-        let mut cookie = Cookie {
+        let mut cookie = StickyCookie {
             name: name.text.clone(),
             expires: None,
             domain: None,

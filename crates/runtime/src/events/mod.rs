@@ -95,7 +95,7 @@ impl Side {
 
 /// The events that epoll is asked for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Asked {
+enum Interest {
     /// Changes of the readable state.
     #[default]
     Reads,
@@ -110,11 +110,11 @@ enum Asked {
 
 /// A place of the table.
 #[derive(Default)]
-struct Place {
+struct EventPlace {
     /// The generation of the descriptor that has the place; the next one has the next number.
     generation: u32,
     ready: Ready,
-    asked: Asked,
+    asked: Interest,
     /// Whether the reader waits. Its waker stays when it does not, for the next one is probably the same: each clone of
     /// a waker is a locked write, twice.
     read_awaited: bool,
@@ -127,19 +127,19 @@ struct Place {
 }
 
 /// The descriptors of the loop that runs on this thread; as many as the loop has connections.
-struct Table {
+struct EventTable {
     mailbox: Arc<Mailbox>,
-    places: Vec<Place>,
+    places: Vec<EventPlace>,
     free: Vec<u32>,
 }
 
 thread_local! {
-    static TABLE: RefCell<Option<Table>> = const { RefCell::new(None) };
+    static TABLE: RefCell<Option<EventTable>> = const { RefCell::new(None) };
 }
 
 /// Makes a table for the loop of this thread, or removes it.
 pub(crate) fn set_up(mailbox: Option<&Arc<Mailbox>>) {
-    let table = mailbox.map(|mailbox| Table { mailbox: mailbox.clone(), places: Vec::new(), free: Vec::new() });
+    let table = mailbox.map(|mailbox| EventTable { mailbox: mailbox.clone(), places: Vec::new(), free: Vec::new() });
     let before = TABLE.replace(table);
     drop(before);
 }
@@ -221,7 +221,7 @@ impl Registration {
     /// # Errors
     /// The error of `epoll_ctl(2)`; there is no loop on this thread.
     pub fn new(fd: &OwnedFd, side: Side) -> io::Result<Registration> {
-        Registration::enter(fd, if side == Side::Write { Asked::Both } else { Asked::Reads })
+        Registration::enter(fd, if side == Side::Write { Interest::Both } else { Interest::Reads })
     }
 
     /// Puts a descriptor into the epoll instance of this thread's loop, with an event each time that there is something
@@ -232,10 +232,10 @@ impl Registration {
     /// # Errors
     /// The error of `epoll_ctl(2)`; there is no loop on this thread.
     pub fn level(fd: &OwnedFd) -> io::Result<Registration> {
-        Registration::enter(fd, Asked::Level)
+        Registration::enter(fd, Interest::Level)
     }
 
-    fn enter(fd: &OwnedFd, asked: Asked) -> io::Result<Registration> {
+    fn enter(fd: &OwnedFd, asked: Interest) -> io::Result<Registration> {
         TABLE.with_borrow_mut(|table| {
             let Some(table) = table else { return Err(io::Error::other("there is no event loop on this thread")) };
             let index = match table.free.pop() {
@@ -244,7 +244,7 @@ impl Registration {
             };
             let place = &mut table.places[index as usize];
             place.asked = asked;
-            place.ready = if asked == Asked::Both { Ready::default() } else { Ready::WRITABLE };
+            place.ready = if asked == Interest::Both { Ready::default() } else { Ready::WRITABLE };
             let added = add(&table.mailbox, fd, key(index, place.generation), place.events());
             if let Err(error) = added {
                 table.free.push(index);
@@ -255,7 +255,7 @@ impl Registration {
     }
 
     /// Uses the descriptor's place. `None`: the place is another loop's, or the loop has ended.
-    fn with<T>(&self, use_it: impl FnOnce(&mut Place) -> T) -> Option<T> {
+    fn with<T>(&self, use_it: impl FnOnce(&mut EventPlace) -> T) -> Option<T> {
         TABLE.with_borrow_mut(|table| {
             let table = table.as_mut().filter(|table| table.mailbox.id == self.mailbox.id)?;
             table.places.get_mut(self.index as usize).map(use_it)
@@ -326,7 +326,7 @@ impl Registration {
 
     /// Wakes the task that waits to read, if one does, though nothing is known to be there.
     pub fn wake_reader(&self) {
-        let awaited = |place: &mut Place| std::mem::take(&mut place.read_awaited).then(|| place.reader.clone());
+        let awaited = |place: &mut EventPlace| std::mem::take(&mut place.read_awaited).then(|| place.reader.clone());
         // The table is not borrowed here, so the waker may use it.
         if let Some(waker) = self.with(awaited).flatten().flatten() {
             waker.wake();
@@ -353,7 +353,7 @@ impl Registration {
     /// # Errors
     /// The error of `epoll_ctl(2)`.
     pub fn rest(&self, fd: &OwnedFd, rests: bool) -> io::Result<()> {
-        let asked = if rests { Asked::Nothing } else { Asked::Level };
+        let asked = if rests { Interest::Nothing } else { Interest::Level };
         let changed = self.with(|place| {
             let before = std::mem::replace(&mut place.asked, asked);
             (before != asked).then(|| (key(self.index, place.generation), place.events()))
@@ -361,7 +361,7 @@ impl Registration {
         match changed.flatten() {
             Some(_) if rests => Ok(epoll::delete(&self.mailbox.epoll, fd)?),
             Some((key, flags)) => add(&self.mailbox, fd, key, flags).inspect_err(|_| {
-                self.with(|place| place.asked = Asked::Nothing);
+                self.with(|place| place.asked = Interest::Nothing);
             }),
             None => Ok(()),
         }
@@ -403,46 +403,46 @@ impl Registration {
     }
 }
 
-impl Place {
+impl EventPlace {
     /// The flags for `epoll_ctl(2)`.
     fn events(&self) -> EventFlags {
         let reads = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
         match self.asked {
-            Asked::Reads => reads,
-            Asked::Both => reads | EventFlags::OUT,
-            Asked::Level => EventFlags::IN | EventFlags::EXCLUSIVE,
-            Asked::Nothing => EventFlags::empty(),
+            Interest::Reads => reads,
+            Interest::Both => reads | EventFlags::OUT,
+            Interest::Level => EventFlags::IN | EventFlags::EXCLUSIVE,
+            Interest::Nothing => EventFlags::empty(),
         }
     }
 
     /// The key and the flags with which to change the epoll entry, if it does not yet report the room that is waited
     /// for.
     fn ask_for_room(&mut self, index: u32, wants: Ready) -> Option<(u64, EventFlags)> {
-        if self.asked == Asked::Both || !wants.has(Ready::WRITE) {
+        if self.asked == Interest::Both || !wants.has(Ready::WRITE) {
             return None;
         }
-        self.asked = Asked::Both;
+        self.asked = Interest::Both;
         Some((key(index, self.generation), self.events()))
     }
 }
 
-impl Table {
+impl EventTable {
     /// A free place of the table, a new one if none is free.
     fn room(&mut self) -> u32 {
         while let Some(index) = self.mailbox.left.pop() {
             self.take_back(index);
         }
         self.free.pop().unwrap_or_else(|| {
-            self.places.push(Place::default());
+            self.places.push(EventPlace::default());
             // A process cannot have more descriptors than an `i32` can number.
             u32::try_from(self.places.len() - 1).unwrap_or(u32::MAX)
         })
     }
 
     /// Frees a place for others. Returns its former content, which the caller drops.
-    fn take_back(&mut self, index: u32) -> Option<Place> {
+    fn take_back(&mut self, index: u32) -> Option<EventPlace> {
         let place = self.places.get_mut(index as usize)?;
-        let next = Place { generation: place.generation.wrapping_add(1), ..Place::default() };
+        let next = EventPlace { generation: place.generation.wrapping_add(1), ..EventPlace::default() };
         self.free.push(index);
         Some(std::mem::replace(place, next))
     }

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use super::FileSystem;
 use super::open::retried;
 use super::probe::Cursor;
-use super::send::Sent;
+use super::send::SendResult;
 use super::types::{FileError, OpenFile};
 
 /// The most bytes that are copied at once: they stay in the processor's own cache between the two steps.
@@ -43,9 +43,9 @@ impl FileSystem {
         offset: u64,
         max: u64,
         now: u64,
-    ) -> Result<Sent, FileError> {
+    ) -> Result<SendResult, FileError> {
         let read = |buffer: &mut [u8]| Ok(self.take(file, cursor, offset, buffer, now));
-        Ok(self.through_buffer(out, max, read)?.unwrap_or(Sent::NeedsPool))
+        Ok(self.through_buffer(out, max, read)?.unwrap_or(SendResult::NeedsPool))
     }
 
     /// Sends up to `max` bytes at `offset` by way of a buffer of this thread, with calls that wait if the bytes are not in
@@ -56,9 +56,9 @@ impl FileSystem {
         out: BorrowedFd<'_>,
         offset: u64,
         max: u64,
-    ) -> Result<Sent, FileError> {
+    ) -> Result<SendResult, FileError> {
         let read = |buffer: &mut [u8]| self.read_waiting(file, offset, buffer);
-        Ok(self.through_buffer(out, max, read)?.unwrap_or(Sent::Eof))
+        Ok(self.through_buffer(out, max, read)?.unwrap_or(SendResult::Eof))
     }
 
     /// Sends what `read` puts at the beginning of a buffer of this thread, which has no more than `max` bytes and about as
@@ -68,7 +68,7 @@ impl FileSystem {
         out: BorrowedFd<'_>,
         max: u64,
         read: impl FnOnce(&mut [u8]) -> Result<usize, FileError>,
-    ) -> Result<Option<Sent>, FileError> {
+    ) -> Result<Option<SendResult>, FileError> {
         let room = send_room(out).unwrap_or(0).clamp(LEAST, PIECE);
         let len = usize::try_from(max).map_or(room, |max| max.min(room));
         BUFFER.with_borrow_mut(|buffer| {
@@ -78,8 +78,8 @@ impl FileSystem {
                 return Ok(None);
             }
             match retried(|| self.kernel.send(out, &buffer[..got])) {
-                Ok(sent) => Ok(Some(Sent::Bytes(sent as u64))),
-                Err(Errno::AGAIN) => Ok(Some(Sent::SocketFull)),
+                Ok(sent) => Ok(Some(SendResult::Bytes(sent as u64))),
+                Err(Errno::AGAIN) => Ok(Some(SendResult::SocketFull)),
                 Err(error) => Err(FileError::new(SEND, error)),
             }
         })

@@ -14,7 +14,7 @@ use crate::pool::ThreadPool;
 
 /// The behaviour of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Fault {
+pub enum FaultBehaviour {
     /// The call does what the system does.
     #[default]
     None,
@@ -25,19 +25,19 @@ pub enum Fault {
 }
 
 #[derive(Debug, Default)]
-struct State {
-    write: Fault,
+struct FaultState {
+    write: FaultBehaviour,
     /// The number of bytes that are still written before the fault.
     after: u64,
-    read: Fault,
-    open: Fault,
-    name: Fault,
+    read: FaultBehaviour,
+    open: FaultBehaviour,
+    name: FaultBehaviour,
     waiting: usize,
 }
 
 /// The rules of such a disk. Cloning shares them.
 #[derive(Debug, Clone, Default)]
-pub struct Faults(Arc<(Mutex<State>, Condvar)>);
+pub struct Faults(Arc<(Mutex<FaultState>, Condvar)>);
 
 impl Faults {
     /// Files on a disk with these rules. Reads that need not wait go to the pool all the same, so that the rules apply
@@ -49,40 +49,40 @@ impl Faults {
         Ok(FileSystem::with(Box::new(self.clone()), Mounts::watch()?, pool))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, FaultState> {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn set(&self, change: impl FnOnce(&mut State)) {
+    fn set(&self, change: impl FnOnce(&mut FaultState)) {
         change(&mut self.state());
         self.0.1.notify_all();
     }
 
     /// Makes writing behave in this way, after so many bytes more.
-    pub fn write(&self, fault: Fault, after: u64) {
+    pub fn write(&self, fault: FaultBehaviour, after: u64) {
         self.set(|state| (state.write, state.after) = (fault, after));
     }
 
     /// Makes reading behave in this way.
-    pub fn read(&self, fault: Fault) {
+    pub fn read(&self, fault: FaultBehaviour) {
         self.set(|state| state.read = fault);
     }
 
     /// Makes opening and making files behave in this way.
-    pub fn open(&self, fault: Fault) {
+    pub fn open(&self, fault: FaultBehaviour) {
         self.set(|state| state.open = fault);
     }
 
     /// Makes naming files behave in this way.
-    pub fn name(&self, fault: Fault) {
+    pub fn name(&self, fault: FaultBehaviour) {
         self.set(|state| state.name = fault);
     }
 
     /// Ends all faults: no call fails or hangs any more.
     pub fn clear(&self) {
         self.set(|state| {
-            (state.write, state.read) = (Fault::None, Fault::None);
-            (state.open, state.name) = (Fault::None, Fault::None);
+            (state.write, state.read) = (FaultBehaviour::None, FaultBehaviour::None);
+            (state.open, state.name) = (FaultBehaviour::None, FaultBehaviour::None);
         });
     }
 
@@ -91,13 +91,13 @@ impl Faults {
         self.state().waiting
     }
 
-    fn meet(&self, which: impl Fn(&State) -> Fault) -> Result<(), Errno> {
+    fn meet(&self, which: impl Fn(&FaultState) -> FaultBehaviour) -> Result<(), Errno> {
         let mut state = self.state();
         loop {
             match which(&state) {
-                Fault::None => return Ok(()),
-                Fault::Fail(errno) => return Err(Errno::from_raw_os_error(errno)),
-                Fault::Hang => {
+                FaultBehaviour::None => return Ok(()),
+                FaultBehaviour::Fail(errno) => return Err(Errno::from_raw_os_error(errno)),
+                FaultBehaviour::Hang => {
                     state.waiting += 1;
                     state = self.0.1.wait(state).unwrap_or_else(PoisonError::into_inner);
                     state.waiting -= 1;
@@ -136,7 +136,7 @@ impl Kernel for Faults {
 
     fn write_many(&self, fd: BorrowedFd<'_>, data: &[IoSlice<'_>], offset: u64) -> Result<usize, Errno> {
         let len: usize = data.iter().map(|slice| slice.len()).sum();
-        self.meet(|state| if state.after >= len as u64 { Fault::None } else { state.write })?;
+        self.meet(|state| if state.after >= len as u64 { FaultBehaviour::None } else { state.write })?;
         let wrote = Linux.write_many(fd, data, offset)?;
         self.set(|state| state.after = state.after.saturating_sub(wrote as u64));
         Ok(wrote)

@@ -172,20 +172,21 @@ pub(super) fn open_folder(path: &CStr, check: LinkCheck, flags: OFlags) -> Resul
 /// A name in a folder that was reached without a forbidden link, and that stays this folder whatever happens to the
 /// path that led to it.
 #[derive(Debug)]
-pub struct Anchored {
+pub struct AnchoredName {
     folder: OwnedFd,
     name: Vec<u8>,
 }
 
-impl Anchored {
+impl AnchoredName {
     /// The folder of a path, and the name in it; slashes at its end do not count. Missing folders are made with the
     /// permissions `make`, if they are given. This waits: it is for pool threads.
     ///
     /// # Errors
     /// `ELOOP` if the name is a link, `ELOOP` or `ENOTDIR` for a link on the way that may not be followed; otherwise
     /// the system's error.
-    pub fn new(path: &CStr, check: LinkCheck, make: Option<u32>) -> Result<Anchored, FileError> {
-        let anchored = Anchored::reach(path.to_bytes(), check, make).map_err(|error| FileError::new(CALL, error))?;
+    pub fn new(path: &CStr, check: LinkCheck, make: Option<u32>) -> Result<AnchoredName, FileError> {
+        let anchored =
+            AnchoredName::reach(path.to_bytes(), check, make).map_err(|error| FileError::new(CALL, error))?;
         match rustix::fs::lstat(anchored.path()) {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink => {
                 Err(FileError::new(CALL, Errno::LOOP))
@@ -194,7 +195,7 @@ impl Anchored {
         }
     }
 
-    fn reach(path: &[u8], check: LinkCheck, make: Option<u32>) -> Result<Anchored, Errno> {
+    fn reach(path: &[u8], check: LinkCheck, make: Option<u32>) -> Result<AnchoredName, Errno> {
         let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
         let start = path[..end].iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
         let (parent, name) = (&path[..start], path[start..end].to_vec());
@@ -205,7 +206,7 @@ impl Anchored {
         let text = CString::new(if parent.is_empty() { &b"."[..] } else { parent }).map_err(|_| Errno::INVAL)?;
         let folder = match (open_folder(&text, check, anchor), make) {
             (Err(Errno::NOENT), Some(mode)) => {
-                let missing = Anchored::reach(parent, check, make)?;
+                let missing = AnchoredName::reach(parent, check, make)?;
                 match rustix::fs::mkdir(missing.path(), Mode::from_raw_mode(mode)) {
                     Ok(()) | Err(Errno::EXIST) => open_folder(&text, check, anchor)?,
                     Err(error) => return Err(error),
@@ -213,7 +214,7 @@ impl Anchored {
             }
             (folder, _) => folder?,
         };
-        Ok(Anchored { folder, name })
+        Ok(AnchoredName { folder, name })
     }
 
     /// A path to the name that is valid as long as this exists. It needs `/proc`.
@@ -374,15 +375,15 @@ mod tests {
         let folder = Folder::new("anchored");
         let path = |name: &str| CString::new(folder.0.join(name).as_os_str().as_bytes()).unwrap();
         let check = |rule| LinkCheck { rule, trusted: folder.0.as_os_str().len() };
-        let errno = |name: &str, rule| Anchored::new(&path(name), check(rule), None).unwrap_err().errno();
+        let errno = |name: &str, rule| AnchoredName::new(&path(name), check(rule), None).unwrap_err().errno();
         for rule in [LinkRule::None, LinkRule::SameOwner] {
             assert_eq!(errno("real/link", rule), Some(Errno::LOOP.raw_os_error()), "a link at the end");
             assert_eq!(errno("folder/", rule), Some(Errno::LOOP.raw_os_error()));
             assert_eq!(errno("none/x", rule), Some(Errno::NOENT.raw_os_error()));
         }
         assert_eq!(errno("folder/deep/new", LinkRule::None), Some(Errno::NOTDIR.raw_os_error()), "one on the way");
-        assert!(Anchored::new(&path("folder/deep/new"), check(LinkRule::SameOwner), None).is_ok());
-        let anchored = Anchored::new(&path("real/deep/new"), check(LinkRule::None), None).unwrap();
+        assert!(AnchoredName::new(&path("folder/deep/new"), check(LinkRule::SameOwner), None).is_ok());
+        let anchored = AnchoredName::new(&path("real/deep/new"), check(LinkRule::None), None).unwrap();
         // Another process puts a link in place of a folder on the way.
         std::fs::rename(folder.0.join("real"), folder.0.join("moved")).unwrap();
         std::fs::create_dir_all(folder.0.join("other/deep")).unwrap();
@@ -390,9 +391,9 @@ mod tests {
         std::fs::write(anchored.path().to_str().unwrap(), "new").unwrap();
         assert!(folder.0.join("moved/deep/new").exists() && !folder.0.join("other/deep/new").exists());
         // Folders are made below the folder that was checked.
-        assert!(Anchored::new(&path("real/a/b/c"), check(LinkRule::None), Some(0o700)).is_err());
+        assert!(AnchoredName::new(&path("real/a/b/c"), check(LinkRule::None), Some(0o700)).is_err());
         assert!(!folder.0.join("other/a").exists());
-        Anchored::new(&path("moved/a/b/c"), check(LinkRule::None), Some(0o700)).unwrap();
+        AnchoredName::new(&path("moved/a/b/c"), check(LinkRule::None), Some(0o700)).unwrap();
         assert!(folder.0.join("moved/a/b").is_dir());
     }
 

@@ -12,7 +12,7 @@ use super::FileSystem;
 use super::links::{LinkCheck, LinkRule, open_folder};
 use super::open::retried;
 use super::types::{Closer, FileError, Meta, Via};
-use crate::budget::{Budget, Exhausted, Share};
+use crate::budget::{Budget, BudgetExhausted, Share};
 use crate::pool::Tag;
 
 /// The most entries of a listing: with names of 255 bytes, 80 MB.
@@ -41,29 +41,29 @@ pub struct Listing {
 /// share of [`MAX_LISTINGS`] until they are freed. To free many of them takes milliseconds, so the pool does that.
 #[derive(Debug, Default)]
 pub struct Entries {
-    rest: std::vec::IntoIter<Entry>,
+    rest: std::vec::IntoIter<DirectoryEntry>,
     share: Option<Share>,
     /// Frees them; `None`: there are few.
     closer: Option<Arc<Closer>>,
 }
 
 impl Entries {
-    fn new(entries: Vec<Entry>, share: Share, closer: &Arc<Closer>) -> Entries {
+    fn new(entries: Vec<DirectoryEntry>, share: Share, closer: &Arc<Closer>) -> Entries {
         let closer = (entries.capacity() >= FEW).then(|| closer.clone());
         Entries { rest: entries.into_iter(), share: Some(share), closer }
     }
 }
 
-impl From<Vec<Entry>> for Entries {
-    fn from(entries: Vec<Entry>) -> Entries {
+impl From<Vec<DirectoryEntry>> for Entries {
+    fn from(entries: Vec<DirectoryEntry>) -> Entries {
         Entries { rest: entries.into_iter(), share: None, closer: None }
     }
 }
 
 impl Iterator for Entries {
-    type Item = Entry;
+    type Item = DirectoryEntry;
 
-    fn next(&mut self) -> Option<Entry> {
+    fn next(&mut self) -> Option<DirectoryEntry> {
         self.rest.next()
     }
 
@@ -107,7 +107,7 @@ impl Encoding {
 
 /// One entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct DirectoryEntry {
     /// The entry's name.
     pub name: Box<[u8]>,
     /// The entry's attributes; for a link, those of the file that it leads to, if that exists.
@@ -117,7 +117,7 @@ pub struct Entry {
 }
 
 /// A change of the entries of a directory, in the pool: which are shown, and in which order.
-pub type Change = Box<dyn FnOnce(&mut Vec<Entry>) + Send>;
+pub type Change = Box<dyn FnOnce(&mut Vec<DirectoryEntry>) + Send>;
 
 /// Which entries a listing has, and in which order.
 #[derive(Default)]
@@ -139,7 +139,7 @@ pub enum ListError {
     TooMany,
     /// All listings together would take more than [`MAX_LISTINGS`].
     #[error(transparent)]
-    Exhausted(#[from] Exhausted),
+    Exhausted(#[from] BudgetExhausted),
 }
 
 impl ListError {
@@ -168,7 +168,7 @@ impl FileSystem {
         let tag = self.tag_of(&path, via.client);
         let closer = self.closer.clone();
         let work = move || {
-            let Contents { entries, encoding, share } = read(&path, check, arrange, LISTINGS.share())?;
+            let DirectoryContents { entries, encoding, share } = read(&path, check, arrange, LISTINGS.share())?;
             Ok(Listing { entries: Entries::new(entries, share, &closer), encoding })
         };
         self.offload(via, tag, work).await?
@@ -177,13 +177,18 @@ impl FileSystem {
 
 /// The contents of a directory.
 #[derive(Debug)]
-struct Contents {
-    entries: Vec<Entry>,
+struct DirectoryContents {
+    entries: Vec<DirectoryEntry>,
     encoding: Encoding,
     share: Share,
 }
 
-fn read(path: &CString, check: Option<LinkCheck>, arrange: Arrange, mut share: Share) -> Result<Contents, ListError> {
+fn read(
+    path: &CString,
+    check: Option<LinkCheck>,
+    arrange: Arrange,
+    mut share: Share,
+) -> Result<DirectoryContents, ListError> {
     let failed = |call| move |error| ListError::File(FileError::new(call, error));
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let folder = match check {
@@ -228,13 +233,13 @@ fn read(path: &CString, check: Option<LinkCheck>, arrange: Arrange, mut share: S
             return Err(ListError::TooMany);
         }
         if entries.len().is_multiple_of(STEP) {
-            share.grow((STEP * size_of::<Entry>()) as u64 + std::mem::take(&mut names))?;
+            share.grow((STEP * size_of::<DirectoryEntry>()) as u64 + std::mem::take(&mut names))?;
         }
         names += name.to_bytes().len() as u64;
         encoding = encoding.max(Encoding::of(name.to_bytes()));
         let meta = Meta::of(&stat.map_err(failed("stat()"))?);
         let is_link = entry.file_type() == FileType::Symlink;
-        entries.push(Entry { name: name.to_bytes().into(), meta, is_link });
+        entries.push(DirectoryEntry { name: name.to_bytes().into(), meta, is_link });
     }
     share.grow(names)?;
     // The entries are sorted here, in the pool, because that may take long.
@@ -244,10 +249,10 @@ fn read(path: &CString, check: Option<LinkCheck>, arrange: Arrange, mut share: S
             other.meta.is_dir().cmp(&one.meta.is_dir()).then_with(|| one.name.cmp(&other.name))
         }),
     }
-    Ok(Contents { entries, encoding, share })
+    Ok(DirectoryContents { entries, encoding, share })
 }
 
-impl Entry {
+impl DirectoryEntry {
     /// Whether the entry is a symbolic link that leads nowhere.
     pub fn is_broken_link(&self) -> bool {
         FileType::from_raw_mode(self.meta.mode) == FileType::Symlink
@@ -263,7 +268,7 @@ mod tests {
 
     #[test]
     fn all_listings_together_are_bounded() {
-        static FEW: Budget = Budget::new((STEP * size_of::<Entry>()) as u64 * 2 + 3000);
+        static FEW: Budget = Budget::new((STEP * size_of::<DirectoryEntry>()) as u64 * 2 + 3000);
         let folder = std::env::temp_dir().join(format!("freerun-listings-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         for number in 0..200 {
@@ -271,7 +276,7 @@ mod tests {
         }
         let path = CString::new(folder.as_os_str().as_encoded_bytes()).unwrap();
         let first = read(&path, None, Arrange::default(), FEW.share()).unwrap();
-        assert!(FEW.taken() >= 2000 + 200 * size_of::<Entry>() as u64);
+        assert!(FEW.taken() >= 2000 + 200 * size_of::<DirectoryEntry>() as u64);
         let refused = read(&path, None, Arrange::default(), FEW.share()).unwrap_err();
         assert!(matches!(refused, ListError::Exhausted(_)), "{refused}");
         drop(first);

@@ -44,14 +44,14 @@ use trust::Trust;
 
 pub use copy::COPIED_MAX;
 pub use direct::DirectFile;
-pub use links::{Anchored, LinkCheck, LinkRule};
-pub use list::{Arrange, Change, Encoding, Entries, Entry, ListError, Listing, MAX_ENTRIES, MAX_LISTINGS};
+pub use links::{AnchoredName, LinkCheck, LinkRule};
+pub use list::{Arrange, Change, DirectoryEntry, Encoding, Entries, ListError, Listing, MAX_ENTRIES, MAX_LISTINGS};
 pub use probe::Cursor;
-pub use send::{INLINE_MAX, POOL_CHUNK, Sent};
+pub use send::{INLINE_MAX, POOL_CHUNK, SendResult};
 pub use socket::SocketPaths;
 pub use temp::{TempFile, nameless_path};
-pub use types::{Aio, FileError, Gone, Meta, NamedError, OpenFile, Trouble, Via};
-pub use unnamed::Unnamed;
+pub use types::{Aio, ClientPresence, FileError, Meta, NamedError, OpenFile, Trouble, Via};
+pub use unnamed::UnnamedFile;
 
 /// The file operations of the worker: one value for all loops.
 pub struct FileSystem {

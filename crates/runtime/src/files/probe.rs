@@ -58,9 +58,9 @@ pub struct Cursor {
     /// The bytes behind it were missing: they are looked for again when the rest has been sent, not with each send.
     missed: bool,
     /// The range that was found without a gap, by probes or by copying: in the end that may be the whole file.
-    whole: Run,
+    whole: ProbeRun,
     /// The part of the current region that was copied: responses are sent in pieces that do not end where regions do.
-    region: Run,
+    region: ProbeRun,
 }
 
 impl Cursor {
@@ -94,17 +94,17 @@ impl Cursor {
 
 /// A stretch without a gap, found piece by piece.
 #[derive(Debug, Clone, Default)]
-struct Run {
+struct ProbeRun {
     from: u64,
     until: u64,
     /// When its beginning was probed: the rest may be probed much later, for a slow client.
     since_ms: u64,
 }
 
-impl Run {
+impl ProbeRun {
     fn found(&mut self, from: u64, until: u64, now_ms: u64) {
         if self.until == 0 || from < self.from || self.until < from {
-            *self = Run { from, until, since_ms: now_ms };
+            *self = ProbeRun { from, until, since_ms: now_ms };
         }
         self.until = self.until.max(until);
     }
@@ -122,7 +122,7 @@ pub(super) enum Ahead {
 }
 
 /// The result of the probes of one stretch.
-struct Found {
+struct ProbeResult {
     /// The end of the part that is in memory.
     until: u64,
     /// The bytes behind `until` are missing; otherwise they were not probed, or the file ends.
@@ -133,9 +133,9 @@ struct Found {
     warm: u64,
 }
 
-impl Found {
-    fn at(offset: u64) -> Found {
-        Found { until: offset, missed: false, end_of_file: false, probes: 0, warm: 0 }
+impl ProbeResult {
+    fn at(offset: u64) -> ProbeResult {
+        ProbeResult { until: offset, missed: false, end_of_file: false, probes: 0, warm: 0 }
     }
 
     fn goes_on(&self) -> bool {
@@ -144,7 +144,7 @@ impl Found {
 }
 
 /// The result of one probe.
-enum Page {
+enum PageProbe {
     Ready,
     Missing,
     EndOfFile,
@@ -258,7 +258,7 @@ impl FileSystem {
             let (region, begin) = (at / REGION, at / REGION * REGION);
             let end = begin + REGION;
             if at == begin {
-                cursor.region = Run::default();
+                cursor.region = ProbeRun::default();
             }
             cursor.region.found(at, until.min(end), now);
             // The body of a stored object begins behind a head.
@@ -276,7 +276,15 @@ impl FileSystem {
         }
     }
 
-    fn look(&self, rung: Rung, file: &OpenFile, cursor: &mut Cursor, from: u64, len: u64, now: u64) -> Option<Found> {
+    fn look(
+        &self,
+        rung: Rung,
+        file: &OpenFile,
+        cursor: &mut Cursor,
+        from: u64,
+        len: u64,
+        now: u64,
+    ) -> Option<ProbeResult> {
         match rung {
             Rung::Nowait => self.look_nowait(file, cursor, from, len, now),
             Rung::Mincore => self.look_mincore(file, from, len),
@@ -285,13 +293,13 @@ impl FileSystem {
     }
 
     /// Probes by one-byte reads that must not wait; `None` if the mount does not support them.
-    fn look_nowait(&self, file: &OpenFile, cursor: &mut Cursor, from: u64, len: u64, now: u64) -> Option<Found> {
+    fn look_nowait(&self, file: &OpenFile, cursor: &mut Cursor, from: u64, len: u64, now: u64) -> Option<ProbeResult> {
         let page = page_size() as u64;
         let density = file.mount.density();
         // The window ends with a page: the next probe continues where this one ends.
         let window = if density == Density::Dense { DENSE_WINDOW } else { WINDOW };
         let end = from.saturating_add(len.min(window)).checked_next_multiple_of(page).unwrap_or(u64::MAX);
-        let mut found = Found::at(from);
+        let mut found = ProbeResult::at(from);
         let mut goes_on = cursor.until == from && !cursor.missed && cursor.is_fresh(density, now);
         while found.until < end && found.goes_on() {
             let begin = found.until;
@@ -337,7 +345,15 @@ impl FileSystem {
 
     /// Probes from `found.until` to `end`: one page in each `step`, the first one (unless this `goes_on` from the probe
     /// before), and the `last` one if it is far from the one before it.
-    fn walk(&self, file: &OpenFile, end: u64, step: u64, goes_on: bool, last: bool, found: &mut Found) -> Option<()> {
+    fn walk(
+        &self,
+        file: &OpenFile,
+        end: u64,
+        step: u64,
+        goes_on: bool,
+        last: bool,
+        found: &mut ProbeResult,
+    ) -> Option<()> {
         let page = page_size() as u64;
         let next_on_grid = |offset: u64| (offset / step).saturating_add(1).saturating_mul(step);
         let tail = (end - 1) / page * page;
@@ -354,10 +370,10 @@ impl FileSystem {
             found.probes += 1;
             match self.probe(file, at) {
                 // The bytes before the next probe count as ready only once that one was, too.
-                Page::Ready => found.until = ((at / page + 1) * page).min(end),
-                Page::Missing => found.missed = true,
-                Page::EndOfFile => found.end_of_file = true,
-                Page::NoProbe => {
+                PageProbe::Ready => found.until = ((at / page + 1) * page).min(end),
+                PageProbe::Missing => found.missed = true,
+                PageProbe::EndOfFile => found.end_of_file = true,
+                PageProbe::NoProbe => {
                     file.mount.step_down(Rung::Nowait);
                     return None;
                 }
@@ -370,23 +386,23 @@ impl FileSystem {
         }
     }
 
-    fn probe(&self, file: &OpenFile, offset: u64) -> Page {
+    fn probe(&self, file: &OpenFile, offset: u64) -> PageProbe {
         loop {
             return match self.kernel.read_nowait(file.as_fd(), &mut [0], offset) {
-                Ok(0) => Page::EndOfFile,
-                Ok(_) => Page::Ready,
+                Ok(0) => PageProbe::EndOfFile,
+                Ok(_) => PageProbe::Ready,
                 Err(Errno::INTR) => continue,
-                Err(Errno::AGAIN) => Page::Missing,
-                Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM | Errno::INVAL) => Page::NoProbe,
+                Err(Errno::AGAIN) => PageProbe::Missing,
+                Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM | Errno::INVAL) => PageProbe::NoProbe,
                 // It is a directory, or the disk is bad: the pool finds out and reports it.
-                Err(_) => Page::Missing,
+                Err(_) => PageProbe::Missing,
             };
         }
     }
 
     /// Probes the whole stretch by `mincore`; `None` if its answer for this file is not reliable, or the mount does not
     /// support it.
-    fn look_mincore(&self, file: &OpenFile, from: u64, len: u64) -> Option<Found> {
+    fn look_mincore(&self, file: &OpenFile, from: u64, len: u64) -> Option<ProbeResult> {
         const YES: u8 = 1;
         const NO: u8 = 2;
         let believed = match file.mincore.load(Relaxed) {
@@ -403,7 +419,7 @@ impl FileSystem {
         let page = page_size() as u64;
         let begin = from / page * page;
         let end = from.saturating_add(len.min(WINDOW)).min(file.size());
-        let mut found = Found::at(from);
+        let mut found = ProbeResult::at(from);
         if end <= from {
             // The file may have grown since: the pool finds out.
             found.missed = true;

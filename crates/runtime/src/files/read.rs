@@ -32,8 +32,8 @@ impl FileSystem {
             Aio::Auto(_) | Aio::Threads(_) => {}
         }
         match self.read_ready(file, offset, buffer) {
-            Ready::Whole(n) => Some(Ok(n)),
-            Ready::Part(_) => None,
+            ReadyRead::Whole(n) => Some(Ok(n)),
+            ReadyRead::Part(_) => None,
         }
     }
 
@@ -72,11 +72,11 @@ impl FileSystem {
             }
             Aio::Always(_) => 0,
             Aio::Auto(_) | Aio::Threads(_) => match self.read_ready(file, offset, &mut buffer[start..]) {
-                Ready::Whole(n) => {
+                ReadyRead::Whole(n) => {
                     buffer.truncate(start + n);
                     return Ok(buffer);
                 }
-                Ready::Part(n) => n,
+                ReadyRead::Part(n) => n,
             },
         };
         file.mount.pooled.add();
@@ -90,14 +90,14 @@ impl FileSystem {
         self.offload(via, file.tag(via.client), rest).await?
     }
 
-    fn read_ready(&self, file: &OpenFile, offset: u64, buffer: &mut [u8]) -> Ready {
+    fn read_ready(&self, file: &OpenFile, offset: u64, buffer: &mut [u8]) -> ReadyRead {
         let began = self.begin(Some(&file.mount));
         let now = to_ms(began.at);
         let answer = match file.mount.rung(now) {
-            _ if file.is_atime_due(now) => Ready::Part(0),
+            _ if file.is_atime_due(now) => ReadyRead::Part(0),
             Rung::Memory => match self.read_waiting(file, offset, buffer) {
-                Ok(n) => Ready::Whole(n),
-                Err(_) => Ready::Part(0),
+                Ok(n) => ReadyRead::Whole(n),
+                Err(_) => ReadyRead::Part(0),
             },
             Rung::Nowait => self.read_nowait(file, offset, buffer, now),
             Rung::Mincore => {
@@ -105,49 +105,49 @@ impl FileSystem {
                 let wanted = (buffer.len() as u64).min(file.size().saturating_sub(offset));
                 if wanted > 0 && self.ahead(file, &mut cursor, offset, wanted, now) == Ahead::Ready(wanted) {
                     match self.read_waiting(file, offset, &mut buffer[..wanted as usize]) {
-                        Ok(n) if n as u64 == wanted => Ready::Whole(n),
-                        _ => Ready::Part(0),
+                        Ok(n) if n as u64 == wanted => ReadyRead::Whole(n),
+                        _ => ReadyRead::Part(0),
                     }
                 } else {
-                    Ready::Part(0)
+                    ReadyRead::Part(0)
                 }
             }
-            Rung::Pool => Ready::Part(0),
+            Rung::Pool => ReadyRead::Part(0),
         };
         self.timed(&file.mount, began);
-        if let Ready::Whole(_) = answer {
+        if let ReadyRead::Whole(_) = answer {
             file.mount.hits.add();
         }
         answer
     }
 
     /// Reads the part that is in memory, on mounts on [`Rung::Nowait`].
-    pub(super) fn read_nowait(&self, file: &OpenFile, offset: u64, buffer: &mut [u8], now: u64) -> Ready {
+    pub(super) fn read_nowait(&self, file: &OpenFile, offset: u64, buffer: &mut [u8], now: u64) -> ReadyRead {
         let mut got = 0;
         while got < buffer.len() {
             match self.kernel.read_nowait(file.as_fd(), &mut buffer[got..], offset + got as u64) {
-                Ok(0) if offset + got as u64 >= file.size() => return Ready::Whole(got),
-                Ok(0) => return Ready::Part(got),
+                Ok(0) if offset + got as u64 >= file.size() => return ReadyRead::Whole(got),
+                Ok(0) => return ReadyRead::Part(got),
                 Ok(n) => {
                     got += n;
                     // The file had no more bytes when it was opened, and the kernel has returned fewer than asked for.
                     if got < buffer.len() && offset + got as u64 == file.size() {
-                        return Ready::Whole(got);
+                        return ReadyRead::Whole(got);
                     }
                 }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => {
                     file.mount.missed(now);
-                    return Ready::Part(got);
+                    return ReadyRead::Part(got);
                 }
                 Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM | Errno::INVAL) => {
                     file.mount.step_down(Rung::Nowait);
-                    return Ready::Part(got);
+                    return ReadyRead::Part(got);
                 }
-                Err(_) => return Ready::Part(got),
+                Err(_) => return ReadyRead::Part(got),
             }
         }
-        Ready::Whole(got)
+        ReadyRead::Whole(got)
     }
 
     pub(super) fn read_waiting(&self, file: &OpenFile, offset: u64, buffer: &mut [u8]) -> Result<usize, FileError> {
@@ -175,16 +175,16 @@ impl FileSystem {
     }
 }
 
-pub(super) enum Ready {
+pub(super) enum ReadyRead {
     /// All the bytes that were asked for, or all that the file has.
     Whole(usize),
     /// So many bytes were read, and the rest is not in memory.
     Part(usize),
 }
 
-impl Ready {
+impl ReadyRead {
     pub(super) fn len(&self) -> usize {
-        let (Ready::Whole(n) | Ready::Part(n)) = self;
+        let (ReadyRead::Whole(n) | ReadyRead::Part(n)) = self;
         *n
     }
 }

@@ -21,7 +21,7 @@ const SENDFILE: &str = "sendfile()";
 
 /// The result of sending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sent {
+pub enum SendResult {
     /// This many bytes (more than 0) went out; go on after them.
     Bytes(u64),
     /// The socket takes nothing now: wait until it is writable.
@@ -46,14 +46,14 @@ impl FileSystem {
         offset: u64,
         max: u64,
         aio: &Aio,
-    ) -> Result<Sent, FileError> {
+    ) -> Result<SendResult, FileError> {
         let began = self.begin(Some(&file.mount));
         let (now, max) = (to_ms(began.at), max.min(INLINE_MAX));
         let ahead = match aio {
-            Aio::Always(_) => return Ok(Sent::NeedsPool),
+            Aio::Always(_) => return Ok(SendResult::NeedsPool),
             Aio::Off if cursor.copies => return self.copy_waiting(file, out, offset, max),
             Aio::Off => return self.sendfile(file, out, offset, max),
-            _ if file.is_atime_due(now) => return Ok(Sent::NeedsPool),
+            _ if file.is_atime_due(now) => return Ok(SendResult::NeedsPool),
             // A copy checks each page by itself.
             _ if cursor.copies && file.mount.rung(now) == Rung::Nowait => Ahead::Unsure,
             Aio::Auto(_) | Aio::Threads(_) => self.ahead(file, cursor, offset, max, now),
@@ -62,14 +62,14 @@ impl FileSystem {
             Ahead::Ready(ready) if cursor.copies => self.copy_waiting(file, out, offset, ready),
             Ahead::Ready(ready) => self.sendfile(file, out, offset, ready),
             Ahead::Unsure => self.copy(file, cursor, out, offset, max, now),
-            Ahead::Pool => Ok(Sent::NeedsPool),
+            Ahead::Pool => Ok(SendResult::NeedsPool),
         };
         // The time of the probes counts too: they should not wait either, but a miss starts a read, and that can wait.
         if self.timed(&file.mount, began) {
             cursor.clear();
             self.distrust(file, offset, offset + max);
         }
-        if let Ok(Sent::Bytes(_)) = sent {
+        if let Ok(SendResult::Bytes(_)) = sent {
             file.mount.hits.add();
         }
         sent
@@ -111,7 +111,7 @@ impl FileSystem {
         offset: u64,
         max: u64,
         via: Via<'_>,
-    ) -> Result<Sent, FileError> {
+    ) -> Result<SendResult, FileError> {
         let (this, held, copies) = (self.clone(), file.clone(), cursor.copies);
         file.mount.pooled.add();
         cursor.clear();
@@ -128,7 +128,7 @@ impl FileSystem {
         out: BorrowedFd<'_>,
         offset: u64,
         wanted: u64,
-    ) -> Result<Sent, FileError> {
+    ) -> Result<SendResult, FileError> {
         let chunk = wanted.min(POOL_CHUNK);
         let work = file.mount.begin();
         if file.mount.class() != Class::Memory {
@@ -143,32 +143,32 @@ impl FileSystem {
                 false => self.sendfile(file, out, at, left),
             };
             match outcome {
-                Ok(Sent::Bytes(n)) => {
+                Ok(SendResult::Bytes(n)) => {
                     sent += n;
                     work.moved();
                     self.read_has_waited(file);
                     if sent >= chunk {
-                        return Ok(Sent::Bytes(sent));
+                        return Ok(SendResult::Bytes(sent));
                     }
                 }
                 // The next call finds out again what comes after these bytes.
-                _ if sent > 0 => return Ok(Sent::Bytes(sent)),
+                _ if sent > 0 => return Ok(SendResult::Bytes(sent)),
                 outcome => return outcome,
             }
         }
     }
 
-    fn sendfile(&self, file: &OpenFile, out: BorrowedFd<'_>, offset: u64, len: u64) -> Result<Sent, FileError> {
+    fn sendfile(&self, file: &OpenFile, out: BorrowedFd<'_>, offset: u64, len: u64) -> Result<SendResult, FileError> {
         let len = usize::try_from(len).unwrap_or(usize::MAX);
         match retried(|| self.kernel.sendfile(out, file.as_fd(), offset, len)) {
             Ok(0) => {
                 if offset < file.size() {
                     file.trouble(Trouble::Short);
                 }
-                Ok(Sent::Eof)
+                Ok(SendResult::Eof)
             }
-            Ok(n) => Ok(Sent::Bytes(n as u64)),
-            Err(Errno::AGAIN) => Ok(Sent::SocketFull),
+            Ok(n) => Ok(SendResult::Bytes(n as u64)),
+            Err(Errno::AGAIN) => Ok(SendResult::SocketFull),
             Err(error) => {
                 let error = FileError::new(SENDFILE, error);
                 if !error.is_peer() {

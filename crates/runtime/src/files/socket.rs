@@ -31,7 +31,7 @@ pub struct SocketPaths<'a> {
 }
 
 /// The answer of the lookup cache.
-enum Cached {
+enum CachedLookup {
     /// The socket is there. While the descriptor is open, the names that lead to it stay in the cache.
     Socket(OwnedFd),
     /// The walk ends with this error.
@@ -51,12 +51,12 @@ impl SocketPaths<'_> {
         // The address has been checked for NUL.
         let Ok(name) = CString::new(path.as_os_str().as_bytes()) else { return Err(Errno::INVAL.into()) };
         match self.files.cached_socket(&name) {
-            Cached::Failed(error) => return Err(error.into()),
-            Cached::Socket(_names) => {
+            CachedLookup::Failed(error) => return Err(error.into()),
+            CachedLookup::Socket(_names) => {
                 rustix::net::connect(&socket, &address)?;
                 return Ok(socket);
             }
-            Cached::Unknown => {}
+            CachedLookup::Unknown => {}
         }
         let (files, tag) = (self.files.clone(), self.files.tag_of(&name, self.client));
         let connected = self.pool.run(tag, move || -> io::Result<OwnedFd> {
@@ -75,25 +75,27 @@ impl SocketPaths<'_> {
 
 impl FileSystem {
     /// Looks for a socket's path in the lookup cache.
-    fn cached_socket(&self, path: &std::ffi::CStr) -> Cached {
+    fn cached_socket(&self, path: &std::ffi::CStr) -> CachedLookup {
         let table = self.mounts.table();
         let is_watchful = table.watchful();
         if !self.has_cached_lookup()
             || is_watchful && !table.of_path(path.to_bytes()).is_some_and(|mount| mount.class().opens_inline())
         {
-            return Cached::Unknown;
+            return CachedLookup::Unknown;
         }
         drop(table);
         let named = match self.kernel.name_cached(path) {
             Ok(named) => named,
-            Err(Errno::AGAIN | Errno::NOSYS | Errno::PERM | Errno::INVAL | Errno::INTR) => return Cached::Unknown,
-            Err(error) => return Cached::Failed(error),
+            Err(Errno::AGAIN | Errno::NOSYS | Errno::PERM | Errno::INVAL | Errno::INTR) => {
+                return CachedLookup::Unknown;
+            }
+            Err(error) => return CachedLookup::Failed(error),
         };
         // A link may have led to another mount than the path names, one that asks for each use.
         let is_inline = |dev| self.inline_mount(dev).is_some();
         if is_watchful && !self.kernel.stat_known(named.as_fd()).is_ok_and(|meta| is_inline(meta.dev)) {
-            return Cached::Unknown;
+            return CachedLookup::Unknown;
         }
-        Cached::Socket(named)
+        CachedLookup::Socket(named)
     }
 }

@@ -40,12 +40,12 @@ impl Aio {
 }
 
 /// Reports when the client that work is done for has gone away.
-pub trait Gone {
+pub trait ClientPresence {
     /// Resolves when the client no longer waits for the answer.
     fn gone(&self) -> Pin<Box<dyn Future<Output = ()> + '_>>;
 }
 
-impl Gone for crate::net::Socket {
+impl ClientPresence for crate::net::Socket {
     fn gone(&self) -> Pin<Box<dyn Future<Output = ()> + '_>> {
         Box::pin(crate::net::Socket::gone(self))
     }
@@ -59,7 +59,7 @@ pub struct Via<'a> {
     /// A number for the client's address; clients are served in turn.
     pub client: u64,
     /// Frees the place in the queue when the client goes away.
-    pub gone: Option<&'a dyn Gone>,
+    pub gone: Option<&'a dyn ClientPresence>,
 }
 
 impl std::fmt::Debug for Via<'_> {
@@ -256,13 +256,13 @@ pub enum Trouble<'a> {
     Short,
 }
 
-type Told = Box<dyn Fn(Trouble<'_>) + Send + Sync>;
+type TroubleHandler = Box<dyn Fn(Trouble<'_>) + Send + Sync>;
 
 /// The function that is called in case of trouble.
 #[derive(Default)]
-struct Watch(OnceLock<Told>);
+struct TroubleWatch(OnceLock<TroubleHandler>);
 
-impl std::fmt::Debug for Watch {
+impl std::fmt::Debug for TroubleWatch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Watch")
     }
@@ -288,7 +288,7 @@ pub struct OpenFile {
     pub(crate) no_cachestat: AtomicBool,
     /// The time from which on a read writes the file's access time, in milliseconds; `u64::MAX` for never.
     pub(crate) atime_due_ms: AtomicU64,
-    watch: Watch,
+    watch: TroubleWatch,
     closer: Arc<Closer>,
 }
 
@@ -305,7 +305,7 @@ impl OpenFile {
             whole_counted_ms: AtomicU64::new(0),
             no_cachestat: AtomicBool::new(false),
             atime_due_ms: AtomicU64::new(u64::MAX),
-            watch: Watch::default(),
+            watch: TroubleWatch::default(),
             closer,
         }
     }

@@ -28,7 +28,7 @@ const MAX_PIECES: usize = 256;
 
 /// A file without a name. It is gone when this is dropped, or when the process ends.
 #[derive(Debug)]
-pub struct Unnamed {
+pub struct UnnamedFile {
     file: Arc<OpenFile>,
     folder: CString,
     files: Arc<FileSystem>,
@@ -47,7 +47,7 @@ impl FileSystem {
         mode: u32,
         folders: u32,
         tag: Tag,
-    ) -> Result<Unnamed, FileError> {
+    ) -> Result<UnnamedFile, FileError> {
         let (folder, _) = split(target);
         let failed = |error| FileError::new(OPEN, error);
         self.kernel.admit(OPEN).map_err(failed)?;
@@ -61,7 +61,7 @@ impl FileSystem {
         };
         let (fd, path) = made.map_err(failed)?;
         let name = path.map(|path| TempName::new(path, self.closer.clone(), tag));
-        Ok(Unnamed { file: Arc::new(self.opened(fd)?), folder, files: self.clone(), name })
+        Ok(UnnamedFile { file: Arc::new(self.opened(fd)?), folder, files: self.clone(), name })
     }
 
     fn nameless(&self, folder: &CStr, mode: Mode) -> Result<(OwnedFd, Option<CString>), Errno> {
@@ -81,7 +81,7 @@ fn joined(folder: &CStr, name: &CStr) -> CString {
     CString::new([folder.to_bytes(), b"/", name.to_bytes()].concat()).unwrap_or_default()
 }
 
-impl Unnamed {
+impl UnnamedFile {
     /// Writes all the pieces, one behind the other, from `offset` on.
     ///
     /// # Errors

@@ -22,7 +22,7 @@ pub struct ErrorLog {
 
 /// One target of an error log.
 #[derive(Clone, Debug)]
-pub struct Target {
+pub struct ErrorTarget {
     /// The file.
     pub file: LogFile,
     /// The least important level that is written.
@@ -31,15 +31,15 @@ pub struct Target {
     pub syslog: Option<Arc<Header>>,
 }
 
-impl From<(LogFile, Level)> for Target {
-    fn from((file, level): (LogFile, Level)) -> Target {
-        Target { file, level, syslog: None }
+impl From<(LogFile, Level)> for ErrorTarget {
+    fn from((file, level): (LogFile, Level)) -> ErrorTarget {
+        ErrorTarget { file, level, syslog: None }
     }
 }
 
 #[derive(Debug, Default)]
 struct Targets {
-    list: Vec<Target>,
+    list: Vec<ErrorTarget>,
     /// The widest threshold among the targets; `None` without targets.
     widest: Option<Level>,
     /// Also print lines up to `warn` to stderr as `nginx: [level] …`, as nginx does until it is a daemon.
@@ -48,8 +48,8 @@ struct Targets {
 
 impl ErrorLog {
     /// A log that writes a line to every target whose threshold admits it.
-    pub fn new<T: Into<Target>>(targets: Vec<T>) -> ErrorLog {
-        let list: Vec<Target> = targets.into_iter().map(T::into).collect();
+    pub fn new<T: Into<ErrorTarget>>(targets: Vec<T>) -> ErrorLog {
+        let list: Vec<ErrorTarget> = targets.into_iter().map(T::into).collect();
         let widest = list.iter().map(|target| target.level).max();
         ErrorLog { shared: Arc::new(Targets { list, widest, console: false }) }
     }
@@ -118,7 +118,7 @@ impl ErrorLog {
     }
 
     fn write_line(&self, level: Level, own: Option<Level>, connection: Option<u64>, message: fmt::Arguments<'_>) {
-        let mut line = Line { text: String::with_capacity(160) };
+        let mut line = ErrorLine { text: String::with_capacity(160) };
         let time = clock::error_time(clock::now().secs);
         let pid = rustix::process::getpid().as_raw_nonzero();
         let tid = rustix::thread::gettid().as_raw_nonzero();
@@ -153,11 +153,11 @@ impl ErrorLog {
 }
 
 /// Collects a line, escaping control characters and cutting at [`MAX_LINE`].
-struct Line {
+struct ErrorLine {
     text: String,
 }
 
-impl fmt::Write for Line {
+impl fmt::Write for ErrorLine {
     fn write_str(&mut self, part: &str) -> fmt::Result {
         for c in part.chars() {
             if self.text.len() + 4 >= MAX_LINE {

@@ -10,7 +10,7 @@ use crossbeam_queue::SegQueue;
 
 use super::named::Destination;
 use super::sink::{self, Output, Sink};
-use super::writer::Shared;
+use super::writer::WriterState;
 
 /// The bytes that may wait for one file. Beyond them whole buffers are dropped and their lines counted. A single buffer
 /// that is larger is taken if nothing else waits.
@@ -41,7 +41,7 @@ pub(super) struct Inner {
     /// The file is in the writer's list of files with work (or in its list of files that failed).
     pub(super) scheduled: AtomicBool,
     /// `None`: there is no thread, and lines are written where they are logged.
-    pub(super) shared: Option<Arc<Shared>>,
+    pub(super) shared: Option<Arc<WriterState>>,
 }
 
 impl Inner {

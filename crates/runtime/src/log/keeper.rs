@@ -12,9 +12,9 @@ use super::clock;
 use super::errno::Errno;
 use super::file::{Chunk, LogFile, MAX_WAITING};
 use super::level::Level;
-use super::named::{Destination, Failure, OpenFiles};
-use super::sink::{self, BATCH, Memories, SYSLOG, Sink, Written};
-use super::writer::{Command, Shared};
+use super::named::{Destination, OpenFiles, WriteFailure};
+use super::sink::{self, BATCH, Memories, SYSLOG, Sink, WriteResult};
+use super::writer::{Command, WriterState};
 
 /// The shortest interval between two reports that files which lines name cannot be written.
 const NAMED_REPORT: Duration = Duration::from_secs(1);
@@ -32,7 +32,7 @@ pub(super) struct Job {
 }
 
 /// A log whose last write failed.
-struct Failed {
+struct FailedLog {
     job: Job,
     retry: Instant,
 }
@@ -40,24 +40,24 @@ struct Failed {
 /// The result of a call during which another thread has taken over.
 pub(super) enum HandedIn {
     /// The result of writing.
-    Written(Job, Written),
+    Written(Job, WriteResult),
     /// The result of writing lines that name their file.
-    Named(Job, OpenFiles, Named),
+    Named(Job, OpenFiles, NamedLines),
     /// The result of closing files that lines have named: when to come back for the next ones, and the caller that
     /// waits for it.
     Closed(OpenFiles, Option<Instant>, Option<SyncSender<()>>),
 }
 
 /// Lines that name their file, and the result of writing them.
-pub(super) struct Named {
+pub(super) struct NamedLines {
     to: Box<Destination>,
     lines: Bytes,
-    result: Result<(), Failure>,
+    result: Result<(), WriteFailure>,
 }
 
 /// The state that one thread at a time has; a thread that takes over continues with it.
 pub(super) struct Keeper {
-    failed: Vec<Failed>,
+    failed: Vec<FailedLog>,
     /// Logs that other threads are held up with.
     held_up: Vec<LogFile>,
     memories: Memories,
@@ -97,11 +97,11 @@ impl Default for Keeper {
 }
 
 /// The result of a call that may wait, and the keeper, unless another thread has it.
-type Lent<R> = (Option<Box<Keeper>>, R);
+type LentKeeper<R> = (Option<Box<Keeper>>, R);
 
 impl Keeper {
     /// Does one round over all logs that have work. `None`: another thread has the keeper, or the writer has ended.
-    pub(super) fn round(mut self: Box<Self>, shared: &Arc<Shared>) -> Option<Box<Keeper>> {
+    pub(super) fn round(mut self: Box<Self>, shared: &Arc<WriterState>) -> Option<Box<Keeper>> {
         let now = clock::now();
         if now.secs.div_euclid(60) != self.minute {
             self.minute = now.secs.div_euclid(60);
@@ -123,13 +123,13 @@ impl Keeper {
         }
         let hurry = command.is_some();
         let due = Instant::now();
-        for Failed { mut job, retry } in std::mem::take(&mut self.failed) {
+        for FailedLog { mut job, retry } in std::mem::take(&mut self.failed) {
             let has_another = job.file.0.newest_descriptor();
             if hurry || has_another || retry <= due {
                 (job.retried, job.budget) = (!has_another, MAX_WAITING);
                 self = self.turn(shared, job)?;
             } else {
-                self.failed.push(Failed { job, retry });
+                self.failed.push(FailedLog { job, retry });
             }
         }
         if self.purge.is_some_and(|purge| purge <= due) {
@@ -154,7 +154,7 @@ impl Keeper {
         self.held_up.is_empty() && self.put_off.is_empty() && (!self.flush.is_empty() || self.stop.is_some())
     }
 
-    fn answer(mut self: Box<Self>, shared: &Shared) -> Option<Box<Keeper>> {
+    fn answer(mut self: Box<Self>, shared: &WriterState) -> Option<Box<Keeper>> {
         for done in self.flush.drain(..) {
             let _ = done.send(());
         }
@@ -165,7 +165,12 @@ impl Keeper {
     }
 
     /// Runs a call that may wait. If it takes too long, another thread has the keeper when it ends.
-    fn lend<R>(self: Box<Self>, shared: &Shared, file: Option<&LogFile>, call: impl FnOnce() -> R) -> Lent<R> {
+    fn lend<R>(
+        self: Box<Self>,
+        shared: &WriterState,
+        file: Option<&LogFile>,
+        call: impl FnOnce() -> R,
+    ) -> LentKeeper<R> {
         let ticket = shared.baton.lay_down(self, file, Instant::now());
         let result = call();
         (shared.baton.take_up(ticket), result)
@@ -173,7 +178,7 @@ impl Keeper {
 
     /// Leaves out a log that a thread is held up with (`None`: with closing files that lines have named), so that the
     /// others go on.
-    pub(super) fn leave_out(&mut self, shared: &Shared, file: Option<LogFile>) {
+    pub(super) fn leave_out(&mut self, shared: &WriterState, file: Option<LogFile>) {
         let Some(file) = file else { return };
         file.0.held_up.store(true, Ordering::Relaxed);
         shared.say(Level::Alert, format_args!("write() to \"{}\" takes long, other logs go on", file.shown()));
@@ -181,7 +186,7 @@ impl Keeper {
     }
 
     /// Takes back the result of a thread that was held up.
-    fn take_back(mut self: Box<Self>, shared: &Arc<Shared>, what: HandedIn) -> Option<Box<Keeper>> {
+    fn take_back(mut self: Box<Self>, shared: &Arc<WriterState>, what: HandedIn) -> Option<Box<Keeper>> {
         let mut back = |job: &Job| {
             let file = &job.file;
             file.0.held_up.store(false, Ordering::Relaxed);
@@ -212,7 +217,7 @@ impl Keeper {
     }
 
     /// Does the work that had to wait for the files that lines name.
-    fn open_is_back(mut self: Box<Self>, shared: &Arc<Shared>) -> Option<Box<Keeper>> {
+    fn open_is_back(mut self: Box<Self>, shared: &Arc<WriterState>) -> Option<Box<Keeper>> {
         for done in std::mem::take(&mut self.close) {
             self = self.close_files(shared, Some(done))?;
         }
@@ -223,7 +228,11 @@ impl Keeper {
     }
 
     /// Closes all files that lines have named if a caller waits for that, else those that are not used.
-    fn close_files(mut self: Box<Self>, shared: &Arc<Shared>, done: Option<SyncSender<()>>) -> Option<Box<Keeper>> {
+    fn close_files(
+        mut self: Box<Self>,
+        shared: &Arc<WriterState>,
+        done: Option<SyncSender<()>>,
+    ) -> Option<Box<Keeper>> {
         let Some(mut open) = self.open.take() else {
             self.close.extend(done);
             self.purge = None;
@@ -250,7 +259,7 @@ impl Keeper {
     }
 
     /// Writes the items that wait for one log, at most about [`MAX_WAITING`] bytes; the rest gets another turn.
-    fn turn(mut self: Box<Self>, shared: &Arc<Shared>, mut job: Job) -> Option<Box<Keeper>> {
+    fn turn(mut self: Box<Self>, shared: &Arc<WriterState>, mut job: Job) -> Option<Box<Keeper>> {
         let file = job.file.clone();
         let inner = &*file.0;
         if inner.output.sink == Sink::Named && self.open.is_none() {
@@ -278,7 +287,7 @@ impl Keeper {
                         let mut open = self.open.take().unwrap_or_default();
                         let write = || open.write(&to, &lines, Instant::now());
                         let (keeper, result) = self.lend(shared, Some(&file), write);
-                        let named = Named { to, lines, result };
+                        let named = NamedLines { to, lines, result };
                         let Some(keeper) = keeper else {
                             shared.hand_in(HandedIn::Named(job, open, named));
                             return None;
@@ -340,16 +349,16 @@ impl Keeper {
 
     /// Accounts for bytes that were written. `None`: the log has to rest. `handles` is the number of handles on the log
     /// that the caller has.
-    fn settle(&mut self, shared: &Shared, mut job: Job, written: Written, handles: usize) -> Option<Job> {
+    fn settle(&mut self, shared: &WriterState, mut job: Job, written: WriteResult, handles: usize) -> Option<Job> {
         let inner = &*job.file.0;
         match written {
-            Written::Some(written) => {
+            WriteResult::Some(written) => {
                 inner.waiting.fetch_sub(written, Ordering::AcqRel);
                 job.budget = job.budget.saturating_sub(written);
                 inner.broken.store(false, Ordering::Relaxed);
                 Some(job)
             }
-            Written::Dropped { bytes, messages, error } => {
+            WriteResult::Dropped { bytes, messages, error } => {
                 inner.lost(messages as u64);
                 inner.waiting.fetch_sub(bytes, Ordering::AcqRel);
                 job.budget = job.budget.saturating_sub(bytes);
@@ -359,7 +368,7 @@ impl Keeper {
                 }
                 Some(job)
             }
-            Written::Later(error, pause) => {
+            WriteResult::Later(error, pause) => {
                 if Arc::strong_count(&job.file.0) == handles {
                     return None; // Nobody can log to it any more; nothing is gained by trying for ever.
                 }
@@ -370,14 +379,14 @@ impl Keeper {
                 inner.scheduled.store(true, Ordering::Release);
                 // A log that was reopened meanwhile has these lines in its new file.
                 let pause = if inner.newest_descriptor() { Duration::ZERO } else { pause };
-                self.failed.push(Failed { job, retry: Instant::now() + pause });
+                self.failed.push(FailedLog { job, retry: Instant::now() + pause });
                 None
             }
         }
     }
 
     /// Accounts for lines that name their file.
-    fn settle_named(&mut self, shared: &Shared, job: &mut Job, Named { to, lines, result }: Named) {
+    fn settle_named(&mut self, shared: &WriterState, job: &mut Job, NamedLines { to, lines, result }: NamedLines) {
         let inner = &*job.file.0;
         let now = Instant::now();
         if let Err(error) = result {

@@ -24,7 +24,7 @@ pub mod syslog;
 mod writer;
 
 pub use errno::Errno;
-pub use error::{ErrorLog, MAX_LINE, Target};
+pub use error::{ErrorLog, ErrorTarget, MAX_LINE};
 pub use file::{LogFile, MAX_WAITING};
 pub use level::Level;
 pub use named::{Destination, Keep};

@@ -51,7 +51,7 @@ impl Destination {
 
 /// The reason why lines could not be written, in the words of the error log.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Failure {
+pub(super) enum WriteFailure {
     #[error("open() \"{0}\" failed ({err})", err = super::errno::Errno(.1))]
     Open(String, io::Error),
     #[error("testing \"{0}\" existence failed ({err})", err = super::errno::Errno(.1))]
@@ -60,27 +60,27 @@ pub(super) enum Failure {
     Write(String, io::Error),
 }
 
-impl Failure {
+impl WriteFailure {
     /// The level that nginx gives this failure.
     pub(super) fn level(&self) -> Level {
         match self {
-            Failure::Open(..) => Level::Crit,
-            Failure::Root(..) => Level::Error,
-            Failure::Write(..) => Level::Alert,
+            WriteFailure::Open(..) => Level::Crit,
+            WriteFailure::Root(..) => Level::Error,
+            WriteFailure::Write(..) => Level::Alert,
         }
     }
 }
 
 /// A file that was used.
-struct Used {
+struct UsedFile {
     /// The open file; not if it was used too seldom to stay open.
-    open: Option<Open>,
+    open: Option<OpenNamed>,
     last: Instant,
     uses: u64,
     keep: Keep,
 }
 
-struct Open {
+struct OpenNamed {
     fd: OwnedFd,
     identity: (u64, u64),
     checked: Instant,
@@ -88,29 +88,29 @@ struct Open {
 
 /// The files that were used, most of which are open.
 #[derive(Default)]
-pub(super) struct OpenFiles(HashMap<Vec<u8>, Used>);
+pub(super) struct OpenFiles(HashMap<Vec<u8>, UsedFile>);
 
 impl OpenFiles {
     /// Writes lines to the file that they name.
-    pub(super) fn write(&mut self, to: &Destination, lines: &[u8], now: Instant) -> Result<(), Failure> {
+    pub(super) fn write(&mut self, to: &Destination, lines: &[u8], now: Instant) -> Result<(), WriteFailure> {
         let text = |path: &[u8]| text_of(path).into_owned();
-        let path = c_string(&to.path).map_err(|error| Failure::Open(text(&to.path), error))?;
+        let path = c_string(&to.path).map_err(|error| WriteFailure::Open(text(&to.path), error))?;
         if let Some(root) = &to.root {
             let there = c_string(root).and_then(|root| is_folder(&root));
-            there.map_err(|error| Failure::Root(text(root), error))?;
+            there.map_err(|error| WriteFailure::Root(text(root), error))?;
         }
-        let failed = |error| Failure::Write(text(&to.path), error);
+        let failed = |error| WriteFailure::Write(text(&to.path), error);
         let Some(keep) = to.keep else {
-            let fd = open(&path).map_err(|error| Failure::Open(text(&to.path), error))?;
+            let fd = open(&path).map_err(|error| WriteFailure::Open(text(&to.path), error))?;
             return write_all(&fd, lines).map_err(failed);
         };
         let known = self.0.get_mut(&to.path).and_then(|file| file.open.take());
         let mut file = match known.filter(|open| open.is_current(&path, now, keep.valid)) {
             Some(open) => open,
             None => {
-                let fd = open(&path).map_err(|error| Failure::Open(text(&to.path), error))?;
+                let fd = open(&path).map_err(|error| WriteFailure::Open(text(&to.path), error))?;
                 let identity = identity(rustix::fs::fstat(&fd));
-                Open { fd, identity, checked: now }
+                OpenNamed { fd, identity, checked: now }
             }
         };
         if now.saturating_duration_since(file.checked) >= keep.valid {
@@ -120,7 +120,7 @@ impl OpenFiles {
         if !self.0.contains_key(&to.path) {
             self.make_room(keep.max.clamp(1, MAX_OPEN));
         }
-        let used = self.0.entry(to.path.clone()).or_insert(Used { open: None, last: now, uses: 0, keep });
+        let used = self.0.entry(to.path.clone()).or_insert(UsedFile { open: None, last: now, uses: 0, keep });
         used.last = now;
         // Lines that have come together were to be written one by one.
         used.uses += memchr::memchr_iter(b'\n', lines).count().max(1) as u64;
@@ -149,7 +149,7 @@ impl OpenFiles {
     }
 }
 
-impl Open {
+impl OpenNamed {
     /// Whether the path still leads to this file, as far as that has to be known now.
     fn is_current(&self, path: &CStr, now: Instant, valid: Duration) -> bool {
         now.saturating_duration_since(self.checked) < valid || identity(rustix::fs::stat(path)) == self.identity

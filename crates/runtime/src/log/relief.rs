@@ -21,12 +21,12 @@ pub const MAX_LOG_THREADS: usize = 8;
 
 /// The state that one thread at a time holds.
 pub(super) struct Baton<L> {
-    inner: Mutex<Inner<L>>,
+    inner: Mutex<ReliefState<L>>,
     /// The number of threads, including the one that stands by. It is changed under the lock; loops read it.
     threads: AtomicUsize,
 }
 
-struct Inner<L> {
+struct ReliefState<L> {
     /// The load that was laid down, since when, and the log that is being written meanwhile.
     lying: Option<(L, Instant, Option<LogFile>)>,
     /// Counts how often the load was laid down, so that no thread takes up a load that another one has laid down.
@@ -61,11 +61,11 @@ pub(super) enum Look<L> {
 impl<L> Baton<L> {
     /// A baton that is held by the calling thread, or by a thread that it starts.
     pub(super) fn new() -> Baton<L> {
-        let inner = Inner { lying: None, ticket: 0, standby: Standby::Missing, ended: false };
+        let inner = ReliefState { lying: None, ticket: 0, standby: Standby::Missing, ended: false };
         Baton { inner: Mutex::new(inner), threads: AtomicUsize::new(1) }
     }
 
-    fn inner(&self) -> MutexGuard<'_, Inner<L>> {
+    fn inner(&self) -> MutexGuard<'_, ReliefState<L>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -118,7 +118,7 @@ impl Unsent {
 }
 
 /// The result of an attempt to write.
-pub(super) enum Written {
+pub(super) enum WriteResult {
     /// So many of the waiting bytes have been dealt with.
     Some(usize),
     /// These messages were not taken; they are lost, and the caller has to count them.
@@ -165,26 +165,26 @@ impl Ring {
 
 impl Memories {
     /// Keeps `chunks` in the memory of a log, which has this size.
-    pub(super) fn write(&mut self, output: &Output, size: usize, chunks: &mut VecDeque<Bytes>) -> Written {
+    pub(super) fn write(&mut self, output: &Output, size: usize, chunks: &mut VecDeque<Bytes>) -> WriteResult {
         let ring = self.0.entry(output.name.clone()).or_insert_with(|| Ring::new(size));
         let mut written = 0;
         for chunk in chunks.drain(..) {
             ring.push(&chunk);
             written += chunk.len();
         }
-        Written::Some(written)
+        WriteResult::Some(written)
     }
 }
 
 /// Writes some of `chunks`, which are not empty, to a file or a socket, and removes it from their front. May have to wait: for
 /// the file, or for the folder of a Unix socket that is connected to.
-pub(super) fn write_waiting(output: &Output, chunks: &mut VecDeque<Bytes>) -> Written {
+pub(super) fn write_waiting(output: &Output, chunks: &mut VecDeque<Bytes>) -> WriteResult {
     if matches!(output.sink, Sink::Socket(_)) {
         return send_some(output, chunks);
     }
     match write_file(output, chunks) {
-        Ok(written) => Written::Some(written),
-        Err(error) => Written::Later(error, RETRY),
+        Ok(written) => WriteResult::Some(written),
+        Err(error) => WriteResult::Later(error, RETRY),
     }
 }
 
@@ -224,7 +224,7 @@ fn write_file(output: &Output, chunks: &mut VecDeque<Bytes>) -> io::Result<usize
 
 /// Sends a message for each chunk. Messages that are not taken because the server is absent are dropped: later they
 /// would be out of date.
-fn send_some(output: &Output, chunks: &mut VecDeque<Bytes>) -> Written {
+fn send_some(output: &Output, chunks: &mut VecDeque<Bytes>) -> WriteResult {
     let mut sent = 0;
     while let Some(message) = chunks.front() {
         match send(output, message) {
@@ -234,23 +234,23 @@ fn send_some(output: &Output, chunks: &mut VecDeque<Bytes>) -> Written {
             }
             Err(Unsent::Send(Errno::AGAIN | Errno::NOBUFS)) if sent > 0 => break,
             Err(Unsent::Send(error @ (Errno::AGAIN | Errno::NOBUFS))) => {
-                return Written::Later(error.into(), SOCKET_RETRY);
+                return WriteResult::Later(error.into(), SOCKET_RETRY);
             }
             Err(_) if sent > 0 => break,
             // The message is too long; the next one may be shorter.
             Err(error @ Unsent::Send(Errno::MSGSIZE)) => {
                 let bytes = message.len();
                 chunks.pop_front();
-                return Written::Dropped { bytes, messages: 1, error };
+                return WriteResult::Dropped { bytes, messages: 1, error };
             }
             Err(error) => {
                 let (bytes, messages) = (chunks.iter().map(Bytes::len).sum(), chunks.len());
                 chunks.clear();
-                return Written::Dropped { bytes, messages, error };
+                return WriteResult::Dropped { bytes, messages, error };
             }
         }
     }
-    Written::Some(sent)
+    WriteResult::Some(sent)
 }
 
 /// Sends one message. Waits only if the server at a Unix socket has to be connected to, for the folder of that.

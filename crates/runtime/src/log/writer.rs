@@ -25,12 +25,12 @@ use super::sink::{Output, Sink};
 #[derive(Clone)]
 pub struct Writer {
     /// `None`: a writer without a thread.
-    shared: Option<Arc<Shared>>,
+    shared: Option<Arc<WriterState>>,
     files: Arc<Mutex<HashMap<String, Weak<Inner>>>>,
 }
 
 /// The state that producers and the thread share. Loops touch only lock-free parts of it.
-pub(super) struct Shared {
+pub(super) struct WriterState {
     pub(super) dirty: SegQueue<LogFile>,
     pub(super) commands: SegQueue<Command>,
     /// The results of threads that were held up; as many as there are threads at most.
@@ -52,7 +52,7 @@ pub(super) enum Command {
     CloseNamed(SyncSender<()>),
 }
 
-impl Shared {
+impl WriterState {
     /// The number of threads that write logs, or are held up doing so, including the one that stands by.
     pub(super) fn threads(&self) -> usize {
         self.baton.threads()
@@ -89,7 +89,7 @@ impl Writer {
     }
 
     pub(super) fn start_with(patience: Duration) -> io::Result<Writer> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(WriterState {
             dirty: SegQueue::new(),
             commands: SegQueue::new(),
             handed_in: SegQueue::new(),
@@ -207,7 +207,7 @@ impl Writer {
 }
 
 /// Starts a thread that stands by; it is counted already.
-fn relieve(shared: &Arc<Shared>) {
+fn relieve(shared: &Arc<WriterState>) {
     let for_thread = shared.clone();
     if std::thread::Builder::new().name("log".into()).spawn(move || work(&for_thread, None)).is_err() {
         shared.baton.not_started();
@@ -215,7 +215,7 @@ fn relieve(shared: &Arc<Shared>) {
 }
 
 /// The body of the threads: write logs or stand by, until the thread is not needed any more.
-fn work(shared: &Arc<Shared>, mut keeper: Option<Box<Keeper>>) {
+fn work(shared: &Arc<WriterState>, mut keeper: Option<Box<Keeper>>) {
     loop {
         let Some(mut kept) = keeper.take().or_else(|| stand_by(shared)) else { return };
         shared.thread.store(Some(Arc::new(std::thread::current())));
@@ -229,7 +229,7 @@ fn work(shared: &Arc<Shared>, mut keeper: Option<Box<Keeper>>) {
 }
 
 /// Stands by until a write takes too long. `None`: the writer has ended.
-fn stand_by(shared: &Arc<Shared>) -> Option<Box<Keeper>> {
+fn stand_by(shared: &Arc<WriterState>) -> Option<Box<Keeper>> {
     loop {
         match shared.baton.look(shared.patience, Instant::now()) {
             Look::After(time) => std::thread::sleep(time),
@@ -250,7 +250,7 @@ fn stand_by(shared: &Arc<Shared>) -> Option<Box<Keeper>> {
     }
 }
 
-impl Shared {
+impl WriterState {
     /// Sleeps until there is work, or for `pause`, or the minute ends.
     pub(super) fn idle(&self, now: clock::Moment, pause: Option<Duration>) {
         self.sleeping.store(true, Ordering::Relaxed);

@@ -19,13 +19,13 @@ pub use crate::loop_stats::LoopStats;
 pub use crate::stalls::{Activity, STALL, Stall, StallReport, note, set_stall_report, stats};
 pub use crate::turn::{measured, spend};
 
-use self::run::Running;
+use self::run::RunningLoop;
 use crate::{tasks, turn};
 
 mod run;
 
 /// A job for a loop from outside. Jobs run on the loop's thread, in order.
-pub type Job = Box<dyn FnOnce() + Send>;
+pub type LoopJob = Box<dyn FnOnce() + Send>;
 
 /// One more than the highest number of a loop.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -95,7 +95,7 @@ pub struct LoopHandle {
 }
 
 enum Message {
-    Job(Job),
+    Job(LoopJob),
     Stop,
 }
 
@@ -128,7 +128,7 @@ impl LoopHandle {
                 // warned.
                 let _ = rustix::thread::sched_setaffinity(None, &cpus);
             }
-            let running = match Running::new(thread_stats) {
+            let running = match RunningLoop::new(thread_stats) {
                 Ok(running) => running,
                 Err(error) => return drop(made.send(Err(error))),
             };

@@ -18,7 +18,7 @@ use crate::clock::{self, nanos};
 use crate::loop_stats::LoopStats;
 use crate::mailbox::Mailbox;
 use crate::stalls::{self, Local, Row};
-use crate::tasks::Waiting;
+use crate::tasks::WaitingKinds;
 use crate::turn::fill_budget;
 use crate::{deadline, era, events, tasks};
 
@@ -32,19 +32,19 @@ thread_local! {
 pub const UNASKED: u64 = 1_000_000;
 
 /// The loop of this thread, which ends with it.
-pub(super) struct Running {
+pub(super) struct RunningLoop {
     mailbox: Arc<Mailbox>,
     local: Rc<Local>,
 }
 
-impl Running {
-    pub(super) fn new(stats: Arc<LoopStats>) -> io::Result<Running> {
+impl RunningLoop {
+    pub(super) fn new(stats: Arc<LoopStats>) -> io::Result<RunningLoop> {
         let mailbox = Arc::new(Mailbox::new()?);
         let local = stalls::set_up(stats);
         events::set_up(Some(&mailbox));
         tasks::set_up(&mailbox);
         clock::look();
-        Ok(Running { mailbox, local })
+        Ok(RunningLoop { mailbox, local })
     }
 
     /// Runs all tasks until `root` ends.
@@ -68,10 +68,10 @@ impl Running {
             row.begin();
             tasks::turn(&mut row);
             let waiting = tasks::waiting();
-            if waiting == Waiting::Others && row.last().saturating_sub(asked) < UNASKED {
+            if waiting == WaitingKinds::Others && row.last().saturating_sub(asked) < UNASKED {
                 continue;
             }
-            let busy = waiting != Waiting::Nobody;
+            let busy = waiting != WaitingKinds::Nobody;
             AFTER_EVENTS.with_borrow_mut(|wakers| std::mem::swap(wakers, &mut after));
             let waits = !busy && after.is_empty() && self.mailbox.fall_asleep();
             told.clear();
@@ -103,7 +103,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningLoop {
     fn drop(&mut self) {
         // The objects that tasks wait for are torn down after the tasks.
         tasks::tear_down();
@@ -122,7 +122,7 @@ const LONGEST: u64 = 1 << 30;
 /// # Errors
 /// Its epoll instance could not be made.
 pub fn block_on<T>(future: impl Future<Output = T>) -> io::Result<T> {
-    Ok(Running::new(Arc::default())?.run(future))
+    Ok(RunningLoop::new(Arc::default())?.run(future))
 }
 
 /// Lets the other tasks have their turn until the kernel was asked for events, which does not wait for one then.

@@ -18,7 +18,7 @@ use rustix::time::Timespec;
 
 pub use class::Class;
 pub use state::{Density, Mount, MountStatus, Rung, STALL};
-pub use table::{MAX_LEARNED, MAX_MOUNTS, Table};
+pub use table::{MAX_LEARNED, MAX_MOUNTS, MountTable};
 
 const MOUNTINFO: &str = "/proc/self/mountinfo";
 /// How many bytes of the mount table are read at most; [`MAX_MOUNTS`] lines of usual length fit well.
@@ -29,7 +29,7 @@ const WATCH_TICK: i64 = 2;
 /// The mount table, kept current.
 #[derive(Debug)]
 pub struct Mounts {
-    table: ArcSwap<Table>,
+    table: ArcSwap<MountTable>,
 }
 
 impl Mounts {
@@ -39,7 +39,7 @@ impl Mounts {
     /// # Errors
     /// The thread cannot be made.
     pub fn watch() -> io::Result<Arc<Mounts>> {
-        let mounts = Arc::new(Mounts { table: ArcSwap::from_pointee(Table::parse(&read().unwrap_or_default())) });
+        let mounts = Arc::new(Mounts { table: ArcSwap::from_pointee(MountTable::parse(&read().unwrap_or_default())) });
         let weak = Arc::downgrade(&mounts);
         thread::Builder::new().name("mounts".to_owned()).spawn(move || watch(&weak))?;
         Ok(mounts)
@@ -47,11 +47,11 @@ impl Mounts {
 
     /// A table from given text, not watched.
     pub fn fixed(mountinfo: &[u8]) -> Arc<Mounts> {
-        Arc::new(Mounts { table: ArcSwap::from_pointee(Table::parse(mountinfo)) })
+        Arc::new(Mounts { table: ArcSwap::from_pointee(MountTable::parse(mountinfo)) })
     }
 
     /// The table as it is now.
-    pub fn table(&self) -> Guard<Arc<Table>> {
+    pub fn table(&self) -> Guard<Arc<MountTable>> {
         self.table.load()
     }
 
@@ -76,7 +76,7 @@ impl Mounts {
 
     /// Takes over a changed mount table; mounts that stay keep their record.
     pub fn replace(&self, mountinfo: &[u8]) {
-        let fresh = Table::parse(mountinfo);
+        let fresh = MountTable::parse(mountinfo);
         self.table.rcu(|old| fresh.inheriting(old));
     }
 }

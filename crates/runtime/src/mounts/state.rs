@@ -127,9 +127,9 @@ pub struct Mount {
     pub(crate) pooled: Counter,
     stalls: Counter,
     demotions: Counter,
-    pub(super) work: super::work::Work,
+    pub(super) work: super::work::MountWork,
     /// What looks up and opens files, by the mount of their path as far as that shows it.
-    pub(super) lookups: super::work::Work,
+    pub(super) lookups: super::work::MountWork,
 }
 
 impl Mount {
@@ -160,8 +160,8 @@ impl Mount {
             pooled: Counter::default(),
             stalls: Counter::default(),
             demotions: Counter::default(),
-            work: super::work::Work::default(),
-            lookups: super::work::Work::default(),
+            work: super::work::MountWork::default(),
+            lookups: super::work::MountWork::default(),
         }
     }
 

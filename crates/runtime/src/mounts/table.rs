@@ -16,7 +16,7 @@ pub const MAX_LEARNED: usize = 1024;
 
 /// The mounts at one moment.
 #[derive(Debug, Clone, Default)]
-pub struct Table {
+pub struct MountTable {
     by_dev: HashMap<u64, Arc<Mount>>,
     /// Mount points, the longest first.
     by_path: Vec<(Vec<u8>, Arc<Mount>)>,
@@ -24,13 +24,13 @@ pub struct Table {
     watchful: bool,
 }
 
-impl Table {
+impl MountTable {
     /// Reads the text; lines that cannot be read are left out.
-    pub fn parse(mountinfo: &[u8]) -> Table {
-        let mut table = Table::default();
+    pub fn parse(mountinfo: &[u8]) -> MountTable {
+        let mut table = MountTable::default();
         let mut points: HashMap<Vec<u8>, Arc<Mount>> = HashMap::new();
         for line in mountinfo.split(|&byte| byte == b'\n') {
-            let Some(line) = Line::parse(line) else { continue };
+            let Some(line) = MountLine::parse(line) else { continue };
             let class = Class::of(&line.fs_type);
             // This also covers mounts beyond the bound: a path must not be taken for local because its mount was not
             // remembered.
@@ -57,7 +57,7 @@ impl Table {
 
     /// This table with the records of `old` for the mounts that are in both, and with the devices that were learned in
     /// addition.
-    pub(super) fn inheriting(&self, old: &Table) -> Table {
+    pub(super) fn inheriting(&self, old: &MountTable) -> MountTable {
         let mut table = self.clone();
         for (dev, mount) in &mut table.by_dev {
             if let Some(known) = old.by_dev.get(dev)
@@ -79,7 +79,7 @@ impl Table {
         table
     }
 
-    pub(super) fn with_learned(&self, mount: Arc<Mount>) -> Table {
+    pub(super) fn with_learned(&self, mount: Arc<Mount>) -> MountTable {
         let mut table = self.clone();
         table.learn(mount);
         table
@@ -133,16 +133,16 @@ impl Table {
     }
 }
 
-struct Line {
+struct MountLine {
     dev: u64,
     point: Vec<u8>,
     fs_type: String,
     relatime: bool,
 }
 
-impl Line {
+impl MountLine {
     /// Parses a line such as `36 35 98:0 /root /point rw,noatime shared:1 … - ext4 /dev/root rw`.
-    fn parse(line: &[u8]) -> Option<Line> {
+    fn parse(line: &[u8]) -> Option<MountLine> {
         let mut fields = line.split(|&byte| byte == b' ').skip(2);
         let (major, minor) = std::str::from_utf8(fields.next()?).ok()?.split_once(':')?;
         let dev = rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?);
@@ -152,7 +152,7 @@ impl Line {
         let fs_type = text_of(fields.nth(1)?).into_owned();
         let has = |options: &[u8], name: &[u8]| options.split(|&byte| byte == b',').any(|option| option == name);
         let read_only = has(options, b"ro") || fields.nth(1).is_some_and(|options| has(options, b"ro"));
-        Some(Line { dev, point, fs_type, relatime: has(options, b"relatime") && !read_only })
+        Some(MountLine { dev, point, fs_type, relatime: has(options, b"relatime") && !read_only })
     }
 }
 

@@ -22,7 +22,7 @@ fn dev(major: u32, minor: u32) -> u64 {
 
 #[test]
 fn mountinfo_is_read_line_by_line_and_nonsense_left_out() {
-    let table = Table::parse(TABLE);
+    let table = MountTable::parse(TABLE);
     assert_eq!(table.mounts().count(), 5);
     let root = table.get(dev(254, 0)).unwrap();
     assert_eq!((root.point(), root.fs_type(), root.class()), ("/", "ext4", Class::Local));
@@ -33,7 +33,7 @@ fn mountinfo_is_read_line_by_line_and_nonsense_left_out() {
 
 #[test]
 fn the_longest_mount_point_above_a_path_counts() {
-    let table = Table::parse(TABLE);
+    let table = MountTable::parse(TABLE);
     let fs_type = |path: &str| table.of_path(path.as_bytes()).map(|mount| mount.fs_type().to_owned());
     for (path, expected) in [
         ("/", "ext4"),
@@ -54,7 +54,7 @@ fn the_longest_mount_point_above_a_path_counts() {
 fn a_relative_path_begins_in_the_folder_of_the_process() {
     let here = std::env::current_dir().unwrap();
     let lines = format!("1 0 8:1 / / rw - ext4 a rw\n2 1 0:60 / {}/slow rw - nfs b rw\n", here.display());
-    let table = Table::parse(lines.as_bytes());
+    let table = MountTable::parse(lines.as_bytes());
     let fs_type = |path: &str| table.of_path(path.as_bytes()).map(|mount| mount.fs_type().to_owned());
     for (path, expected) in [("./slow/a", "nfs"), ("slow", "nfs"), ("././slow/a", "nfs"), ("slower", "ext4")] {
         assert_eq!(fs_type(path).as_deref(), Some(expected), "{path}");
@@ -64,18 +64,18 @@ fn a_relative_path_begins_in_the_folder_of_the_process() {
 
 #[test]
 fn a_later_mount_hides_an_earlier_one_at_the_same_place() {
-    let table = Table::parse(b"1 0 8:1 / / rw - ext4 a rw\n2 1 0:60 / / rw - nfs b rw\n");
+    let table = MountTable::parse(b"1 0 8:1 / / rw - ext4 a rw\n2 1 0:60 / / rw - nfs b rw\n");
     assert_eq!(table.of_path(b"/x").unwrap().fs_type(), "nfs");
 }
 
 #[test]
 fn only_mounts_that_may_wait_make_the_table_watchful() {
-    assert!(Table::parse(TABLE).watchful());
-    assert!(!Table::parse(b"1 0 8:1 / / rw - ext4 a rw\n2 1 0:5 / /t rw - tmpfs t rw\n").watchful());
-    assert!(Table::parse(b"1 0 8:1 / / rw - ext4 a rw\n2 1 0:5 / /t rw - autofs t rw\n").watchful());
-    assert!(Table::parse(b"1 0 8:1 / / rw - ext4 a rw\n2 1 0:5 / /t rw - unheard_of t rw\n").watchful());
+    assert!(MountTable::parse(TABLE).watchful());
+    assert!(!MountTable::parse(b"1 0 8:1 / / rw - ext4 a rw\n2 1 0:5 / /t rw - tmpfs t rw\n").watchful());
+    assert!(MountTable::parse(b"1 0 8:1 / / rw - ext4 a rw\n2 1 0:5 / /t rw - autofs t rw\n").watchful());
+    assert!(MountTable::parse(b"1 0 8:1 / / rw - ext4 a rw\n2 1 0:5 / /t rw - unheard_of t rw\n").watchful());
     // Nothing is known here.
-    assert!(Table::parse(b"").watchful());
+    assert!(MountTable::parse(b"").watchful());
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn tables_beyond_the_bound_are_cut_and_watched() {
     for n in 0..MAX_MOUNTS + 10 {
         text += &format!("{n} 0 7:{n} / /m{n} rw - ext4 a rw\n");
     }
-    let table = Table::parse(text.as_bytes());
+    let table = MountTable::parse(text.as_bytes());
     assert_eq!(table.mounts().count(), MAX_MOUNTS);
     assert!(table.watchful());
 }
@@ -93,7 +93,7 @@ fn tables_beyond_the_bound_are_cut_and_watched() {
 fn escapes_are_undone_and_broken_ones_kept() {
     let point = |escaped: &str| {
         let line = format!("1 0 8:1 / {escaped} rw - ext4 a rw");
-        Table::parse(line.as_bytes()).mounts().next().unwrap().point().to_owned()
+        MountTable::parse(line.as_bytes()).mounts().next().unwrap().point().to_owned()
     };
     assert_eq!(point("/a\\011b\\012c\\134d"), "/a\tb\nc\\d");
     assert_eq!(point("/a\\04"), "/a\\04");
@@ -222,7 +222,7 @@ fn stalls_demote_only_when_two_come_close_together() {
 
 #[test]
 fn access_times_are_written_where_the_options_say_so() {
-    let updates = |text: &[u8]| Table::parse(text).get(dev(8, 1)).unwrap().updates_atime(1);
+    let updates = |text: &[u8]| MountTable::parse(text).get(dev(8, 1)).unwrap().updates_atime(1);
     assert!(updates(b"1 0 8:1 / / rw,nosuid,relatime shared:1 - ext4 a rw,discard\n"));
     assert!(updates(b"1 0 8:1 / / rw,relatime - ext4 a\n"));
     assert!(!updates(b"1 0 8:1 / / rw,noatime - ext4 a rw\n"));

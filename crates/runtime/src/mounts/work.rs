@@ -10,14 +10,14 @@ use crate::loops;
 /// The number of operations at work, and when one last ended (or began, with none at work), in milliseconds of the
 /// process.
 #[derive(Debug, Default)]
-pub(super) struct Work {
+pub(super) struct MountWork {
     running: AtomicU64,
     moved: AtomicU64,
 }
 
 /// An operation on a pool's thread; it ends when this is dropped.
 #[derive(Debug)]
-pub(crate) struct AtWork<'a>(&'a Work);
+pub(crate) struct AtWork<'a>(&'a MountWork);
 
 fn clock() -> u64 {
     u64::try_from(loops::epoch().elapsed().as_millis()).unwrap_or(u64::MAX)
@@ -37,7 +37,7 @@ impl Drop for AtWork<'_> {
     }
 }
 
-impl Work {
+impl MountWork {
     fn begin(&self) -> AtWork<'_> {
         if self.running.fetch_add(1, AcqRel) == 0 {
             self.moved.store(clock(), Release);
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn what_has_not_moved_for_long_is_stuck() {
-        let work = Work::default();
+        let work = MountWork::default();
         let later = clock() + 5000;
         assert_eq!(work.stuck_for(later), Duration::ZERO);
         let one = work.begin();

@@ -10,19 +10,19 @@ use crate::events::{Registration, Side};
 
 /// A listening socket that one loop accepts from; other loops may have it too.
 #[derive(Debug)]
-pub struct Listening {
+pub struct ListeningSocket {
     fd: Arc<OwnedFd>,
     registered: Option<Registration>,
 }
 
-impl Listening {
+impl ListeningSocket {
     /// Registers the socket with the loop of this thread, which is notified of waiting connections whenever it asks for
     /// events ([`Registration::level`]).
     ///
     /// # Errors
     /// The error of `epoll_ctl(2)`.
-    pub fn new(fd: Arc<OwnedFd>) -> io::Result<Listening> {
-        Ok(Listening { registered: Some(Registration::level(&fd)?), fd })
+    pub fn new(fd: Arc<OwnedFd>) -> io::Result<ListeningSocket> {
+        Ok(ListeningSocket { registered: Some(Registration::level(&fd)?), fd })
     }
 
     /// Stops notifications while the loop does not accept.
@@ -61,13 +61,13 @@ impl Listening {
     }
 }
 
-impl AsFd for Listening {
+impl AsFd for ListeningSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 }
 
-impl Drop for Listening {
+impl Drop for ListeningSocket {
     fn drop(&mut self) {
         if let Some(registered) = self.registered.take() {
             registered.leave_open(&self.fd);

@@ -21,7 +21,7 @@ use crate::events::{Ready, Registration, Side};
 use crate::{loops, timer};
 
 pub use congestion::choose_congestion_control;
-pub use listening::Listening;
+pub use listening::ListeningSocket;
 
 /// How long a peer that has only shut down its sending side is assumed to wait for the response, while its work waits
 /// in a queue: a half-closing client gets its response, and one that went away frees its place soon.

@@ -26,7 +26,7 @@ use crate::stats::HistogramSnapshot;
 pub use cpu::{CPU_MAX_QUEUE, CPU_NAME, CpuPool, HANDSHAKES_FOR_EACH, HANDSHAKES_NAME};
 pub use registry::{PoolSet, Pools};
 use schedule::Caps;
-use threads::{Inner, Job, Manner, Work};
+use threads::{Manner, PoolInner, PoolJob, PoolWork};
 
 /// The pool that exists without being declared.
 pub const DEFAULT_NAME: &str = "default";
@@ -131,7 +131,7 @@ pub struct PoolStatus {
 
 /// A pool of threads. Dropping the last handle lets the tasks it has accepted run, then ends the threads.
 pub struct ThreadPool {
-    inner: Arc<Inner>,
+    inner: Arc<PoolInner>,
 }
 
 impl std::fmt::Debug for ThreadPool {
@@ -164,7 +164,9 @@ impl ThreadPool {
         if spec.threads == 0 || spec.threads > MAX_THREADS {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "number of threads out of range"));
         }
-        Ok(Arc::new(ThreadPool { inner: Inner::start(&spec.name, spec.threads, spec.max_queue, IDLE_TIME, manner)? }))
+        Ok(Arc::new(ThreadPool {
+            inner: PoolInner::start(&spec.name, spec.threads, spec.max_queue, IDLE_TIME, manner)?,
+        }))
     }
 
     /// The pool's name.
@@ -245,7 +247,7 @@ impl ThreadPool {
             Err(error) => Err((error, f)),
             // The pool was closed between the two looks: the task is dropped, as at any end of the pool.
             Ok(()) => {
-                let _ = self.inner.submit(tag, Box::new(Detached(Some(f))));
+                let _ = self.inner.submit(tag, Box::new(DetachedTask(Some(f))));
                 Ok(())
             }
         }
@@ -253,7 +255,7 @@ impl ThreadPool {
 
     /// Whether the next task would be refused, or nearly so.
     fn is_full(&self) -> bool {
-        let Inner { limit, max_queue, accepted, .. } = &*self.inner;
+        let PoolInner { limit, max_queue, accepted, .. } = &*self.inner;
         accepted.load(Relaxed) >= limit.load(Relaxed) + max_queue.load(Relaxed)
     }
 
@@ -285,7 +287,7 @@ impl ThreadPool {
 
     /// The figures of the pool. Takes no lock.
     pub fn status(&self) -> PoolStatus {
-        let Inner { name, limit, max_queue, accepted, figures, .. } = &*self.inner;
+        let PoolInner { name, limit, max_queue, accepted, figures, .. } = &*self.inner;
         let active = figures.active.load(Relaxed);
         PoolStatus {
             name: name.clone(),
@@ -306,8 +308,8 @@ impl ThreadPool {
 
 /// Withdraws the task when the future that waits for it is dropped.
 struct Ticket<'a> {
-    inner: &'a Inner,
-    job: Arc<Job>,
+    inner: &'a PoolInner,
+    job: Arc<PoolJob>,
 }
 
 impl Drop for Ticket<'_> {
@@ -323,7 +325,7 @@ struct Task<F, T> {
     reply: oneshot::Sender<Option<T>>,
 }
 
-impl<T: Send, F: FnOnce() -> T + Send> Work for Task<F, T> {
+impl<T: Send, F: FnOnce() -> T + Send> PoolWork for Task<F, T> {
     fn execute(&mut self) -> bool {
         // Values that the task left half-done belong to the task alone; its owner gets an error instead of them.
         self.outcome = self.work.take().and_then(|work| catch_unwind(AssertUnwindSafe(work)).ok());
@@ -336,9 +338,9 @@ impl<T: Send, F: FnOnce() -> T + Send> Work for Task<F, T> {
     }
 }
 
-struct Detached<F>(Option<F>);
+struct DetachedTask<F>(Option<F>);
 
-impl<F: FnOnce() + Send> Work for Detached<F> {
+impl<F: FnOnce() + Send> PoolWork for DetachedTask<F> {
     fn execute(&mut self) -> bool {
         self.0.take().is_some_and(|work| catch_unwind(AssertUnwindSafe(work)).is_ok())
     }

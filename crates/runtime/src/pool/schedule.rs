@@ -45,7 +45,7 @@ type Turn = u64;
 
 /// Where an entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum SchedulePlace {
     /// In no ring: no task under it can run.
     Out,
     Ring(Turn),
@@ -97,13 +97,13 @@ impl Use {
 /// The tasks of one file waiting for one client.
 #[derive(Debug)]
 struct FileQueue<T> {
-    place: Place,
+    place: SchedulePlace,
     tasks: BTreeMap<u64, T>,
 }
 
 #[derive(Debug)]
 struct ClientQueue<T> {
-    place: Place,
+    place: SchedulePlace,
     ring: BTreeMap<Turn, u64>,
     files: HashMap<u64, FileQueue<T>>,
 }
@@ -191,16 +191,16 @@ impl<T> Schedule<T> {
         let mount = self.mounts.entry(tag.mount).or_insert_with(MountQueue::new);
         let client = mount.clients.entry(tag.client).or_insert_with(|| {
             self.clients.entry((tag.mount, tag.client)).or_default().entries += 1;
-            ClientQueue { place: Place::Out, ring: BTreeMap::new(), files: HashMap::new() }
+            ClientQueue { place: SchedulePlace::Out, ring: BTreeMap::new(), files: HashMap::new() }
         });
         let file = client.files.entry(tag.file).or_insert_with(|| {
             mount.files.entry(tag.file).or_default().entries += 1;
-            FileQueue { place: Place::Out, tasks: BTreeMap::new() }
+            FileQueue { place: SchedulePlace::Out, tasks: BTreeMap::new() }
         });
         let before = file.tasks.insert(sequence, task);
         debug_assert!(before.is_none(), "task {sequence} would be lost");
         self.waiting += 1;
-        if file.place == Place::Out {
+        if file.place == SchedulePlace::Out {
             let turn = self.next_turn();
             self.enter_file(tag, turn);
         }
@@ -211,13 +211,13 @@ impl<T> Schedule<T> {
         let Some(mount) = self.mounts.get_mut(&tag.mount) else { return };
         let Some(client) = mount.clients.get_mut(&tag.client) else { return };
         let Some(file) = client.files.get_mut(&tag.file) else { return };
-        file.place = Place::Ring(turn);
+        file.place = SchedulePlace::Ring(turn);
         client.ring.insert(turn, tag.file);
         if let Some(usage) = mount.files.get_mut(&tag.file) {
             usage.active += 1;
             usage.check_invariants();
         }
-        if client.place == Place::Out {
+        if client.place == SchedulePlace::Out {
             self.enter_client(tag.mount, tag.client, turn);
         }
     }
@@ -225,7 +225,7 @@ impl<T> Schedule<T> {
     fn enter_client(&mut self, mount_id: u64, client_id: u64, turn: Turn) {
         let Some(mount) = self.mounts.get_mut(&mount_id) else { return };
         let Some(client) = mount.clients.get_mut(&client_id) else { return };
-        client.place = Place::Ring(turn);
+        client.place = SchedulePlace::Ring(turn);
         mount.ring.insert(turn, client_id);
         if let Some(usage) = self.clients.get_mut(&(mount_id, client_id)) {
             usage.active += 1;
@@ -280,7 +280,7 @@ impl<T> Schedule<T> {
             if client_use.running >= self.caps.single {
                 mount.ring.remove(&turn);
                 if let Some(client) = mount.clients.get_mut(&client_id) {
-                    client.place = Place::Parked(turn);
+                    client.place = SchedulePlace::Parked(turn);
                 }
                 client_use.deactivate();
                 client_use.parked.insert(turn, mount_id);
@@ -305,7 +305,7 @@ impl<T> Schedule<T> {
                 continue;
             };
             if file_use.running >= cap {
-                file.place = Place::Parked(turn);
+                file.place = SchedulePlace::Parked(turn);
                 file_use.deactivate();
                 file_use.parked.insert(turn, client_id);
                 continue;
@@ -316,7 +316,7 @@ impl<T> Schedule<T> {
                 file_use.deactivate();
                 file_use.entries -= 1;
             } else {
-                file.place = Place::Ring(again);
+                file.place = SchedulePlace::Ring(again);
                 client.ring.insert(again, file_id);
             }
             if let Some((_, task)) = task {
@@ -344,19 +344,19 @@ impl<T> Schedule<T> {
         let Some(client) = mount.clients.get_mut(&client_id) else { return };
         let Some(usage) = self.clients.get_mut(&(mount_id, client_id)) else { return };
         match client.place {
-            Place::Ring(turn) => {
+            SchedulePlace::Ring(turn) => {
                 mount.ring.remove(&turn);
                 if client.ring.is_empty() {
-                    client.place = Place::Out;
+                    client.place = SchedulePlace::Out;
                     usage.deactivate();
                 } else {
-                    client.place = Place::Ring(again);
+                    client.place = SchedulePlace::Ring(again);
                     mount.ring.insert(again, client_id);
                 }
             }
-            Place::Parked(turn) if client.ring.is_empty() => {
+            SchedulePlace::Parked(turn) if client.ring.is_empty() => {
                 usage.parked.remove(&turn);
-                client.place = Place::Out;
+                client.place = SchedulePlace::Out;
             }
             _ => {}
         }
@@ -400,14 +400,14 @@ impl<T> Schedule<T> {
             if let Some(usage) = mount.files.get_mut(&tag.file) {
                 usage.entries -= 1;
                 match place {
-                    Place::Ring(turn) => {
+                    SchedulePlace::Ring(turn) => {
                         usage.deactivate();
                         client.ring.remove(&turn);
                     }
-                    Place::Parked(turn) => {
+                    SchedulePlace::Parked(turn) => {
                         usage.parked.remove(&turn);
                     }
-                    Place::Out => {}
+                    SchedulePlace::Out => {}
                 }
             }
             if client.ring.is_empty() || client.files.is_empty() {

@@ -265,7 +265,7 @@ fn one_thread_is_woken_for_many_tasks_and_wakes_the_others() {
 
 #[test]
 fn threads_that_are_not_needed_end_except_one() {
-    let inner = Inner::start("test", 4, 100, Duration::from_millis(1), Manner { caps: Caps::of, nice: 0 }).unwrap();
+    let inner = PoolInner::start("test", 4, 100, Duration::from_millis(1), Manner { caps: Caps::of, nice: 0 }).unwrap();
     let pool = ThreadPool { inner };
     for _ in 0..3 {
         let gate = Gate::new();

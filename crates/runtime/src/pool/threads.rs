@@ -42,23 +42,23 @@ const _: () = assert!(REST_TIME.as_secs() < super::IDLE_TIME.as_secs(), "a threa
 
 /// The work of a task. `execute` runs on a pool thread; `deliver` follows after the pool's figures were brought up to
 /// date.
-pub(super) trait Work: Send {
+pub(super) trait PoolWork: Send {
     /// Runs the task; false if it panicked.
     fn execute(&mut self) -> bool;
     fn deliver(self: Box<Self>);
 }
 
-pub(super) struct Job {
+pub(super) struct PoolJob {
     tag: Tag,
     sequence: u64,
     state: AtomicU8,
     since: Instant,
     /// Never contended: only the thread that moves `state` away from `QUEUED` locks it.
-    work: Mutex<Option<Box<dyn Work>>>,
+    work: Mutex<Option<Box<dyn PoolWork>>>,
 }
 
-impl Job {
-    fn take(&self, to: u8) -> Option<Box<dyn Work>> {
+impl PoolJob {
+    fn take(&self, to: u8) -> Option<Box<dyn PoolWork>> {
         self.state.compare_exchange(QUEUED, to, SeqCst, SeqCst).ok()?;
         let work = lock(&self.work).take();
         debug_assert!(work.is_some(), "a task that waits has its work");
@@ -67,16 +67,16 @@ impl Job {
 }
 
 enum Letter {
-    Submit(Arc<Job>),
-    Cancel(Arc<Job>),
+    Submit(Arc<PoolJob>),
+    Cancel(Arc<PoolJob>),
 }
 
 /// The state that the threads share.
 ///
 /// Invariants: `live` is the number of used slots, and never more than [`MAX_THREADS`]. A sleeping thread (its bit in
 /// [`Inner::idle`]) has a used slot and no token.
-struct State {
-    schedule: Schedule<Arc<Job>>,
+struct PoolState {
+    schedule: Schedule<Arc<PoolJob>>,
     /// Which slots have a thread.
     used: Vec<bool>,
     live: usize,
@@ -94,7 +94,7 @@ pub(super) struct Figures {
     pub(super) service: Histogram,
 }
 
-pub(super) struct Inner {
+pub(super) struct PoolInner {
     pub(super) name: Arc<str>,
     pub(super) limit: AtomicUsize,
     pub(super) max_queue: AtomicUsize,
@@ -109,7 +109,7 @@ pub(super) struct Inner {
     cancels: AtomicUsize,
     /// A thread was woken for new work, and has not looked into the inbox since.
     waking: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
     /// One bit for each sleeping thread. A thread that clears a bit must give the sleeper its token.
     idle: [AtomicU64; WORDS],
     tokens: Box<[AtomicU32]>,
@@ -130,16 +130,16 @@ pub(super) struct Manner {
     pub(super) nice: i32,
 }
 
-impl Inner {
+impl PoolInner {
     pub(super) fn start(
         name: &str,
         threads: usize,
         max_queue: usize,
         idle_time: Duration,
         manner: Manner,
-    ) -> io::Result<Arc<Inner>> {
+    ) -> io::Result<Arc<PoolInner>> {
         let schedule = Schedule::new(threads, manner.caps);
-        let inner = Arc::new(Inner {
+        let inner = Arc::new(PoolInner {
             name: name.into(),
             limit: AtomicUsize::new(threads),
             max_queue: AtomicUsize::new(max_queue),
@@ -152,7 +152,7 @@ impl Inner {
             inbox: SegQueue::new(),
             cancels: AtomicUsize::new(0),
             waking: AtomicBool::new(false),
-            state: Mutex::new(State { schedule, used: vec![false; MAX_THREADS], live: 0 }),
+            state: Mutex::new(PoolState { schedule, used: vec![false; MAX_THREADS], live: 0 }),
             idle: [const { AtomicU64::new(0) }; WORDS],
             tokens: (0..MAX_THREADS).map(|_| AtomicU32::new(0)).collect(),
             drained: tokio::sync::Notify::new(),
@@ -210,13 +210,13 @@ impl Inner {
     }
 
     /// Takes an admitted task; `Err` if the pool is shut down.
-    pub(super) fn submit(&self, tag: Tag, work: Box<dyn Work>) -> Result<Arc<Job>, Box<dyn Work>> {
+    pub(super) fn submit(&self, tag: Tag, work: Box<dyn PoolWork>) -> Result<Arc<PoolJob>, Box<dyn PoolWork>> {
         // The threads of a closed pool end only when nothing is accepted any more, and this task was counted before.
         if self.is_closed() {
             self.release();
             return Err(work);
         }
-        let job = Arc::new(Job {
+        let job = Arc::new(PoolJob {
             tag,
             sequence: self.sequence.fetch_add(1, Relaxed),
             state: AtomicU8::new(QUEUED),
@@ -229,7 +229,7 @@ impl Inner {
     }
 
     /// Withdraws a task that no thread has begun; false if one has. Its place in the queue is free at once.
-    pub(super) fn cancel(&self, job: &Arc<Job>) -> bool {
+    pub(super) fn cancel(&self, job: &Arc<PoolJob>) -> bool {
         let Some(work) = job.take(CANCELLED) else { return false };
         drop(work);
         self.figures.cancelled.add();
@@ -248,7 +248,7 @@ impl Inner {
     }
 
     /// Moves letters from the inbox into the schedule, at most so many.
-    fn sort(&self, state: &mut State, most: usize) {
+    fn sort(&self, state: &mut PoolState, most: usize) {
         for _ in 0..most {
             let Some(letter) = self.inbox.pop() else {
                 self.cancels.store(0, Relaxed);
@@ -329,7 +329,7 @@ impl Inner {
     }
 
     /// Takes a slot for one more thread if none sleeps and the limit allows it.
-    fn reserve(&self, state: &mut State) -> Option<usize> {
+    fn reserve(&self, state: &mut PoolState) -> Option<usize> {
         let limit = self.limit.load(SeqCst);
         if state.live >= limit || self.any_idle() {
             return None;
@@ -351,7 +351,7 @@ impl Inner {
         spawned.map(drop)
     }
 
-    fn vacate(&self, state: &mut State, slot: usize) {
+    fn vacate(&self, state: &mut PoolState, slot: usize) {
         debug_assert!(state.used[slot] && state.live > 0, "thread {slot} ends twice");
         state.used[slot] = false;
         state.live -= 1;
@@ -383,7 +383,7 @@ impl Inner {
     }
 
     /// Gives back the place of the task that ended and waits for the next one; `None` if the thread has to end.
-    fn next(self: &Arc<Self>, slot: usize, mut ended: Option<Tag>) -> Option<(Arc<Job>, Box<dyn Work>)> {
+    fn next(self: &Arc<Self>, slot: usize, mut ended: Option<Tag>) -> Option<(Arc<PoolJob>, Box<dyn PoolWork>)> {
         loop {
             let mut state = lock(&self.state);
             // This is not a mere store: a caller that has found the mark set has queued its task before the tasks that
@@ -416,7 +416,7 @@ impl Inner {
         }
     }
 
-    fn run(&self, job: &Job, mut work: Box<dyn Work>) {
+    fn run(&self, job: &PoolJob, mut work: Box<dyn PoolWork>) {
         let begun = Instant::now();
         self.figures.wait.record(begun.duration_since(job.since));
         self.figures.active.fetch_add(1, SeqCst);
@@ -438,7 +438,7 @@ impl Inner {
         slot >= self.limit.load(SeqCst) || (self.is_closed() && self.accepted.load(SeqCst) == 0)
     }
 
-    fn end(self: &Arc<Self>, mut state: MutexGuard<'_, State>, slot: usize) {
+    fn end(self: &Arc<Self>, mut state: MutexGuard<'_, PoolState>, slot: usize) {
         self.vacate(&mut state, slot);
         // A wake-up may have come to this thread: another one has to look after the work.
         let spare = if self.is_closed() { None } else { self.reserve(&mut state) };
@@ -453,7 +453,7 @@ impl Inner {
     }
 
     /// Sleeps until there may be work. False if the thread was not needed for long and is no longer counted.
-    fn sleep(&self, state: MutexGuard<'_, State>, slot: usize) -> bool {
+    fn sleep(&self, state: MutexGuard<'_, PoolState>, slot: usize) -> bool {
         self.set_idle(slot);
         drop(state);
         let mut rested = false;
@@ -535,7 +535,7 @@ impl Inner {
 }
 
 /// The next task that was not withdrawn.
-fn pick(state: &mut State) -> Option<(Arc<Job>, Box<dyn Work>)> {
+fn pick(state: &mut PoolState) -> Option<(Arc<PoolJob>, Box<dyn PoolWork>)> {
     while let Some((tag, job)) = state.schedule.pick() {
         if let Some(work) = job.take(RUNNING) {
             return Some((job, work));

@@ -17,7 +17,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use crate::mailbox::Mailbox;
 use crate::stalls::{self, Activity, Row};
 use crate::turn;
-use crate::woken::{Kind, Woken};
+use crate::woken::{TableKind, WokenPlace};
 
 /// How many kinds of tasks a loop has besides the single ones: a kind for each service.
 const KINDS: usize = 4;
@@ -51,7 +51,7 @@ const _: () = assert!(KINDS << PLACE_BITS <= 1 << u32::BITS, "a number has room 
 const _: () = assert!(LONG_PART < TURN, "short work has a part of each turn, too");
 
 /// The tasks of one kind on a loop; at most [`KINDS`] kinds on each thread.
-pub struct Tasks<F>(Rc<Inner<F>>);
+pub struct Tasks<F>(Rc<TasksInner<F>>);
 
 impl<F> Clone for Tasks<F> {
     fn clone(&self) -> Self {
@@ -62,10 +62,10 @@ impl<F> Clone for Tasks<F> {
 /// A task that is one of a kind.
 pub(crate) type Single = Pin<Box<dyn Future<Output = ()>>>;
 
-struct Inner<F> {
-    table: RefCell<Table<F>>,
+struct TasksInner<F> {
+    table: RefCell<TaskTable<F>>,
     mailbox: Arc<Mailbox>,
-    kind: Kind,
+    kind: TableKind,
     /// The number of the kind, in the bits above [`PLACE_BITS`].
     base: u32,
     step: &'static str,
@@ -76,12 +76,12 @@ struct Inner<F> {
 /// Invariants: each place is free (in `free`, once, without a future), rests (with a future and a waker), or is being polled
 /// (without either, and not in `free`). A place that is given to a second task would end the first one, and with it a
 /// connection.
-struct Table<F> {
-    places: Vec<Place<F>>,
+struct TaskTable<F> {
+    places: Vec<TaskPlace<F>>,
     free: Vec<u32>,
 }
 
-struct Place<F> {
+struct TaskPlace<F> {
     /// Taken out while it is polled.
     future: Option<F>,
     /// The activity for stall reports.
@@ -94,7 +94,7 @@ struct Place<F> {
 /// The state that wakes the task in one place. It stays with the place: a late call wakes the next task there in vain.
 struct Bell {
     mailbox: Arc<Mailbox>,
-    woken: Woken,
+    woken: WokenPlace,
     /// The place is in one of the queues.
     rung: AtomicBool,
     /// The task is at long work, as of the end of its last poll.
@@ -102,7 +102,7 @@ struct Bell {
 }
 
 /// The places woken on this thread.
-struct Ready {
+struct ReadyPlaces {
     /// The loop that they belong to: [`Mailbox::id`]; 0 if no loop runs.
     id: Cell<u64>,
     root: Cell<bool>,
@@ -122,9 +122,9 @@ trait Polls {
 }
 
 thread_local! {
-    static READY: Ready =
+    static READY: ReadyPlaces =
         const {
-            Ready {
+            ReadyPlaces {
                 id: Cell::new(0),
                 root: Cell::new(false),
                 single: RefCell::new(VecDeque::new()),
@@ -142,13 +142,13 @@ fn split(index: u32) -> (usize, u32) {
     ((index >> PLACE_BITS) as usize, index & ((1 << PLACE_BITS) - 1))
 }
 
-impl Ready {
-    fn push(&self, woken: Woken, long: bool) {
+impl ReadyPlaces {
+    fn push(&self, woken: WokenPlace, long: bool) {
         let queue = match woken.kind {
-            Kind::Root => return self.root.set(true),
-            Kind::Single => &self.single,
-            Kind::Own if long => &self.long,
-            Kind::Own => &self.short,
+            TableKind::Root => return self.root.set(true),
+            TableKind::Single => &self.single,
+            TableKind::Own if long => &self.long,
+            TableKind::Own => &self.short,
         };
         queue.borrow_mut().push_back(woken.index);
     }
@@ -193,9 +193,9 @@ impl Drop for LongWork {
 }
 
 impl Bell {
-    fn new(mailbox: &Arc<Mailbox>, kind: Kind, index: u32) -> Arc<Bell> {
+    fn new(mailbox: &Arc<Mailbox>, kind: TableKind, index: u32) -> Arc<Bell> {
         let no = || AtomicBool::new(false);
-        Arc::new(Bell { mailbox: mailbox.clone(), woken: Woken { kind, index }, rung: no(), long: no() })
+        Arc::new(Bell { mailbox: mailbox.clone(), woken: WokenPlace { kind, index }, rung: no(), long: no() })
     }
 
     /// To be called before the task is polled: later wake-ups then count again.
@@ -237,7 +237,7 @@ pub(crate) fn set_up(mailbox: &Arc<Mailbox>) {
         ready.id.set(mailbox.id);
         ready.clear();
     });
-    SINGLE.set(Some(Tasks(Inner::new(mailbox.clone(), Kind::Single, 0, "task"))));
+    SINGLE.set(Some(Tasks(TasksInner::new(mailbox.clone(), TableKind::Single, 0, "task"))));
 }
 
 /// Drops the tasks of this thread's loop, which is ending.
@@ -276,7 +276,7 @@ pub(crate) struct Root(Arc<Bell>);
 impl Root {
     /// Makes the root, which is polled first of all.
     pub(crate) fn new(mailbox: &Arc<Mailbox>) -> Root {
-        let bell = Bell::new(mailbox, Kind::Root, 0);
+        let bell = Bell::new(mailbox, TableKind::Root, 0);
         bell.wake_by_ref();
         Root(bell)
     }
@@ -301,14 +301,14 @@ pub(crate) fn take_from_others(mailbox: &Mailbox) {
     while let Some(woken) = mailbox.woken.pop() {
         let (kind, place) = split(woken.index);
         let is_long = |own: &[Option<Rc<dyn Polls>>; KINDS]| own[kind].as_ref().is_some_and(|own| own.is_long(place));
-        let long = woken.kind == Kind::Own && OWN.with_borrow(is_long);
+        let long = woken.kind == TableKind::Own && OWN.with_borrow(is_long);
         READY.with(|ready| ready.push(woken, long));
     }
 }
 
 /// The kinds of tasks that wait to be polled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Waiting {
+pub(crate) enum WaitingKinds {
     /// No tasks.
     Nobody,
     /// Only tasks at long work.
@@ -318,15 +318,15 @@ pub(crate) enum Waiting {
 }
 
 /// The kinds of tasks that wait to be polled.
-pub(crate) fn waiting() -> Waiting {
+pub(crate) fn waiting() -> WaitingKinds {
     READY.with(|ready| {
         let others = [&ready.single, &ready.short];
         if ready.root.get() || others.iter().any(|queue| !queue.borrow().is_empty()) {
-            Waiting::Others
+            WaitingKinds::Others
         } else if ready.long.borrow().is_empty() {
-            Waiting::Nobody
+            WaitingKinds::Nobody
         } else {
-            Waiting::LongWork
+            WaitingKinds::LongWork
         }
     })
 }
@@ -372,7 +372,7 @@ impl<F: Future<Output = ()> + Unpin + 'static> Tasks<F> {
         let mailbox = mailbox.expect("a loop's tasks are on its thread");
         OWN.with_borrow_mut(|own| {
             let number = own.iter().position(Option::is_none).expect("a loop has few kinds of tasks");
-            let inner = Inner::new(mailbox, Kind::Own, (number as u32) << PLACE_BITS, step);
+            let inner = TasksInner::new(mailbox, TableKind::Own, (number as u32) << PLACE_BITS, step);
             own[number] = Some(inner.clone());
             Tasks(inner)
         })
@@ -394,7 +394,7 @@ impl<F: Future<Output = ()> + Unpin + 'static> Tasks<F> {
     ) -> (Vec<F>, Option<usize>) {
         let mut taken = Vec::new();
         let mut table = self.0.table.borrow_mut();
-        let Table { places, free } = &mut *table;
+        let TaskTable { places, free } = &mut *table;
         let len = places.len();
         debug_assert!(most > 0, "nothing would ever be taken");
         let end = len.min(from.saturating_add(LOOKED_AT));
@@ -443,10 +443,10 @@ impl<F: Future<Output = ()> + Unpin + 'static> Tasks<F> {
     }
 }
 
-impl<F: Future<Output = ()> + Unpin> Inner<F> {
-    fn new(mailbox: Arc<Mailbox>, kind: Kind, base: u32, step: &'static str) -> Rc<Inner<F>> {
-        let table = RefCell::new(Table { places: Vec::new(), free: Vec::new() });
-        Rc::new(Inner { table, mailbox, kind, base, step })
+impl<F: Future<Output = ()> + Unpin> TasksInner<F> {
+    fn new(mailbox: Arc<Mailbox>, kind: TableKind, base: u32, step: &'static str) -> Rc<TasksInner<F>> {
+        let table = RefCell::new(TaskTable { places: Vec::new(), free: Vec::new() });
+        Rc::new(TasksInner { table, mailbox, kind, base, step })
     }
 
     fn activity(&self, connection: u64) -> Activity {
@@ -467,7 +467,7 @@ impl<F: Future<Output = ()> + Unpin> Inner<F> {
         debug_assert!(index >> PLACE_BITS == 0, "a loop has less than 2^{PLACE_BITS} tasks of a kind");
         let bell = Bell::new(&self.mailbox, self.kind, self.base | index);
         let waker = Some(Waker::from(bell.clone()));
-        table.places.push(Place { future: Some(future), activity, bell, waker });
+        table.places.push(TaskPlace { future: Some(future), activity, bell, waker });
         index
     }
 
@@ -479,18 +479,18 @@ impl<F: Future<Output = ()> + Unpin> Inner<F> {
     }
 
     /// Takes the future in this place out to be polled. [`Inner::poll`] puts it back, or frees the place.
-    fn take(&self, index: u32) -> Option<Taken<F>> {
+    fn take(&self, index: u32) -> Option<TakenTask<F>> {
         let mut table = self.table.borrow_mut();
         let place = table.places.get_mut(index as usize)?;
         place.bell.answer();
         let future = place.future.take()?;
         debug_assert!(place.waker.is_some(), "a task that rests has its waker");
         let waker = place.waker.take().unwrap_or_else(|| Waker::from(place.bell.clone()));
-        Some(Taken { future, activity: place.activity, waker, long: place.bell.long.load(Ordering::Relaxed) })
+        Some(TakenTask { future, activity: place.activity, waker, long: place.bell.long.load(Ordering::Relaxed) })
     }
 
-    fn poll(&self, index: u32, taken: Taken<F>) {
-        let Taken { mut future, waker, long, .. } = taken;
+    fn poll(&self, index: u32, taken: TakenTask<F>) {
+        let TakenTask { mut future, waker, long, .. } = taken;
         let outer = READY.with(|ready| ready.at_long.replace(long));
         let mut context = Context::from_waker(&waker);
         let poll = catch_unwind(AssertUnwindSafe(|| Pin::new(&mut future).poll(&mut context)));
@@ -516,7 +516,7 @@ impl<F: Future<Output = ()> + Unpin> Inner<F> {
     }
 }
 
-impl<F: Future<Output = ()> + Unpin> Polls for Inner<F> {
+impl<F: Future<Output = ()> + Unpin> Polls for TasksInner<F> {
     fn is_long(&self, index: u32) -> bool {
         self.table.borrow().places.get(index as usize).is_some_and(|place| place.bell.long.load(Ordering::Relaxed))
     }
@@ -531,8 +531,8 @@ impl<F: Future<Output = ()> + Unpin> Polls for Inner<F> {
         // The tasks may own values that own this table, and each may start another one to the last.
         for _ in 0..ENDS {
             // The free places are gone with the others.
-            let Table { places, free: _ } =
-                std::mem::replace(&mut *self.table.borrow_mut(), Table { places: Vec::new(), free: Vec::new() });
+            let TaskTable { places, free: _ } =
+                std::mem::replace(&mut *self.table.borrow_mut(), TaskTable { places: Vec::new(), free: Vec::new() });
             if places.is_empty() {
                 break;
             }
@@ -541,7 +541,7 @@ impl<F: Future<Output = ()> + Unpin> Polls for Inner<F> {
     }
 }
 
-struct Taken<F> {
+struct TakenTask<F> {
     future: F,
     activity: Activity,
     waker: Waker,

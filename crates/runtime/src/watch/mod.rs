@@ -17,7 +17,7 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-pub use way::{Walked, Way, watch_way};
+pub use way::{WatchResult, WatchedPath, watch_way};
 
 /// What is asked of a folder on the way to a file: what its names lead to, and who may use it. New names are not asked
 /// for: only what exists is kept.
@@ -71,7 +71,7 @@ pub struct News {
 
 /// A change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change<'c> {
+pub enum FileChange<'c> {
     /// In the folder of this watch, this name leads elsewhere, or what it leads to has other attributes.
     Name(i32, &'c [u8]),
     /// The file or folder of this watch itself has changed, was moved or removed, or the watch has ended.
@@ -170,16 +170,16 @@ impl Watcher {
     }
 
     /// Calls `tell` with each change.
-    pub fn take_news(&self, news: News, mut tell: impl FnMut(Change<'_>)) {
+    pub fn take_news(&self, news: News, mut tell: impl FnMut(FileChange<'_>)) {
         if news.mounts {
-            tell(Change::Anything);
+            tell(FileChange::Anything);
         }
         if news.changes {
             self.take_changes(&mut tell);
         }
     }
 
-    fn take_changes(&self, tell: &mut impl FnMut(Change<'_>)) {
+    fn take_changes(&self, tell: &mut impl FnMut(FileChange<'_>)) {
         let mut buffer = [MaybeUninit::uninit(); READ];
         let mut reader = inotify::Reader::new(&self.changes, &mut buffer);
         for _ in 0..MOST_CHANGES {
@@ -191,12 +191,12 @@ impl Watcher {
             };
             let name = event.file_name().map(|name| name.to_bytes()).filter(|name| !name.is_empty());
             match name {
-                _ if event.events().contains(ReadFlags::QUEUE_OVERFLOW) => tell(Change::Anything),
-                Some(name) => tell(Change::Name(event.wd(), name)),
-                None => tell(Change::Itself(event.wd())),
+                _ if event.events().contains(ReadFlags::QUEUE_OVERFLOW) => tell(FileChange::Anything),
+                Some(name) => tell(FileChange::Name(event.wd(), name)),
+                None => tell(FileChange::Itself(event.wd())),
             }
         }
-        tell(Change::Anything);
+        tell(FileChange::Anything);
     }
 }
 

@@ -11,20 +11,20 @@ fn bytes(path: &std::path::Path) -> &[u8] {
     path.as_os_str().as_bytes()
 }
 
-fn look(watcher: &Watcher, tell: impl FnMut(Change<'_>)) {
+fn look(watcher: &Watcher, tell: impl FnMut(FileChange<'_>)) {
     if let Some(news) = watcher.news() {
         watcher.take_news(news, tell);
     }
 }
 
 /// Whether the way, or the file at its end, has changed since the last call.
-fn changed(watcher: &Watcher, way: &Way, file: Option<i32>) -> bool {
+fn changed(watcher: &Watcher, way: &WatchedPath, file: Option<i32>) -> bool {
     let mut changed = false;
     look(watcher, |change| {
         changed |= match change {
-            Change::Name(watch, name) => way.names.iter().any(|(of, own)| *of == watch && **own == *name),
-            Change::Itself(watch) => way.folders.contains(&watch) || file == Some(watch),
-            Change::Anything => true,
+            FileChange::Name(watch, name) => way.names.iter().any(|(of, own)| *of == watch && **own == *name),
+            FileChange::Itself(watch) => way.folders.contains(&watch) || file == Some(watch),
+            FileChange::Anything => true,
         };
     });
     changed
@@ -83,7 +83,7 @@ fn every_change_of_a_file_is_seen_when_it_is_complete() {
         let (path, other) = (folder.path().join("a"), folder.path().join("b"));
         fs::write(&path, "one").unwrap();
         let watcher = Watcher::new().unwrap();
-        let none = Way::default();
+        let none = WatchedPath::default();
         let changes: [&dyn Fn(); 8] = [
             &|| fs::write(&path, "two").unwrap(),
             &|| fs::File::options().append(true).open(&path).unwrap().write_all(b"more").unwrap(),
@@ -148,7 +148,7 @@ fn more_changes_than_the_queue_holds_are_anything() {
             other.set_len(0).unwrap();
         }
         let mut anything = false;
-        look(&watcher, |change| anything |= change == Change::Anything);
+        look(&watcher, |change| anything |= change == FileChange::Anything);
         assert!(anything);
         let mut more = 0;
         look(&watcher, |_| more += 1);

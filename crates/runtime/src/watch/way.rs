@@ -21,7 +21,7 @@ const NAME_ONLY: OFlags = OFlags::PATH.union(OFlags::CLOEXEC).union(OFlags::NOFO
 
 /// A way that is watched.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Way {
+pub struct WatchedPath {
     /// The names that are looked up on the way, each with the watch of the folder in which it is looked up.
     pub names: Vec<(i32, Box<[u8]>)>,
     /// The watches of all folders on the way. If a folder itself changes, the way may be closed.
@@ -32,9 +32,9 @@ pub struct Way {
 
 /// The result of [`watch_way`].
 #[derive(Debug, Default)]
-pub struct Walked {
+pub struct WatchResult {
     /// The way as far as it was walked: its watches have to be removed if they are of no use.
-    pub way: Way,
+    pub way: WatchedPath,
     /// Why it cannot be watched.
     pub trouble: Option<Errno>,
 }
@@ -44,13 +44,13 @@ pub struct Walked {
 ///
 /// A way cannot be watched that leads through a file system whose changes the kernel does not see: that of a server or
 /// of another process (`EXDEV`); nor one with a folder that this process may not read (`EACCES`).
-pub fn watch_way(watcher: &Watcher, mounts: &Mounts, path: &[u8]) -> Walked {
-    let mut way = Way::default();
+pub fn watch_way(watcher: &Watcher, mounts: &Mounts, path: &[u8]) -> WatchResult {
+    let mut way = WatchedPath::default();
     let trouble = walk(watcher, mounts, path, &mut way).err();
-    Walked { way, trouble }
+    WatchResult { way, trouble }
 }
 
-fn walk(watcher: &Watcher, mounts: &Mounts, path: &[u8], way: &mut Way) -> Result<(), Errno> {
+fn walk(watcher: &Watcher, mounts: &Mounts, path: &[u8], way: &mut WatchedPath) -> Result<(), Errno> {
     if path.first() != Some(&b'/') {
         return Err(Errno::INVAL);
     }
@@ -96,7 +96,7 @@ fn push(left: &mut VecDeque<Box<[u8]>>, path: &[u8]) {
     }
 }
 
-fn enter(watcher: &Watcher, mounts: &Mounts, folder: OwnedFd, way: &mut Way) -> Result<(OwnedFd, i32), Errno> {
+fn enter(watcher: &Watcher, mounts: &Mounts, folder: OwnedFd, way: &mut WatchedPath) -> Result<(OwnedFd, i32), Errno> {
     let mount = mounts.learn(rustix::fs::fstat(&folder)?.st_dev, &folder);
     if !matches!(mount.class(), Class::Memory | Class::Local) {
         return Err(Errno::XDEV);

@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use super::loop_listeners;
-use crate::loops::shared::{Loops, Shared};
+use crate::loops::shared::{Loops, SharedState};
 
 /// Time between two comparisons of the numbers of connections.
 const PERIOD: Duration = Duration::from_millis(200);
@@ -39,7 +39,7 @@ struct Load {
 
 /// The work of a loop in some time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Work {
+struct LoopWork {
     index: usize,
     /// For how long it was in polls of tasks, in microseconds.
     busy: u64,
@@ -74,7 +74,7 @@ impl Balance {
     }
 
     /// Has connections moved, if it is time to look and a loop has too many, or too much work.
-    pub(super) fn look(&mut self, shared: &Shared) {
+    pub(super) fn look(&mut self, shared: &SharedState) {
         let now = Instant::now();
         if now.saturating_duration_since(self.looked) < PERIOD {
             return;
@@ -106,16 +106,16 @@ impl Balance {
         }
     }
 
-    fn compare_work(&mut self, shared: &Shared, loops: &Loops, time: Duration) {
+    fn compare_work(&mut self, shared: &SharedState, loops: &Loops, time: Duration) {
         let now: Vec<(u64, u64)> =
             loops.stats.iter().map(|stats| (stats.polls.sum_us(), stats.requests.get())).collect();
         let taking = || loops.taking().filter(|(index, _)| !shared.drained.has(*index));
-        let all: Vec<Work> = taking()
+        let all: Vec<LoopWork> = taking()
             .filter_map(|(index, stats)| {
                 // What a new loop has done so far was done in less time.
                 let (before, now) = (self.before.get(index)?, now.get(index)?);
                 let (busy, requests) = (now.0.wrapping_sub(before.0), now.1.wrapping_sub(before.1));
-                Some(Work { index, busy, requests, open: stats.active.get() })
+                Some(LoopWork { index, busy, requests, open: stats.active.get() })
             })
             .collect();
         self.before = now;
@@ -156,7 +156,7 @@ fn idle(loads: &[Load]) -> Option<Order> {
 
 /// The most connections that cause work and go from the loop that has worked longest of this time to the loop that has worked
 /// least.
-fn work(all: &[Work], time: Duration) -> Option<Order> {
+fn work(all: &[LoopWork], time: Duration) -> Option<Order> {
     let most = all.iter().max_by_key(|work| work.busy)?;
     let least = all.iter().min_by_key(|work| work.busy)?;
     let is_busy = u128::from(most.busy) > (time / PART).as_micros();
@@ -197,7 +197,7 @@ mod tests {
     fn connections_that_cause_work_go_where_there_is_less() {
         let of = |busy: &[(u64, u64, u64)]| {
             let all = busy.iter().enumerate();
-            let all = all.map(|(index, (percent, requests, open))| Work {
+            let all = all.map(|(index, (percent, requests, open))| LoopWork {
                 index,
                 busy: percent * 10_000,
                 requests: *requests,

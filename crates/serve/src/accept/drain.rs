@@ -8,13 +8,13 @@ use tokio::sync::oneshot;
 
 use super::loop_listeners;
 use crate::loops::drained::LastLoop;
-use crate::loops::shared::Shared;
+use crate::loops::shared::SharedState;
 
 /// Has a loop take no new connections, or take them again. The receiver is ready when the loop has heard of it.
 ///
 /// # Errors
 /// It is the last loop that takes connections; nothing has changed.
-pub fn set(shared: &Shared, index: usize, drained: bool) -> Result<oneshot::Receiver<()>, LastLoop> {
+pub fn set(shared: &SharedState, index: usize, drained: bool) -> Result<oneshot::Receiver<()>, LastLoop> {
     let loops = shared.loops.load();
     shared.drained.set(index, drained, || shared.loops.load().serving.clone())?;
     let (heard, hears) = oneshot::channel();

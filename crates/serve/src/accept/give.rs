@@ -13,7 +13,7 @@ use crate::accept::loop_services::LoopServices;
 use crate::listen::ListenSpec;
 use crate::listen::address::Address;
 use crate::loops::local::LoopLocal;
-use crate::loops::shared::Shared;
+use crate::loops::shared::SharedState;
 
 /// The loops that may take connections in place of another one: those that take new ones, and have room.
 pub(super) struct Helpers {
@@ -24,7 +24,7 @@ pub(super) struct Helpers {
 
 impl Helpers {
     /// The loops that `may` help; never the loop `not`.
-    pub(super) fn of(shared: &Shared, not: usize, may: impl Fn(&LoopStats) -> bool) -> Helpers {
+    pub(super) fn of(shared: &SharedState, not: usize, may: impl Fn(&LoopStats) -> bool) -> Helpers {
         let loops = shared.loops.load();
         let others = loops.taking().filter(|(index, stats)| *index != not && !shared.drained.has(*index) && may(stats));
         let loops = others.map(|(index, stats)| (index, stats.active.get())).collect();
@@ -41,7 +41,7 @@ impl Helpers {
 }
 
 /// Gives an accepted connection to another loop. False: that loop has ended, and the connection is closed.
-pub(super) fn give(shared: &Shared, helper: usize, one: (OwnedFd, Address), spec: Arc<ListenSpec>) -> bool {
+pub(super) fn give(shared: &SharedState, helper: usize, one: (OwnedFd, Address), spec: Arc<ListenSpec>) -> bool {
     loop_listeners::tell(shared, helper, move |services| {
         if let Some(service) = services.of(&spec) {
             services.accepted(service, one, &LoopLocal::new(spec), false);

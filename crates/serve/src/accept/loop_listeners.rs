@@ -11,16 +11,16 @@ use std::time::Duration;
 use freerun_runtime::{loops, timer};
 
 use crate::accept::datagrams::SharedPart;
-use crate::accept::datagrams::directory::Part;
+use crate::accept::datagrams::directory::SocketPart;
 use crate::accept::loop_services::LoopServices;
-use crate::accept::receive::{Receiving, Socket};
-use crate::accept::service::{Given, Moving, Service};
-use crate::accept::{self, Accepting, Between, Listener};
+use crate::accept::receive::{DatagramReceiver, Socket};
+use crate::accept::service::{GivenConnections, MovingConnection, Service};
+use crate::accept::{self, Acceptor, Between, Listener};
 use crate::configuration::generation::Generation;
 use crate::listen::{ListenSpec, Protocol};
 use crate::loops::background::Background;
 use crate::loops::local::{AddressHasher, LoopLocal};
-use crate::loops::shared::{Loops, Shared};
+use crate::loops::shared::{Loops, SharedState};
 use crate::loops::state::LoopState;
 
 /// Number of turns of a loop that its tasks have to end when they are cut off. Connections of HTTP/2 stay until their clients have
@@ -46,18 +46,22 @@ pub(crate) fn of_this_loop(job: impl FnOnce(&LoopListeners)) {
 }
 
 /// Sends a job to the services of a loop; `false` if that loop does not exist, or has ended.
-pub fn tell(shared: &Shared, index: usize, job: impl FnOnce(&LoopServices) + Send + 'static) -> bool {
+pub fn tell(shared: &SharedState, index: usize, job: impl FnOnce(&LoopServices) + Send + 'static) -> bool {
     tell_listeners(shared, index, |listeners| job(&listeners.services))
 }
 
 /// Sends a job to the listeners of a loop; `false` if that loop does not exist, or has ended.
-pub(super) fn tell_listeners(shared: &Shared, index: usize, job: impl FnOnce(&LoopListeners) + Send + 'static) -> bool {
+pub(super) fn tell_listeners(
+    shared: &SharedState,
+    index: usize,
+    job: impl FnOnce(&LoopListeners) + Send + 'static,
+) -> bool {
     let loops = shared.loops.load();
     loops.remotes.get(index).is_some_and(|remote| remote.tell(move || of_this_loop(job)))
 }
 
 /// Gives a connection without a request from this loop to another one.
-pub fn move_to(loop_state: &LoopState, to: usize, moving: Moving) {
+pub fn move_to(loop_state: &LoopState, to: usize, moving: MovingConnection) {
     let told = tell(&loop_state.shared, to, move |services| {
         if let Some(service) = services.of(&moving.listen) {
             services.loop_state.admission.adopt();
@@ -84,7 +88,7 @@ pub(super) fn give_idle(services: &LoopServices, most: usize, to: usize) {
 }
 
 /// Connections of a service that were given away.
-struct Gone {
+struct GivenAwayConnections {
     count: usize,
     /// Whether the last one of the service's was looked at.
     is_round: bool,
@@ -95,9 +99,9 @@ fn give_idle_of(
     service: Rc<dyn Service>,
     loop_state: &LoopState,
     most: usize,
-    to: impl Fn(&Shared) -> Option<usize>,
-) -> Gone {
-    let Given { moving, is_round } = service.give_idle(most);
+    to: impl Fn(&SharedState) -> Option<usize>,
+) -> GivenAwayConnections {
+    let GivenConnections { moving, is_round } = service.give_idle(most);
     debug_assert!(moving.len() <= most, "more connections were given than asked for");
     let count = moving.len().min(most);
     for moving in moving {
@@ -106,7 +110,7 @@ fn give_idle_of(
             move_to(loop_state, to, moving);
         }
     }
-    Gone { count, is_round }
+    GivenAwayConnections { count, is_round }
 }
 
 /// The loop that takes connections and that a connection without a request is to go to, if it is to go.
@@ -126,7 +130,7 @@ fn with_fewest(loops: &Loops) -> Option<usize> {
 }
 
 /// A socket that a loop is to take connections or datagrams from.
-pub(crate) struct Wanted {
+pub(crate) struct WantedListener {
     /// The specification of the socket.
     pub(crate) spec: Arc<ListenSpec>,
     /// The number of the socket among the sockets of its address.
@@ -139,9 +143,9 @@ pub(crate) struct Wanted {
     pub(crate) only_loop: Option<usize>,
 }
 
-impl Wanted {
+impl WantedListener {
     /// Whether the loop, which accepts from this socket, does so in this way.
-    fn is_accepted_by(&self, accepting: &Accepting) -> bool {
+    fn is_accepted_by(&self, accepting: &Acceptor) -> bool {
         let Listener { spec, only_loop, .. } = &accepting.listener;
         spec.is(&self.spec) && *only_loop == self.only_loop
     }
@@ -160,11 +164,11 @@ type ByPlace<T, V> = HashMap<*const T, Rc<V>, BuildHasherDefault<AddressHasher>>
 pub(crate) struct LoopListeners {
     services: Rc<LoopServices>,
     /// By the socket.
-    accepting: RefCell<ByPlace<OwnedFd, Accepting>>,
+    accepting: RefCell<ByPlace<OwnedFd, Acceptor>>,
     /// By what is shared about the socket.
-    receiving: RefCell<ByPlace<Part, Receiving>>,
+    receiving: RefCell<ByPlace<SocketPart, DatagramReceiver>>,
     /// The parts in sessions at sockets that other loops read, at most one for each port of a range of datagrams.
-    helping: RefCell<ByPlace<Part, Receiving>>,
+    helping: RefCell<ByPlace<SocketPart, DatagramReceiver>>,
     /// Whether the loop takes no connections and begins no sessions any more.
     is_over: Cell<bool>,
 }
@@ -182,7 +186,7 @@ impl LoopListeners {
     }
 
     /// Has new requests begin with this generation, and takes connections and datagrams from exactly these sockets.
-    pub(crate) fn install(&self, generation: Arc<Generation>, wanted: Vec<Wanted>) {
+    pub(crate) fn install(&self, generation: Arc<Generation>, wanted: Vec<WantedListener>) {
         let (services, loop_state) = (&self.services, &self.services.loop_state);
         self.look_whether_drained();
         let (mut sockets, mut parts, mut addresses) = (HashMap::new(), HashSet::new(), HashSet::new());
@@ -229,13 +233,13 @@ impl LoopListeners {
             if accepting.contains_key(&Arc::as_ptr(&wanted.fd)) {
                 continue;
             }
-            let Wanted { spec, fd, between, only_loop, .. } = wanted;
+            let WantedListener { spec, fd, between, only_loop, .. } = wanted;
             let Some(service) = services.of(&spec) else {
                 debug_assert!(false, "{} names a service that the worker does not have", spec.name);
                 continue;
             };
             let listener = Listener { spec: LoopLocal::new(spec), fd, between, only_loop, service };
-            match Accepting::start(services, listener) {
+            match Acceptor::start(services, listener) {
                 Ok(started) => drop(accepting.insert(Arc::as_ptr(&started.listener.fd), started)),
                 Err(error) => accept::log_failure(loop_state, &error),
             }
@@ -250,7 +254,7 @@ impl LoopListeners {
     }
 
     /// The state that the loops share.
-    pub(super) fn shared(&self) -> &Shared {
+    pub(super) fn shared(&self) -> &SharedState {
         &self.services.loop_state.shared
     }
 
@@ -261,7 +265,7 @@ impl LoopListeners {
 
     /// The receiver of this loop that has this part of an address for datagrams. If the part is the loop's without having a
     /// socket, it is made at the first call.
-    pub(super) fn receiving_for(&self, at: &SharedPart) -> Option<Rc<Receiving>> {
+    pub(super) fn receiving_for(&self, at: &SharedPart) -> Option<Rc<DatagramReceiver>> {
         let part = Arc::as_ptr(&at.part);
         if let Some(known) = self.receiving.borrow().get(&part).or(self.helping.borrow().get(&part)) {
             return Some(known.clone());
@@ -271,18 +275,18 @@ impl LoopListeners {
         let service = self.services.of(&socket.spec)?;
         let (spec, fd) = (LoopLocal::new(socket.spec.clone()), socket.fd.clone());
         let socket = Socket { spec, fd, shared: Some(at.clone()) };
-        let receiving = Receiving::without_reading(&self.services.loop_state, socket, service);
+        let receiving = DatagramReceiver::without_reading(&self.services.loop_state, socket, service);
         self.helping.borrow_mut().insert(part, receiving.clone());
         Some(receiving)
     }
 
     /// Receives datagrams from a socket.
-    fn receive(&self, receiving: &mut ByPlace<Part, Receiving>, wanted: Wanted) {
+    fn receive(&self, receiving: &mut ByPlace<SocketPart, DatagramReceiver>, wanted: WantedListener) {
         let Some(shared) = wanted.shared() else {
             debug_assert!(false, "{} has no part for socket {}", wanted.spec.name, wanted.number);
             return;
         };
-        let Wanted { spec, fd, .. } = wanted;
+        let WantedListener { spec, fd, .. } = wanted;
         let part = Arc::as_ptr(&shared.part);
         if let Some(known) = receiving.get(&part) {
             if !known.listener.spec().is(&spec) {
@@ -295,7 +299,7 @@ impl LoopListeners {
             return;
         };
         let socket = Socket { spec: LoopLocal::new(spec), fd, shared: Some(shared) };
-        receiving.insert(part, Receiving::start(&self.services.loop_state, socket, service));
+        receiving.insert(part, DatagramReceiver::start(&self.services.loop_state, socket, service));
     }
 
     /// Takes no connections any more: other loops do. Those without a request go to them, and others end with their requests.
@@ -310,7 +314,7 @@ impl LoopListeners {
                 loop_state.shedding.order(fewest);
             }
             loop_state.set_draining();
-            let to = |shared: &Shared| with_fewest(&shared.loops.load());
+            let to = |shared: &SharedState| with_fewest(&shared.loops.load());
             for service in services.all() {
                 // The first round may begin in the middle.
                 for _ in 0..2 {

@@ -10,7 +10,7 @@ use freerun_runtime::{loops, timer};
 use freerun_transport::Transport;
 use rustix::io::Errno;
 
-use crate::accept::service::{Accepted, Closing, MakeService, Service};
+use crate::accept::service::{AcceptedConnection, CloseAnswer, MakeService, Service};
 use crate::listen::ListenSpec;
 use crate::listen::address::Address;
 use crate::loops::idle_since_accept::TakenOver;
@@ -66,7 +66,7 @@ impl LoopServices {
         let number = self.loop_state.shared.next_connection();
         let (transport, listen) = (Transport::plain(fd), listen.clone());
         let received = Vec::new();
-        service.accept(Accepted { number, transport, received, tls: None, peer, listen, now, passes: 0 });
+        service.accept(AcceptedConnection { number, transport, received, tls: None, peer, listen, now, passes: 0 });
         self.loop_state.admission.open() > before
     }
 
@@ -77,11 +77,20 @@ impl LoopServices {
         self.loop_state.admission.adopt();
         let (transport, listen) = (Transport::from(Socket::taken_over(fd)), LoopLocal::new(listen));
         let received = Vec::new();
-        service.accept(Accepted { number, transport, received, tls: None, peer, listen, now: false, passes: 0 });
+        service.accept(AcceptedConnection {
+            number,
+            transport,
+            received,
+            tls: None,
+            peer,
+            listen,
+            now: false,
+            passes: 0,
+        });
     }
 
     /// Hands a connection, which stays counted, to the service of another listening socket than it was accepted from. False if there is no such service: the connection is closed.
-    pub fn passed(&self, accepted: Accepted) -> bool {
+    pub fn passed(&self, accepted: AcceptedConnection) -> bool {
         let Some(service) = self.of(&accepted.listen) else { return false };
         service.accept(accepted);
         true
@@ -95,8 +104,8 @@ impl LoopServices {
             return Room::Free;
         }
         let closing = close_oldest(&self.all);
-        admission.log_full(&self.loop_state.generation().error_log, closing == Closing::Asked);
-        if let Closing::NotBefore(time) = closing
+        admission.log_full(&self.loop_state.generation().error_log, closing == CloseAnswer::Asked);
+        if let CloseAnswer::NotBefore(time) = closing
             && admission.may_look_later()
         {
             let loop_state = self.loop_state.clone();
@@ -105,7 +114,7 @@ impl LoopServices {
                 loop_state.admission.look();
             });
         }
-        if closing == Closing::Asked { Room::Coming } else { Room::None }
+        if closing == CloseAnswer::Asked { Room::Coming } else { Room::None }
     }
 
     /// Handles a lack of descriptors or memory, which is logged once for each pause. Memory and descriptors that are
@@ -121,15 +130,15 @@ impl LoopServices {
 }
 
 /// Has the connection closed that has been idle longest of all services' connections, unless it may not be closed yet.
-fn close_oldest<S: Service + ?Sized>(services: &[Rc<S>]) -> Closing {
+fn close_oldest<S: Service + ?Sized>(services: &[Rc<S>]) -> CloseAnswer {
     let mut services: Vec<&Rc<S>> = services.iter().collect();
     services.sort_by_key(|service| service.oldest_idle().unwrap_or(u64::MAX));
-    let mut closing = Closing::NoneIdle;
+    let mut closing = CloseAnswer::NoneIdle;
     for service in services {
         closing = match (service.close_oldest(), closing) {
-            (Closing::Asked, _) => return Closing::Asked,
-            (Closing::NotBefore(one), Closing::NotBefore(other)) => Closing::NotBefore(one.min(other)),
-            (Closing::NoneIdle, closing) => closing,
+            (CloseAnswer::Asked, _) => return CloseAnswer::Asked,
+            (CloseAnswer::NotBefore(one), CloseAnswer::NotBefore(other)) => CloseAnswer::NotBefore(one.min(other)),
+            (CloseAnswer::NoneIdle, closing) => closing,
             (later, _) => later,
         };
     }
@@ -155,7 +164,7 @@ mod tests {
             "idle"
         }
 
-        fn accept(self: Rc<Self>, _: Accepted) {}
+        fn accept(self: Rc<Self>, _: AcceptedConnection) {}
 
         fn renew(self: Rc<Self>) {}
 
@@ -165,13 +174,13 @@ mod tests {
             self.since
         }
 
-        fn close_oldest(&self) -> Closing {
+        fn close_oldest(&self) -> CloseAnswer {
             match (self.since, self.not_before) {
-                (None, _) => Closing::NoneIdle,
-                (Some(_), Some(time)) => Closing::NotBefore(time),
+                (None, _) => CloseAnswer::NoneIdle,
+                (Some(_), Some(time)) => CloseAnswer::NotBefore(time),
                 (Some(_), None) => {
                     self.closed.set(true);
-                    Closing::Asked
+                    CloseAnswer::Asked
                 }
             }
         }
@@ -186,15 +195,15 @@ mod tests {
     #[test]
     fn the_oldest_idle_connection_of_all_services_is_closed() {
         let (none, young, old) = (service(None, None), service(Some(2), None), service(Some(1), None));
-        assert_eq!(close_oldest(&[none.clone(), young.clone(), old.clone()]), Closing::Asked);
+        assert_eq!(close_oldest(&[none.clone(), young.clone(), old.clone()]), CloseAnswer::Asked);
         assert!(old.closed.get() && !young.closed.get());
 
         // One that may not be closed yet leaves the turn to the next; the time is known only if no service can.
         let (soon, late) = (Instant::now(), Instant::now() + std::time::Duration::from_secs(1));
         let (kept, young) = (service(Some(1), Some(late)), service(Some(2), None));
-        assert_eq!(close_oldest(&[young.clone(), kept.clone()]), Closing::Asked);
+        assert_eq!(close_oldest(&[young.clone(), kept.clone()]), CloseAnswer::Asked);
         assert!(young.closed.get());
-        assert_eq!(close_oldest(&[kept, none.clone(), service(Some(3), Some(soon))]), Closing::NotBefore(soon));
-        assert_eq!(close_oldest(&[none]), Closing::NoneIdle);
+        assert_eq!(close_oldest(&[kept, none.clone(), service(Some(3), Some(soon))]), CloseAnswer::NotBefore(soon));
+        assert_eq!(close_oldest(&[none]), CloseAnswer::NoneIdle);
     }
 }

@@ -34,7 +34,7 @@ use crate::accept::service::Service;
 use crate::listen::ListenSpec;
 use crate::listen::address::Address;
 use crate::loops::local::LoopLocal;
-use crate::loops::predictor::{Sampled, SuccessPredictor};
+use crate::loops::predictor::{SampledPredictor, SuccessPredictor};
 use crate::loops::state::LoopState;
 
 /// Pause of accepting after the process ran out of descriptors: nginx's `accept_mutex_delay`.
@@ -75,7 +75,7 @@ const FOUND: u8 = 1;
 const MISSED: u8 = 4;
 
 /// An address with its sockets, and the state that the loops share about them.
-pub(crate) type Bound = (Arc<ListenSpec>, Vec<Arc<OwnedFd>>, Arc<Between>);
+pub(crate) type BoundAddress = (Arc<ListenSpec>, Vec<Arc<OwnedFd>>, Arc<Between>);
 
 /// The state that the loops which accept from a socket share.
 #[derive(Default)]
@@ -128,16 +128,16 @@ impl Between {
 }
 
 /// Counts one more in a number, as long as this value lives.
-struct Counted<'n>(&'n AtomicUsize);
+struct CountGuard<'n>(&'n AtomicUsize);
 
-impl<'n> Counted<'n> {
-    fn new(number: &'n AtomicUsize) -> Counted<'n> {
+impl<'n> CountGuard<'n> {
+    fn new(number: &'n AtomicUsize) -> CountGuard<'n> {
         number.fetch_add(1, Relaxed);
-        Counted(number)
+        CountGuard(number)
     }
 }
 
-impl Drop for Counted<'_> {
+impl Drop for CountGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Relaxed);
     }
@@ -158,23 +158,23 @@ pub struct Listener {
 }
 
 /// A loop's turn to accept.
-struct Turn<'m> {
+struct AcceptTurn<'m> {
     between: &'m Between,
     _held: MutexGuard<'m, ()>,
     /// Number of connections that the loop had when its turn began.
     open: usize,
 }
 
-impl<'m> Turn<'m> {
+impl<'m> AcceptTurn<'m> {
     /// Waits for the loop's turn.
-    async fn of(loop_state: &LoopState, between: &'m Between) -> Turn<'m> {
+    async fn of(loop_state: &LoopState, between: &'m Between) -> AcceptTurn<'m> {
         let held = between.turn.lock().await;
         between.hold(loop_state.index);
-        Turn { between, _held: held, open: loop_state.admission.open() }
+        AcceptTurn { between, _held: held, open: loop_state.admission.open() }
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for AcceptTurn<'_> {
     fn drop(&mut self) {
         // The lock is released after this: the next loop's number is not overwritten.
         self.between.holder.store(0, Relaxed);
@@ -182,22 +182,22 @@ impl Drop for Turn<'_> {
 }
 
 /// A loop's part in accepting from a socket.
-pub struct Accepting {
+pub struct Acceptor {
     /// The socket.
     pub listener: Listener,
     /// The registration for the loop's notifications of connections.
-    registered: net::Listening,
+    registered: net::ListeningSocket,
     stop: Notify,
 }
 
-impl Accepting {
+impl Acceptor {
     /// Starts accepting on this loop.
     ///
     /// # Errors
     /// The error of `epoll_ctl(2)`.
-    pub fn start(services: &Rc<LoopServices>, listener: Listener) -> std::io::Result<Rc<Accepting>> {
-        let registered = net::Listening::new(listener.fd.clone())?;
-        let accepting = Rc::new(Accepting { listener, registered, stop: Notify::new() });
+    pub fn start(services: &Rc<LoopServices>, listener: Listener) -> std::io::Result<Rc<Acceptor>> {
+        let registered = net::ListeningSocket::new(listener.fd.clone())?;
+        let accepting = Rc::new(Acceptor { listener, registered, stop: Notify::new() });
         let (services, runs) = (services.clone(), accepting.clone());
         loops::spawn(0, "accepting", async move {
             run(&services, &runs).await;
@@ -236,7 +236,7 @@ impl Accepting {
     }
 }
 
-impl Accepting {
+impl Acceptor {
     /// Closes the connections that wait, as there is no room for them.
     fn close_the_waiting(&self, services: &LoopServices) {
         let admission = &services.loop_state.admission;
@@ -259,9 +259,9 @@ impl Accepting {
 }
 
 /// Accepts connections until told to stop.
-async fn run(services: &Rc<LoopServices>, accepting: &Accepting) {
+async fn run(services: &Rc<LoopServices>, accepting: &Acceptor) {
     let loop_state = &services.loop_state;
-    let Accepting { listener, registered, stop } = accepting;
+    let Acceptor { listener, registered, stop } = accepting;
     let between = &listener.between;
     let is_shared = listener.only_loop.is_none();
     let takes_turns = loop_state.shared.accept_mutex && is_shared;
@@ -269,19 +269,19 @@ async fn run(services: &Rc<LoopServices>, accepting: &Accepting) {
     if takes_turns {
         registered.rest();
     }
-    let _counted = Counted::new(&between.loops);
+    let _counted = CountGuard::new(&between.loops);
     let mut stopped = pin!(stop.notified());
     let mut look = pin!(between.look.notified());
     let mut turn = None;
     let mut since = 0;
     // How often there is a connection after an event of epoll, and another one behind an accepted one.
-    let (told, behind) = (SuccessPredictor::new(FOUND, MISSED), Sampled::new(FOUND, MISSED));
+    let (told, behind) = (SuccessPredictor::new(FOUND, MISSED), SampledPredictor::new(FOUND, MISSED));
     loop {
         if loop_state.is_drained() && is_shared {
             registered.rest();
             turn = None;
             // For the other loops it is as if this one had no room.
-            let _full = Counted::new(&between.full);
+            let _full = CountGuard::new(&between.full);
             tokio::select! {
                 () = &mut stopped => return,
                 () = &mut look => look.set(between.look.notified()),
@@ -290,7 +290,7 @@ async fn run(services: &Rc<LoopServices>, accepting: &Accepting) {
         }
         let waiting = async {
             if takes_turns && turn.is_none() {
-                turn = Some(Turn::of(loop_state, between).await);
+                turn = Some(AcceptTurn::of(loop_state, between).await);
             }
             go_on(loop_state, registered).await;
             registered.readable().await
@@ -333,7 +333,7 @@ async fn run(services: &Rc<LoopServices>, accepting: &Accepting) {
             }
             registered.rest();
             turn = None;
-            let full = Counted::new(&between.full);
+            let full = CountGuard::new(&between.full);
             let mut in_vain_since = loops::now();
             while loop_state.admission.is_full() && net::can_be_read(registered) {
                 // No connection has to leave before all loops are full, either. Others may have room although the socket is this
@@ -418,7 +418,7 @@ async fn run(services: &Rc<LoopServices>, accepting: &Accepting) {
         // If more connections are queued, the socket is reported again; the accepted ones are served first.
         registered.clear();
         since += accepted;
-        if let Some(Turn { open, .. }) = &turn {
+        if let Some(AcceptTurn { open, .. }) = &turn {
             // There are more connections than the loop can handle, or it has its share of those that stay.
             if accepted >= SHARE || loop_state.admission.open() >= open + SHARE {
                 registered.rest();
@@ -435,7 +435,7 @@ async fn run(services: &Rc<LoopServices>, accepting: &Accepting) {
 
 /// Registers the loop for notifications, if it paused. If the kernel has no memory for that, or the user no watches
 /// left (epoll_ctl(2)), it tries again.
-async fn go_on(loop_state: &LoopState, registered: &net::Listening) {
+async fn go_on(loop_state: &LoopState, registered: &net::ListeningSocket) {
     while let Err(error) = registered.go_on() {
         log_failure(loop_state, &error);
         freerun_runtime::timer::sleep(REST).await;

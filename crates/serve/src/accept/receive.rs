@@ -17,13 +17,13 @@ use tokio::sync::Notify;
 
 use super::loop_listeners::LoopListeners;
 use super::{REST, loop_listeners};
-use crate::accept::datagrams::copied::Copied;
-use crate::accept::datagrams::directory::{Part, Reading};
+use crate::accept::datagrams::copied::CopiedDatagrams;
+use crate::accept::datagrams::directory::{ReadingRight, SocketPart};
 use crate::accept::datagrams::{DatagramListener, SharedPart};
 use crate::accept::service::Service;
 use crate::listen::ListenSpec;
 use crate::loops::local::LoopLocal;
-use crate::loops::shared::Shared;
+use crate::loops::shared::SharedState;
 use crate::loops::state::LoopState;
 
 /// Time for which a loop goes on sending the answers that come to its sessions, when another one reads their socket.
@@ -40,7 +40,7 @@ pub(super) struct Socket {
 }
 
 /// A loop's part in receiving from an address.
-pub(super) struct Receiving {
+pub(super) struct DatagramReceiver {
     /// The socket.
     pub(super) listener: Rc<DatagramListener>,
     service: Rc<dyn Service>,
@@ -49,13 +49,13 @@ pub(super) struct Receiving {
     replaced: Notify,
 }
 
-impl Receiving {
+impl DatagramReceiver {
     /// Starts receiving on this loop.
-    pub(super) fn start(loop_state: &Rc<LoopState>, socket: Socket, service: Rc<dyn Service>) -> Rc<Receiving> {
+    pub(super) fn start(loop_state: &Rc<LoopState>, socket: Socket, service: Rc<dyn Service>) -> Rc<DatagramReceiver> {
         if let Some(SharedPart { part, .. }) = &socket.shared {
             part.set_reader(loop_state.index);
         }
-        let receiving = Receiving::without_reading(loop_state, socket, service);
+        let receiving = DatagramReceiver::without_reading(loop_state, socket, service);
         loops::spawn(0, "receiving datagrams", receive(loop_state.clone(), receiving.clone()));
         receiving
     }
@@ -65,11 +65,11 @@ impl Receiving {
         loop_state: &Rc<LoopState>,
         socket: Socket,
         service: Rc<dyn Service>,
-    ) -> Rc<Receiving> {
+    ) -> Rc<DatagramReceiver> {
         let Socket { spec, fd, shared } = socket;
         let listener = DatagramListener::new(spec, fd, shared);
         listener.tell(loop_state);
-        let receiving = Rc::new(Receiving { listener, service, stop: Notify::new(), replaced: Notify::new() });
+        let receiving = Rc::new(DatagramReceiver { listener, service, stop: Notify::new(), replaced: Notify::new() });
         let listener = receiving.listener.clone();
         loops::spawn(0, "sending datagrams", async move {
             poll_fn(|context| listener.poll_send(context)).await;
@@ -137,7 +137,7 @@ impl Receiving {
     fn take<'r>(
         &self,
         loop_state: &LoopState,
-        reading: Option<Reading<'_>>,
+        reading: Option<ReadingRight<'_>>,
         received: impl Iterator<Item = ReceivedDatagrams<'r>>,
     ) {
         let Some(SharedPart { directory, part }) =
@@ -147,13 +147,13 @@ impl Receiving {
             return self.serve(received);
         };
         let mut own = SmallVec::<[ReceivedDatagrams<'r>; BATCH]>::new();
-        let mut others: Vec<(usize, Vec<Copied>)> = Vec::new();
+        let mut others: Vec<(usize, Vec<CopiedDatagrams>)> = Vec::new();
         for one in received {
             match directory.stray(&one).filter(|number| *number != part.number) {
                 None => own.push(one),
                 Some(number) => match others.iter_mut().find(|(known, _)| *known == number) {
-                    Some((_, batch)) => batch.push(Copied::of(&one)),
-                    None => others.push((number, vec![Copied::of(&one)])),
+                    Some((_, batch)) => batch.push(CopiedDatagrams::of(&one)),
+                    None => others.push((number, vec![CopiedDatagrams::of(&one)])),
                 },
             }
         }
@@ -167,8 +167,8 @@ impl Receiving {
     }
 
     /// Serves datagrams that another thread has read for this loop. Clients without a session afterwards are strays no more.
-    fn take_handed(&self, batch: &[Copied]) {
-        self.serve(batch.iter().map(Copied::received));
+    fn take_handed(&self, batch: &[CopiedDatagrams]) {
+        self.serve(batch.iter().map(CopiedDatagrams::received));
         let Some(shared) = self.listener.shared() else { return };
         forget_unused(shared, batch);
     }
@@ -206,9 +206,15 @@ impl Receiving {
     }
 
     /// Serves the datagrams that others have read and left for this loop; `reading` is the right to take them.
-    fn take_kept(&self, loop_state: &LoopState, part: &Part, reading: Reading<'_>, kept: &[Copied]) {
-        let _reserved = part.reserve(kept.iter().map(Copied::received));
-        self.take(loop_state, Some(reading), kept.iter().map(Copied::received));
+    fn take_kept(
+        &self,
+        loop_state: &LoopState,
+        part: &SocketPart,
+        reading: ReadingRight<'_>,
+        kept: &[CopiedDatagrams],
+    ) {
+        let _reserved = part.reserve(kept.iter().map(CopiedDatagrams::received));
+        self.take(loop_state, Some(reading), kept.iter().map(CopiedDatagrams::received));
     }
 
     /// Waits until others have left something for this loop.
@@ -222,8 +228,8 @@ impl Receiving {
 
 /// Hands datagrams over to the loop that has this part, and the sessions that they belong to, or is to begin them. Too many of
 /// them are lost, as in a network that has no room.
-pub(super) fn hand_over(shared: &Shared, to: SharedPart, batch: Vec<Copied>) {
-    let (count, datagrams) = (batch.len(), Copied::datagrams(&batch));
+pub(super) fn hand_over(shared: &SharedState, to: SharedPart, batch: Vec<CopiedDatagrams>) {
+    let (count, datagrams) = (batch.len(), CopiedDatagrams::datagrams(&batch));
     if !to.part.send(count) {
         return shared.sessions.lost_from_clients.add_n(datagrams);
     }
@@ -239,7 +245,7 @@ pub(super) fn hand_over(shared: &Shared, to: SharedPart, batch: Vec<Copied>) {
 }
 
 /// Serves datagrams that another thread has read, on the loop that they were handed over to.
-fn take_handed(listeners: &LoopListeners, at: SharedPart, batch: Vec<Copied>) {
+fn take_handed(listeners: &LoopListeners, at: SharedPart, batch: Vec<CopiedDatagrams>) {
     if let Some(receiving) = listeners.receiving_for(&at) {
         return receiving.take_handed(&batch);
     }
@@ -250,17 +256,17 @@ fn take_handed(listeners: &LoopListeners, at: SharedPart, batch: Vec<Copied>) {
     }
     // The address is not listened on any more, or this loop is about to end.
     forget_unused(&at, &batch);
-    shared.sessions.lost_from_clients.add_n(Copied::datagrams(&batch));
+    shared.sessions.lost_from_clients.add_n(CopiedDatagrams::datagrams(&batch));
 }
 
 /// Forgets that the senders of these datagrams are strays here, unless they have sessions.
-fn forget_unused(at: &SharedPart, batch: &[Copied]) {
+fn forget_unused(at: &SharedPart, batch: &[CopiedDatagrams]) {
     batch.iter().for_each(|one| at.directory.forget_if_unused(&one.received(), at.part.number));
 }
 
 /// Receives datagrams until told to stop.
-async fn receive(loop_state: Rc<LoopState>, receiving: Rc<Receiving>) {
-    let Receiving { listener, stop, replaced, .. } = &*receiving;
+async fn receive(loop_state: Rc<LoopState>, receiving: Rc<DatagramReceiver>) {
+    let DatagramReceiver { listener, stop, replaced, .. } = &*receiving;
     let mut stopped = pin!(stop.notified());
     loop {
         let socket = listener.socket();

@@ -17,11 +17,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::balance::Balance;
 use super::give::{self, Helpers};
-use super::rescue_datagrams::Reader;
+use super::rescue_datagrams::RescueReader;
 use super::{Between, LATE, accept, rescue_silent};
 use crate::accept::datagrams::SharedPart;
 use crate::listen::ListenSpec;
-use crate::loops::shared::Shared;
+use crate::loops::shared::SharedState;
 
 /// Time between two looks at the loops while one of them runs.
 const PERIOD: Duration = Duration::from_millis(5);
@@ -40,7 +40,7 @@ const REST: Duration = Duration::from_secs(10);
 const BATCH: usize = 64;
 
 /// A listening socket.
-pub struct Watched {
+pub struct WatchedSocket {
     /// The specification of the socket.
     pub spec: Arc<ListenSpec>,
     /// The socket.
@@ -60,29 +60,29 @@ pub enum TakenBy {
 }
 
 /// The sockets that are watched; replaced with each configuration.
-pub type AllWatched = ArcSwap<Vec<Watched>>;
+pub type AllWatched = ArcSwap<Vec<WatchedSocket>>;
 
 /// An action of the rescue for a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum RescueAction {
     /// The loop that is late has it for itself: what comes there is taken in its place.
     Take(usize),
     /// The other loops have it too, and are to look at it.
     Tell,
 }
 
-impl Watched {
+impl WatchedSocket {
     /// The action if something waits, since these loops are late; `others`: there are more.
-    fn way(&self, takes_turns: bool, late: &[usize], others: bool) -> Option<Way> {
+    fn way(&self, takes_turns: bool, late: &[usize], others: bool) -> Option<RescueAction> {
         let only = match &self.taken_by {
             TakenBy::Loop(index) => *index,
             TakenBy::Part(at) => at.part.reader(),
             // Whoever has no turn waits for one, and is not late for it. When nobody has it, it may have been passed to a loop that
             // has not run since.
             TakenBy::All(between) if takes_turns => between.holder().or(late.first().copied())?,
-            TakenBy::All(_) => return others.then_some(Way::Tell),
+            TakenBy::All(_) => return others.then_some(RescueAction::Tell),
         };
-        late.contains(&only).then_some(Way::Take(only))
+        late.contains(&only).then_some(RescueAction::Take(only))
     }
 }
 
@@ -90,15 +90,15 @@ impl Watched {
 ///
 /// # Errors
 /// The thread could not be made.
-pub fn start(shared: &Arc<Shared>, watched: &Arc<AllWatched>) -> std::io::Result<()> {
+pub fn start(shared: &Arc<SharedState>, watched: &Arc<AllWatched>) -> std::io::Result<()> {
     let (shared, watched) = (Arc::downgrade(shared), Arc::downgrade(watched));
     std::thread::Builder::new().name("rescue".to_owned()).spawn(move || watch(&shared, &watched))?;
     Ok(())
 }
 
-fn watch(shared: &Weak<Shared>, watched: &Weak<AllWatched>) {
+fn watch(shared: &Weak<SharedState>, watched: &Weak<AllWatched>) {
     let (mut period, mut quiet) = (PERIOD, 0);
-    let (mut reader, mut balance) = (Reader::default(), Balance::new());
+    let (mut reader, mut balance) = (RescueReader::default(), Balance::new());
     loop {
         std::thread::park_timeout(period);
         let (Some(shared), Some(watched)) = (shared.upgrade(), watched.upgrade()) else { return };
@@ -130,7 +130,7 @@ fn watch(shared: &Weak<Shared>, watched: &Weak<AllWatched>) {
 }
 
 /// Sees to what waits for loops that are late.
-fn rescue(shared: &Shared, watched: &[Watched], reader: &mut Reader) {
+fn rescue(shared: &SharedState, watched: &[WatchedSocket], reader: &mut RescueReader) {
     let loops = shared.loops.load();
     let all = loops.stats.iter().enumerate();
     let late: Vec<usize> = all.filter(|(_, stats)| stats.in_poll_for() >= LATE).map(|(index, _)| index).collect();
@@ -139,7 +139,7 @@ fn rescue(shared: &Shared, watched: &[Watched], reader: &mut Reader) {
     }
     late.iter().for_each(|late| rescue_silent::take_over(shared, watched, *late));
     let others = loops.taking().any(|(index, _)| !late.contains(&index));
-    let concerned: Vec<(&Watched, Way)> =
+    let concerned: Vec<(&WatchedSocket, RescueAction)> =
         watched.iter().filter_map(|socket| Some((socket, socket.way(shared.accept_mutex, &late, others)?))).collect();
     let mut fds: Vec<PollFd<'_>> =
         concerned.iter().map(|(socket, _)| PollFd::from_borrowed_fd(socket.fd.as_fd(), PollFlags::IN)).collect();
@@ -150,21 +150,21 @@ fn rescue(shared: &Shared, watched: &[Watched], reader: &mut Reader) {
     let waiting: Vec<bool> = fds.iter().map(|fd| fd.revents().contains(PollFlags::IN)).collect();
     for ((socket, way), _) in concerned.into_iter().zip(waiting).filter(|(_, waits)| *waits) {
         match (&socket.taken_by, way) {
-            (TakenBy::All(between), Way::Tell) => between.have_looked_at(),
-            (_, Way::Tell) => debug_assert!(false, "{} is not shared", socket.spec.name),
-            (TakenBy::Part(at), Way::Take(late)) => {
+            (TakenBy::All(between), RescueAction::Tell) => between.have_looked_at(),
+            (_, RescueAction::Tell) => debug_assert!(false, "{} is not shared", socket.spec.name),
+            (TakenBy::Part(at), RescueAction::Take(late)) => {
                 let taken = reader.rescue(shared, at, &socket.fd);
                 if let Some(late) = loops.stats.get(late) {
                     late.rescued_datagrams.add_n(taken as u64);
                 }
             }
-            (_, Way::Take(late)) => accept_for(shared, socket, late),
+            (_, RescueAction::Take(late)) => accept_for(shared, socket, late),
         }
     }
 }
 
 /// Accepts the connections that wait at a late loop's socket, for other loops.
-fn accept_for(shared: &Shared, socket: &Watched, late: usize) {
+fn accept_for(shared: &SharedState, socket: &WatchedSocket, late: usize) {
     let loops = shared.loops.load();
     let mut helpers = Helpers::of(shared, late, |stats| stats.in_poll_for() < LATE);
     for _ in 0..BATCH {
@@ -185,27 +185,27 @@ mod tests {
     use super::*;
     use crate::accept::datagrams::directory::Directory;
 
-    fn watched(taken_by: TakenBy) -> Watched {
+    fn watched(taken_by: TakenBy) -> WatchedSocket {
         let address = "127.0.0.1:0";
         let spec = Arc::new(ListenSpec::new("http", address.parse().ok(), address.to_owned()));
         let fd = Arc::new(std::net::TcpListener::bind(address).unwrap().into());
-        Watched { spec, fd, taken_by }
+        WatchedSocket { spec, fd, taken_by }
     }
 
     #[test]
     fn what_is_done_depends_on_who_is_notified() {
         let own = watched(TakenBy::Loop(1));
-        assert_eq!(own.way(false, &[1], true), Some(Way::Take(1)));
-        assert_eq!(own.way(true, &[1], true), Some(Way::Take(1)));
+        assert_eq!(own.way(false, &[1], true), Some(RescueAction::Take(1)));
+        assert_eq!(own.way(true, &[1], true), Some(RescueAction::Take(1)));
         assert_eq!(own.way(false, &[0, 2], true), None);
         let between = Arc::new(Between::default());
         let shared = watched(TakenBy::All(between.clone()));
-        assert_eq!(shared.way(false, &[2], true), Some(Way::Tell));
+        assert_eq!(shared.way(false, &[2], true), Some(RescueAction::Tell));
         assert_eq!(shared.way(false, &[0, 1, 2], false), None, "nobody is there who could look");
         // With turns, only the one that has it counts, or may have been given it.
-        assert_eq!(shared.way(true, &[2], true), Some(Way::Take(2)));
+        assert_eq!(shared.way(true, &[2], true), Some(RescueAction::Take(2)));
         between.hold(0);
-        assert_eq!(shared.way(true, &[0], true), Some(Way::Take(0)));
+        assert_eq!(shared.way(true, &[0], true), Some(RescueAction::Take(0)));
         assert_eq!(shared.way(true, &[1], true), None);
         // The socket of datagrams is that of the loop that reads it.
         let directory = Arc::new(Directory::default());
@@ -213,7 +213,7 @@ mod tests {
         let part = directory.part(1).unwrap();
         part.set_reader(2);
         let datagrams = watched(TakenBy::Part(SharedPart { directory, part }));
-        assert_eq!(datagrams.way(true, &[2], true), Some(Way::Take(2)));
+        assert_eq!(datagrams.way(true, &[2], true), Some(RescueAction::Take(2)));
         assert_eq!(datagrams.way(true, &[1], true), None);
     }
 }

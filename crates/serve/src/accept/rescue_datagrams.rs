@@ -9,20 +9,20 @@ use freerun_runtime::net::udp::{BATCH, DatagramDetail, LONGEST_RUN, Receiver};
 use super::LATE;
 use super::receive::hand_over;
 use crate::accept::datagrams::SharedPart;
-use crate::accept::datagrams::copied::Copied;
-use crate::accept::datagrams::directory::Part;
-use crate::loops::shared::Shared;
+use crate::accept::datagrams::copied::CopiedDatagrams;
+use crate::accept::datagrams::directory::SocketPart;
+use crate::loops::shared::SharedState;
 
 /// The most calls that read from one socket at a time.
 const CALLS: usize = 8;
 
 /// Reader of datagrams in the place of loops. Its buffers are made when they are needed first, and stay.
 #[derive(Default)]
-pub(super) struct Reader(Option<Receiver>);
+pub(super) struct RescueReader(Option<Receiver>);
 
-impl Reader {
+impl RescueReader {
     /// Reads what waits at a late loop's socket. Returns how many datagrams, or runs of them, other loops got.
-    pub(super) fn rescue(&mut self, shared: &Shared, at: &SharedPart, socket: &Arc<OwnedFd>) -> usize {
+    pub(super) fn rescue(&mut self, shared: &SharedState, at: &SharedPart, socket: &Arc<OwnedFd>) -> usize {
         let receiver = self.0.get_or_insert_with(|| Receiver::new(BATCH, LONGEST_RUN));
         let SharedPart { directory, part } = at;
         let mut taken = 0;
@@ -31,7 +31,7 @@ impl Reader {
             let Some(mut reading) = part.try_read().filter(|reading| reading.has_room()) else { break };
             let Some(helper) = helper(shared, at) else { break };
             let Ok(count) = receiver.receive(socket, BATCH, DatagramDetail::All) else { break };
-            let mut batches: Vec<(Arc<Part>, Vec<Copied>)> = Vec::new();
+            let mut batches: Vec<(Arc<SocketPart>, Vec<CopiedDatagrams>)> = Vec::new();
             for one in receiver.iter() {
                 let known = directory.stray(&one);
                 let new = || !reading.may_know(&one) && directory.add_stray(&one, helper.number);
@@ -42,8 +42,8 @@ impl Reader {
                 match to.filter(|to| to.number != part.number) {
                     None => reading.keep(&one),
                     Some(to) => match batches.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &to)) {
-                        Some((_, batch)) => batch.push(Copied::of(&one)),
-                        None => batches.push((to, vec![Copied::of(&one)])),
+                        Some((_, batch)) => batch.push(CopiedDatagrams::of(&one)),
+                        None => batches.push((to, vec![CopiedDatagrams::of(&one)])),
                     },
                 }
             }
@@ -63,7 +63,7 @@ impl Reader {
 }
 
 /// Another part of the address, whose loop has fewest connections of those that are not late and have room.
-fn helper(shared: &Shared, at: &SharedPart) -> Option<Arc<Part>> {
+fn helper(shared: &SharedState, at: &SharedPart) -> Option<Arc<SocketPart>> {
     let loops = shared.loops.load();
     let open = |index: usize| {
         let stats = loops.stats.get(index).filter(|_| !shared.drained.has(index))?;

@@ -6,13 +6,13 @@ use std::os::fd::AsFd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::give::Helpers;
-use super::rescue::Watched;
+use super::rescue::WatchedSocket;
 use super::{LATE, loop_listeners};
-use crate::loops::idle_since_accept::{Seen, SilentPlaces};
-use crate::loops::shared::Shared;
+use crate::loops::idle_since_accept::{SeenConnection, SilentPlaces};
+use crate::loops::shared::SharedState;
 
 /// Has other loops take over the connections of a late loop whose first bytes have come, as long as these loops have room.
-pub(super) fn take_over(shared: &Shared, watched: &[Watched], late: usize) {
+pub(super) fn take_over(shared: &SharedState, watched: &[WatchedSocket], late: usize) {
     let loops = shared.loops.load();
     let (Some(silent), Some(stats)) = (loops.silent.get(late), loops.stats.get(late)) else { return };
     let speak = speaking(silent);
@@ -41,7 +41,7 @@ pub(super) fn take_over(shared: &Shared, watched: &[Watched], late: usize) {
 }
 
 /// The connections from which something has come.
-fn speaking(silent: &SilentPlaces) -> Vec<Seen> {
+fn speaking(silent: &SilentPlaces) -> Vec<SeenConnection> {
     // The sockets are held for the time of the call alone: while they are, nobody else can close them.
     let sockets = silent.sockets();
     let mut fds: Vec<PollFd<'_>> =

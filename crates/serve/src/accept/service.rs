@@ -16,7 +16,7 @@ use crate::loops::local::LoopLocal;
 use crate::tls::client_facts::TlsFacts;
 
 /// A connection that was just accepted, or that nothing was read from since.
-pub struct Accepted {
+pub struct AcceptedConnection {
     /// The serial number in the worker, `$connection`.
     pub number: u64,
     /// The byte stream. A TLS session may be established on it, if another service has passed it on.
@@ -37,7 +37,7 @@ pub struct Accepted {
 }
 
 /// A connection without a request, on its way from one loop to another.
-pub struct Moving {
+pub struct MovingConnection {
     /// The serial number in the worker, `$connection`.
     pub number: u64,
     /// The byte stream, with its session if it has TLS: nothing that came from it waits elsewhere, and nothing that is to be sent.
@@ -63,16 +63,16 @@ pub struct Moving {
 }
 
 /// Connections that a service gives away.
-pub struct Given {
+pub struct GivenConnections {
     /// The connections.
-    pub moving: Vec<Moving>,
+    pub moving: Vec<MovingConnection>,
     /// Whether the last one of all was looked at: the next look begins with the first.
     pub is_round: bool,
 }
 
 /// The result of asking an idle connection to close.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Closing {
+pub enum CloseAnswer {
     /// A connection was asked.
     Asked,
     /// No connection was asked yet: one may be asked from this time on.
@@ -88,7 +88,7 @@ pub trait Service {
 
     /// Takes a connection over. It is counted in the loop's [`Admission`](crate::loops::state::admission::Admission)
     /// already; the service reports there when it has ended.
-    fn accept(self: Rc<Self>, accepted: Accepted);
+    fn accept(self: Rc<Self>, accepted: AcceptedConnection);
 
     /// Whether no connection should be accepted from this listening socket for now, because more has been begun than can be
     /// done (handshakes of TLS). Connections wait in the kernel's queue then.
@@ -133,15 +133,15 @@ pub trait Service {
     fn oldest_idle(&self) -> Option<u64>;
 
     /// Asks the connection that has been idle longest, of those that may be closed now, to close.
-    fn close_oldest(&self) -> Closing;
+    fn close_oldest(&self) -> CloseAnswer;
 
     /// Gives away up to `most` connections without a request, of the next few of all: called again, it goes on with others.
-    fn give_idle(self: Rc<Self>, _most: usize) -> Given {
-        Given { moving: Vec::new(), is_round: true }
+    fn give_idle(self: Rc<Self>, _most: usize) -> GivenConnections {
+        GivenConnections { moving: Vec::new(), is_round: true }
     }
 
     /// Takes a connection over from another loop. It is counted already.
-    fn adopt(self: Rc<Self>, _moving: Moving) {
+    fn adopt(self: Rc<Self>, _moving: MovingConnection) {
         debug_assert!(false, "{} gives no connections away", self.name());
     }
 

@@ -16,17 +16,17 @@ use freerun_runtime::stats::Counter;
 
 use crate::accept::datagrams::SharedPart;
 use crate::accept::datagrams::directory::AnswersBy;
-use crate::accept::loop_listeners::{self, LoopListeners, Wanted};
+use crate::accept::loop_listeners::{self, LoopListeners, WantedListener};
 use crate::accept::loop_services::LoopServices;
-use crate::accept::rescue::{self, AllWatched, TakenBy, Watched};
+use crate::accept::rescue::{self, AllWatched, TakenBy, WatchedSocket};
 use crate::accept::service::MakeService;
-use crate::accept::{Between, Bound};
+use crate::accept::{Between, BoundAddress};
 use crate::configuration::generation::Generation;
 use crate::listen::{ListenKey, ListenSpec, Protocol};
 use crate::loops::background::Background;
 use crate::loops::figures::http2::Http2Figures;
 use crate::loops::figures::sessions::SessionFigures;
-use crate::loops::shared::{Loops, Shared};
+use crate::loops::shared::{Loops, SharedState};
 use crate::loops::state::LoopState;
 use crate::tls::figures::TlsFigures;
 
@@ -52,13 +52,13 @@ pub struct WorkerOptions {
 
 /// The loops, as the process that owns them sees them.
 pub struct Worker {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     services: &'static [MakeService],
     /// The loops that run, those that take no connections any more included.
     handles: RefCell<Vec<LoopHandle>>,
     /// The last moment at which loops were told to take no connections any more.
     fewer_since: Instant,
-    listeners: Vec<Bound>,
+    listeners: Vec<BoundAddress>,
     /// The sockets that are watched, from the first time that there are any on.
     watched: Option<Arc<AllWatched>>,
     /// Number of loops that have not run since the last question whether they live.
@@ -87,7 +87,7 @@ impl Worker {
         generation: Arc<Generation>,
         services: &'static [MakeService],
     ) -> io::Result<Worker> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedState {
             client_tls: TlsFigures::default(),
             http2: Http2Figures::default(),
             sessions: SessionFigures::default(),
@@ -192,7 +192,7 @@ impl Worker {
     }
 
     /// The state that the loops share, for the status handler.
-    pub fn shared(&self) -> &Arc<Shared> {
+    pub fn shared(&self) -> &Arc<SharedState> {
         &self.shared
     }
 
@@ -211,7 +211,7 @@ impl Worker {
         // A new configuration begins as it is written.
         self.shared.drained.clear();
         self.shared.client_levels.clear();
-        let mut before: HashMap<ListenKey, Bound> =
+        let mut before: HashMap<ListenKey, BoundAddress> =
             std::mem::take(&mut self.listeners).into_iter().map(|bound| (bound.0.key(), bound)).collect();
         for (spec, fds) in listeners {
             let known = before.remove(&spec.key());
@@ -254,13 +254,13 @@ impl Worker {
     }
 
     /// The sockets that the loop at this place takes connections and datagrams from.
-    fn wanted(&self, place: usize, loops: &Loops) -> Vec<Wanted> {
+    fn wanted(&self, place: usize, loops: &Loops) -> Vec<WantedListener> {
         let mut wanted = Vec::new();
         for (spec, fds, between) in &self.listeners {
             for number in spec.sockets_of(place, loops.number(), fds.len()) {
                 let only_loop = only_loop(spec, number, fds.len(), loops);
                 let (spec, fd, between) = (spec.clone(), fds[number].clone(), between.clone());
-                wanted.push(Wanted { spec, number, fd, between, only_loop });
+                wanted.push(WantedListener { spec, number, fd, between, only_loop });
             }
         }
         wanted
@@ -268,7 +268,7 @@ impl Worker {
 
     /// Has all loops answer by the sockets of addresses for datagrams that have only one each, and nobody by the sockets of
     /// addresses that are `gone`. Loops hear of it afterwards: they find here whether an address is still listened on.
-    fn share_sockets<'b>(&self, gone: impl Iterator<Item = &'b Bound>) {
+    fn share_sockets<'b>(&self, gone: impl Iterator<Item = &'b BoundAddress>) {
         let is_helped = self.shared.loops.load().number() > 1;
         for (spec, fds, between) in &self.listeners {
             let Some(directory) = between.directory() else { continue };
@@ -289,7 +289,8 @@ impl Worker {
         loops.silent.iter().for_each(|silent| silent.set_watched(loops.number() > 1 && !self.listeners.is_empty()));
         let mut watched = Vec::new();
         for (spec, fds, between) in self.listeners.iter().filter(|_| loops.number() > 1) {
-            let socket = |number: usize, taken_by| Watched { spec: spec.clone(), fd: fds[number].clone(), taken_by };
+            let socket =
+                |number: usize, taken_by| WatchedSocket { spec: spec.clone(), fd: fds[number].clone(), taken_by };
             match between.directory() {
                 Some(directory) => watched.extend((0..fds.len()).filter_map(|number| {
                     let at = SharedPart { directory: directory.clone(), part: directory.part(number)? };

@@ -15,7 +15,7 @@ use freerun_conf::{Block, Cx, Directive, Node, Place, Problem, Registry, Setting
 use crate::build::module::{Module, Path};
 use crate::tls::ech;
 use crate::tls::server::ServerTls;
-use crate::values::proxy_header::{Proxied, ProxyVariables};
+use crate::values::proxy_header::{ProxiedSubject, ProxyVariables};
 use crate::values::ssl_variables::{SslVariables, TlsSubject};
 use crate::values::{Common, Variable, VariableTable};
 
@@ -32,7 +32,7 @@ pub fn variables<'m, P: Path>(
     modules: &'m [&Module<P>],
 ) -> impl Iterator<Item = (&'static str, &'static [Variable<P::Subject>])> + 'm
 where
-    P::Subject: Proxied + TlsSubject,
+    P::Subject: ProxiedSubject + TlsSubject,
 {
     let core = [
         ("core", Common::<P::Subject>::VARIABLES),
@@ -46,7 +46,7 @@ where
 /// Makes the [variables] known. It has to be called before any directive is read.
 pub fn add_variables<P: Path>(core: &'static [Variable<P::Subject>], modules: &[&Module<P>], cx: &mut Cx)
 where
-    P::Subject: Proxied + TlsSubject,
+    P::Subject: ProxiedSubject + TlsSubject,
 {
     let table = cx.extensions.get_or_default::<VariableTable<P::Subject>>();
     for (_, variables) in variables(core, modules) {
@@ -63,7 +63,7 @@ pub struct ServiceBlock<'a, P: Path> {
 }
 
 /// The end of a service's block, where nginx reports what it finds out there; lives in the configuration's context.
-struct End<P>(Place, PhantomData<fn() -> P>);
+struct BlockEnd<P>(Place, PhantomData<fn() -> P>);
 
 impl<P: Path> ServiceBlock<'_, P> {
     /// Begins with the block of the service. There may be one at most; `nodes` are the directives of the main level.
@@ -75,7 +75,7 @@ impl<P: Path> ServiceBlock<'_, P> {
             cx.report(Problem::duplicate(second).first_at(nodes[0].name.place))?;
         }
         if let Some(first) = nodes.first() {
-            cx.extensions.insert(End::<P>(first.close, PhantomData));
+            cx.extensions.insert(BlockEnd::<P>(first.close, PhantomData));
         }
         Ok(nodes.first().copied())
     }
@@ -118,7 +118,7 @@ impl<P: Path> ServiceBlock<'_, P> {
         made.or_else(|mut problem| {
             // As in nginx, it is reported after all problems of single directives.
             if problem.place.is_some() && problem.reported.is_none() {
-                problem.reported = cx.extensions.get::<End<P>>().map(|end| end.0);
+                problem.reported = cx.extensions.get::<BlockEnd<P>>().map(|end| end.0);
             }
             cx.report(problem).map(|()| None)
         })
@@ -139,15 +139,15 @@ impl<P: Path> ServiceBlock<'_, P> {
 
 /// The place where the block of the service ends: nginx reports there what it finds when everything was read.
 pub fn end_of_block<P: Path>(cx: &Cx) -> Option<Place> {
-    cx.extensions.get::<End<P>>().map(|end| end.0)
+    cx.extensions.get::<BlockEnd<P>>().map(|end| end.0)
 }
 
 /// Gives a problem that was found only in merged settings the line where the block of the service ends, unless the problem has
 /// a better place, as in nginx.
 pub fn at_the_end<P: Path>(problem: Problem, cx: &Cx) -> Problem {
     let known = problem.place.is_some() || problem.reported.is_some();
-    match cx.extensions.get::<End<P>>() {
-        Some(End(end, _)) if !known => problem.at(*end).reported_at(*end),
+    match cx.extensions.get::<BlockEnd<P>>() {
+        Some(BlockEnd(end, _)) if !known => problem.at(*end).reported_at(*end),
         _ => problem,
     }
 }

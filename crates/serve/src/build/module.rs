@@ -9,7 +9,7 @@ use std::sync::Arc;
 use freerun_conf::{Cx, Directive, Group, Node, Problem, SettingsSet};
 
 use crate::configuration::generation::Generation;
-use crate::loops::shared::Shared;
+use crate::loops::shared::SharedState;
 use crate::values::Variable;
 use crate::values::subject::Subject;
 
@@ -48,7 +48,7 @@ pub struct Module<P: Path> {
     /// defaults that need them, such as a default that needs a file.
     pub settle: Option<Settle>,
     /// The blocks of the module.
-    pub blocks: &'static [Block],
+    pub blocks: &'static [ModuleBlock],
     /// Called at the end of the service's block.
     pub finish: Option<Finish>,
     /// Called before a generation takes subjects, for work that has to be done before its first one. It may wait for a bounded
@@ -59,13 +59,13 @@ pub struct Module<P: Path> {
     /// Called with the last generation when the worker takes no connections any more and finishes the present ones, which
     /// may last. From then on other processes do what this one does beside its subjects. It may not wait. A process that ends
     /// at once does not call it.
-    pub drain: Option<End>,
+    pub drain: Option<LastGenerationHook>,
     /// Called after `drain` when another process serves by the same configuration, or soon will. From then on that process has
     /// what only one can have, though this one may go on for long with its connections. It may not wait.
-    pub leave: Option<End>,
+    pub leave: Option<LastGenerationHook>,
     /// Called with the last generation when all loops have ended, to save data for the next process. It may wait for a
     /// bounded time.
-    pub end: Option<End>,
+    pub end: Option<LastGenerationHook>,
 }
 
 impl<P: Path> Module<P> {
@@ -103,11 +103,11 @@ pub struct Hooks {
     /// [`Module::begin`]
     pub begin: Option<Begin>,
     /// [`Module::drain`]
-    pub drain: Option<End>,
+    pub drain: Option<LastGenerationHook>,
     /// [`Module::leave`]
-    pub leave: Option<End>,
+    pub leave: Option<LastGenerationHook>,
     /// [`Module::end`]
-    pub end: Option<End>,
+    pub end: Option<LastGenerationHook>,
 }
 
 /// Checks merged settings; a problem refuses the configuration.
@@ -115,7 +115,7 @@ pub type Settle = fn(&SettingsSet, &mut Cx) -> Result<(), Problem>;
 
 /// A block at the level of a service that belongs to a module, such as `upstream`. Its directives are settings in a context
 /// of their own, and it is no level for requests or sessions.
-pub struct Block {
+pub struct ModuleBlock {
     /// The name, the arguments and the context inside.
     pub directive: Directive,
     /// Called with the block and the settings inside, in reading order together with the servers.
@@ -127,7 +127,7 @@ pub struct Block {
 pub type Finish = fn(&SettingsSet, &mut Cx) -> Result<(), Problem>;
 
 /// Called on the control thread, never on a loop.
-pub type Begin = fn(&Arc<Generation>, &Arc<Shared>);
+pub type Begin = fn(&Arc<Generation>, &Arc<SharedState>);
 
 /// Called on the control thread with the last generation.
-pub type End = fn(&Generation);
+pub type LastGenerationHook = fn(&Generation);

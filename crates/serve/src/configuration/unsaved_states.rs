@@ -13,9 +13,9 @@ use crate::configuration::state_file::StateFile;
 const RETRY: Duration = Duration::from_secs(1);
 
 /// The states that are in effect and not in their files. There are at most as many as configurations name files.
-static UNSAVED: Mutex<Unsaved> = Mutex::new(Unsaved { states: BTreeMap::new(), is_retried: false });
+static UNSAVED: Mutex<RetryList> = Mutex::new(RetryList { states: BTreeMap::new(), is_retried: false });
 
-struct Unsaved {
+struct RetryList {
     /// By the paths of the files.
     states: BTreeMap<String, UnsavedState>,
     /// There is a thread that tries them again.
@@ -29,7 +29,7 @@ struct UnsavedState {
     log: ErrorLog,
 }
 
-fn unsaved() -> MutexGuard<'static, Unsaved> {
+fn unsaved() -> MutexGuard<'static, RetryList> {
     UNSAVED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -20,26 +20,26 @@ use zeroize::Zeroizing;
 /// The smallest zone, in bytes: nginx's eight pages.
 pub const MIN_SIZE: u64 = 32 * 1024;
 
-type Erased = Arc<dyn Any + Send + Sync>;
+type ErasedState = Arc<dyn Any + Send + Sync>;
 
 /// A state as bytes. Some have secrets, so the memory is wiped.
-pub type Saved = Zeroizing<Vec<u8>>;
+pub type StateBytes = Zeroizing<Vec<u8>>;
 
 /// Makes bytes of a state as it is at that moment; `None` if there is nothing that another process could use.
-type Save = Arc<dyn Fn() -> Option<Saved> + Send + Sync>;
+type Save = Arc<dyn Fn() -> Option<StateBytes> + Send + Sync>;
 
 /// The states that an old binary has handed over, by name. Cloning shares them.
 #[derive(Clone, Default)]
-pub struct Arrived(Arc<HashMap<String, Arc<Saved>>>);
+pub struct ArrivedStates(Arc<HashMap<String, Arc<StateBytes>>>);
 
-impl Arrived {
+impl ArrivedStates {
     /// Adds a state.
-    pub fn put(&mut self, name: String, state: Saved) {
+    pub fn put(&mut self, name: String, state: StateBytes) {
         Arc::make_mut(&mut self.0).insert(name, Arc::new(state));
     }
 
     /// The state of this name.
-    pub fn get(&self, name: &str) -> Option<Arc<Saved>> {
+    pub fn get(&self, name: &str) -> Option<Arc<StateBytes>> {
         self.0.get(name).cloned()
     }
 
@@ -66,20 +66,20 @@ struct Purpose {
 /// The state of a generation's zones, to seed the next one with. Cloning shares it.
 #[derive(Clone, Default)]
 pub struct Zones {
-    named: Arc<HashMap<String, (Purpose, Erased)>>,
-    nameless: Arc<HashMap<(TypeId, String), Erased>>,
+    named: Arc<HashMap<String, (Purpose, ErasedState)>>,
+    nameless: Arc<HashMap<(TypeId, String), ErasedState>>,
     carried: Arc<BTreeMap<String, Save>>,
-    arrived: Arrived,
+    arrived: ArrivedStates,
 }
 
 impl Zones {
     /// Zones of no generation, with the states that an old binary has handed over.
-    pub fn arrived(arrived: Arrived) -> Zones {
+    pub fn arrived(arrived: ArrivedStates) -> Zones {
         Zones { arrived, ..Zones::default() }
     }
 
     /// The states that a new binary can go on with, by name: each as a function that makes bytes of it, as it may be large.
-    pub fn save(&self) -> impl Iterator<Item = (&str, &(dyn Fn() -> Option<Saved> + Send + Sync))> {
+    pub fn save(&self) -> impl Iterator<Item = (&str, &(dyn Fn() -> Option<StateBytes> + Send + Sync))> {
         self.carried.iter().map(|(name, save)| (name.as_str(), &**save))
     }
 }
@@ -134,11 +134,11 @@ impl<D> PartialEq for Zone<D> {
     }
 }
 
-struct Entry {
+struct ZoneEntry {
     kind: &'static str,
     /// The `OnceLock<D>` that all references share.
-    definition: Erased,
-    declared: Option<(Purpose, Erased)>,
+    definition: ErasedState,
+    declared: Option<(Purpose, ErasedState)>,
     declared_at: Place,
     first_use: Place,
 }
@@ -147,8 +147,8 @@ struct Entry {
 #[derive(Default)]
 pub struct ZoneTable {
     seed: Zones,
-    names: BTreeMap<String, Entry>,
-    nameless: HashMap<(TypeId, String), Erased>,
+    names: BTreeMap<String, ZoneEntry>,
+    nameless: HashMap<(TypeId, String), ErasedState>,
     carried: BTreeMap<String, Save>,
 }
 
@@ -168,7 +168,7 @@ impl ZoneTable {
         kind: &'static str,
         place: Place,
     ) -> Result<Zone<D>, Problem> {
-        let entry = self.names.entry(name.to_owned()).or_insert_with(|| Entry {
+        let entry = self.names.entry(name.to_owned()).or_insert_with(|| ZoneEntry {
             kind,
             definition: Arc::new(OnceLock::<D>::new()),
             declared: None,
@@ -194,12 +194,12 @@ impl ZoneTable {
         &mut self,
         directive: &Node,
         kind: &'static str,
-        named: &Named,
+        named: &ZoneName,
         key: &str,
         make: impl FnOnce() -> Option<S>,
         define: impl FnOnce(Arc<S>) -> D,
     ) -> Result<(), Problem> {
-        let Named { name, size, place } = named;
+        let ZoneName { name, size, place } = named;
         let zone = self.refer::<D>(name, kind, *place)?;
         let purpose = Purpose { kind, size: *size, key: key.to_owned(), of: TypeId::of::<S>() };
         let earlier = self.names.get(name).and_then(|entry| Some((entry.declared_at, entry.declared.as_ref()?)));
@@ -229,7 +229,7 @@ impl ZoneTable {
     }
 
     /// Whether a zone of this kind, name and size is declared already, for directives that may share one.
-    pub fn has(&self, named: &Named, kind: &str) -> bool {
+    pub fn has(&self, named: &ZoneName, kind: &str) -> bool {
         let entry = self.names.get(&named.name).filter(|entry| entry.kind == kind);
         entry.and_then(|entry| entry.declared.as_ref()).is_some_and(|(purpose, _)| purpose.size == named.size)
     }
@@ -271,12 +271,12 @@ impl ZoneTable {
     }
 
     /// The state of this name that an old binary has handed over. There is none once a configuration is in use.
-    pub fn arrived(&self, name: &str) -> Option<Arc<Saved>> {
+    pub fn arrived(&self, name: &str) -> Option<Arc<StateBytes>> {
         self.seed.arrived.get(name)
     }
 
     /// Has a state go over to a new binary under this name, which should contain all values that must not differ.
-    pub fn carry<S: Send + Sync + 'static>(&mut self, name: &str, state: &Arc<S>, save: fn(&S) -> Option<Saved>) {
+    pub fn carry<S: Send + Sync + 'static>(&mut self, name: &str, state: &Arc<S>, save: fn(&S) -> Option<StateBytes>) {
         let state = state.clone();
         self.carried.insert(name.to_owned(), Arc::new(move || save(&state)));
     }
@@ -308,14 +308,14 @@ impl ZoneTable {
             named: Arc::new(named.collect()),
             nameless: Arc::new(self.nameless.clone()),
             carried: Arc::new(self.carried.clone()),
-            arrived: Arrived::default(),
+            arrived: ArrivedStates::default(),
         }
     }
 }
 
 /// The name and size of a zone, from `zone=name:size`, and their place.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Named {
+pub struct ZoneName {
     /// The name.
     pub name: String,
     /// The size in bytes; at least [`MIN_SIZE`].
@@ -324,12 +324,12 @@ pub struct Named {
     pub place: Place,
 }
 
-impl Named {
+impl ZoneName {
     /// Reads the parameter `zone=name:size` of `directive`; `value` is what follows the `=`.
     ///
     /// # Errors
     /// There is no name or no size, or the size is too small, in nginx's words.
-    pub fn parse(directive: &Node, word: &Word, value: &str) -> Result<Named, Problem> {
+    pub fn parse(directive: &Node, word: &Word, value: &str) -> Result<ZoneName, Problem> {
         let invalid = || Problem::new(format!("invalid zone size \"{}\"", word.text)).at(word.place);
         let (name, size) = value.split_once(':').ok_or_else(invalid)?;
         let size = parse_size(size).ok_or_else(invalid)?;
@@ -338,9 +338,9 @@ impl Named {
             return Err(problem.hint("a zone has at least 32k"));
         }
         if name.is_empty() {
-            return Err(Named::missing(directive));
+            return Err(ZoneName::missing(directive));
         }
-        Ok(Named { name: name.to_owned(), size, place: word.place })
+        Ok(ZoneName { name: name.to_owned(), size, place: word.place })
     }
 
     /// The problem of a directive that names no zone.
@@ -361,10 +361,10 @@ mod tests {
         freerun_conf::parse("x", None, "", &mut OneText(text)).nodes.remove(0)
     }
 
-    fn named(text: &str) -> Result<Named, String> {
+    fn named(text: &str) -> Result<ZoneName, String> {
         let word = Word::synthetic(text);
         let value = text.strip_prefix("zone=").unwrap();
-        Named::parse(&node("limit_x_zone;"), &word, value).map_err(|problem| problem.message)
+        ZoneName::parse(&node("limit_x_zone;"), &word, value).map_err(|problem| problem.message)
     }
 
     fn declare(table: &mut ZoneTable, zone: &str, key: &str, kind: &'static str) -> Result<(), String> {
@@ -449,14 +449,14 @@ mod tests {
     fn a_state_goes_over_to_another_process_once() {
         let save = |state: &AtomicU64| match state.load(Relaxed) {
             0 => None,
-            number => Some(Saved::new(vec![number as u8])),
+            number => Some(StateBytes::new(vec![number as u8])),
         };
         let mut old = ZoneTable::default();
         for (name, number) in [("a", 7), ("b", 0)] {
             let state = old.keep(name, || AtomicU64::new(number));
             old.carry(name, &state, save);
         }
-        let mut arrived = Arrived::default();
+        let mut arrived = ArrivedStates::default();
         for (name, state) in old.zones().save() {
             state().into_iter().for_each(|state| arrived.put(name.to_owned(), state));
         }

@@ -22,7 +22,7 @@ pub struct Counts {
 
 /// The reason that a subject is not let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refused {
+pub enum CountRefusal {
     /// As many subjects of the key as the limit allows are being served.
     Limit,
     /// There is no place for another key.
@@ -31,7 +31,7 @@ pub enum Refused {
 
 /// A subject that is counted, until this is dropped.
 #[derive(Debug)]
-pub struct Held {
+pub struct CountedSubject {
     counts: Arc<Counts>,
     place: usize,
 }
@@ -55,7 +55,7 @@ impl Counts {
     ///
     /// # Errors
     /// The subject is not counted.
-    pub fn enter(self: &Arc<Counts>, key: &[u8], limit: u64) -> Result<Held, Refused> {
+    pub fn enter(self: &Arc<Counts>, key: &[u8], limit: u64) -> Result<CountedSubject, CountRefusal> {
         let key = self.hasher.of(key);
         let start = key.set(self.words.len() / WAYS) * WAYS;
         let set = &self.words[start..start + WAYS];
@@ -76,16 +76,16 @@ impl Counts {
                 }
             }
             if sum >= limit.min(MAX_COUNT) {
-                return Err(Refused::Limit);
+                return Err(CountRefusal::Limit);
             }
             let (way, seen, next) = match (known, free) {
                 (Some((way, word)), _) => (way, word, word + 1),
                 (None, Some(way)) => (way, 0, tag << 16 | 1),
-                (None, None) => return Err(Refused::Exhausted),
+                (None, None) => return Err(CountRefusal::Exhausted),
             };
             if set[way].compare_exchange(seen, next, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-                let held = Held { counts: self.clone(), place: start + way };
-                return if total(set, tag) > limit { Err(Refused::Limit) } else { Ok(held) };
+                let held = CountedSubject { counts: self.clone(), place: start + way };
+                return if total(set, tag) > limit { Err(CountRefusal::Limit) } else { Ok(held) };
             }
         }
     }
@@ -96,7 +96,7 @@ fn total(set: &[AtomicU64], tag: u64) -> u64 {
     words.filter(|word| word >> 16 == tag).map(|word| word & MAX_COUNT).sum()
 }
 
-impl Drop for Held {
+impl Drop for CountedSubject {
     fn drop(&mut self) {
         let leave = |word: u64| Some(if word & MAX_COUNT <= 1 { 0 } else { word - 1 });
         // The closure always returns a value.
@@ -115,13 +115,13 @@ mod tests {
     #[test]
     fn as_many_as_may_are_let_in_and_places_become_free() {
         let counts = counts();
-        let mut held: Vec<Held> = (0..3).map(|_| counts.enter(b"k", 3).unwrap()).collect();
-        assert_eq!(counts.enter(b"k", 3).unwrap_err(), Refused::Limit);
+        let mut held: Vec<CountedSubject> = (0..3).map(|_| counts.enter(b"k", 3).unwrap()).collect();
+        assert_eq!(counts.enter(b"k", 3).unwrap_err(), CountRefusal::Limit);
         let other = counts.enter(b"other", 1).unwrap();
         held.pop();
         held.push(counts.enter(b"k", 3).unwrap());
         // A smaller limit elsewhere uses the same count.
-        assert_eq!(counts.enter(b"k", 2).unwrap_err(), Refused::Limit);
+        assert_eq!(counts.enter(b"k", 2).unwrap_err(), CountRefusal::Limit);
         drop((held, other));
         assert!(counts.words.iter().all(|word| word.load(Ordering::Relaxed) == 0));
     }
@@ -129,8 +129,8 @@ mod tests {
     #[test]
     fn the_largest_limit_is_reached() {
         let counts = counts();
-        let held: Vec<Held> = (0..MAX_COUNT).map(|_| counts.enter(b"k", MAX_COUNT).unwrap()).collect();
-        assert_eq!(counts.enter(b"k", MAX_COUNT).unwrap_err(), Refused::Limit);
+        let held: Vec<CountedSubject> = (0..MAX_COUNT).map(|_| counts.enter(b"k", MAX_COUNT).unwrap()).collect();
+        assert_eq!(counts.enter(b"k", MAX_COUNT).unwrap_err(), CountRefusal::Limit);
         drop(held);
         assert!(counts.enter(b"k", 1).is_ok());
     }
@@ -144,7 +144,7 @@ mod tests {
             match counts.enter(&number.to_le_bytes(), 2) {
                 Ok(guard) => held.push((number, guard)),
                 Err(why) => {
-                    assert_eq!(why, Refused::Exhausted);
+                    assert_eq!(why, CountRefusal::Exhausted);
                     refused += 1;
                 }
             }
@@ -152,7 +152,7 @@ mod tests {
         assert_eq!((held.len(), refused), (4096, 9 * 4096));
         for (number, _) in &held {
             assert!(counts.enter(&number.to_le_bytes(), 2).is_ok());
-            assert_eq!(counts.enter(&number.to_le_bytes(), 1).unwrap_err(), Refused::Limit);
+            assert_eq!(counts.enter(&number.to_le_bytes(), 1).unwrap_err(), CountRefusal::Limit);
         }
         held.clear();
         assert!(counts.enter(b"k", 1).is_ok());
@@ -162,7 +162,8 @@ mod tests {
     fn as_many_keys_as_nginx_holds_in_the_same_memory_are_all_held() {
         // nginx needs 64 bytes for each key on 64-bit platforms.
         let counts = Arc::new(Counts::new(1024 * 1024).unwrap());
-        let held: Vec<Held> = (0..16_384_u32).map(|number| counts.enter(&number.to_le_bytes(), 1).unwrap()).collect();
+        let held: Vec<CountedSubject> =
+            (0..16_384_u32).map(|number| counts.enter(&number.to_le_bytes(), 1).unwrap()).collect();
         assert_eq!(held.len(), 16_384);
     }
 

@@ -14,24 +14,24 @@ use crate::values::subject::Subject;
 const MAX_KEY: usize = 65_535;
 
 /// The key of a zone, as one configuration defines it.
-pub struct Key<S> {
+pub struct LimitKey<S> {
     text: String,
     template: Template<S>,
 }
 
-impl<S> std::fmt::Debug for Key<S> {
+impl<S> std::fmt::Debug for LimitKey<S> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "key {:?}", self.text)
     }
 }
 
-impl<S: Subject> Key<S> {
+impl<S: Subject> LimitKey<S> {
     /// Reads the key of a zone.
     ///
     /// # Errors
     /// The errors of any text with variables.
-    pub fn parse(word: &Word, cx: &mut Cx) -> Result<Key<S>, Problem> {
-        Ok(Key { text: word.text.clone(), template: Template::parse(word, cx)? })
+    pub fn parse(word: &Word, cx: &mut Cx) -> Result<LimitKey<S>, Problem> {
+        Ok(LimitKey { text: word.text.clone(), template: Template::parse(word, cx)? })
     }
 
     /// The key as written.
@@ -75,7 +75,7 @@ impl std::fmt::Debug for Hasher {
 
 /// The two numbers of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Fingerprint {
+pub struct KeyFingerprint {
     /// A number that is spread evenly over all values, which chooses the set.
     spread: u64,
     /// The tag that is kept with the state.
@@ -94,14 +94,14 @@ impl Hasher {
     }
 
     /// The fingerprint of a key.
-    pub fn of(&self, key: &[u8]) -> Fingerprint {
+    pub fn of(&self, key: &[u8]) -> KeyFingerprint {
         let [a, b, c, d] = self.0;
         let hash = |one, other| SipHasher13::new_with_keys(one, other).hash(key);
-        Fingerprint { spread: hash(a, b), tag: hash(c, d) }
+        KeyFingerprint { spread: hash(a, b), tag: hash(c, d) }
     }
 }
 
-impl Fingerprint {
+impl KeyFingerprint {
     /// The index of the key's set, out of `sets`.
     pub fn set(self, sets: usize) -> usize {
         // The high half of a product with a number of sets is below that number.

@@ -7,11 +7,11 @@ use freerun_conf::{Contexts, Cx, Node, Problem, Setting, Shape};
 use freerun_runtime::log::Level;
 use smallvec::SmallVec;
 
-use super::counts::{Counts, Held, MAX_COUNT, Refused};
-use super::key::Key;
+use super::counts::{CountRefusal, CountedSubject, Counts, MAX_COUNT};
+use super::key::LimitKey;
 use crate::configuration::stateless::stateless;
-use crate::configuration::zones::{Named, Zone, ZoneTable};
-use crate::loops::figures::limits::{Judged, LimitFigures, LimitZones};
+use crate::configuration::zones::{Zone, ZoneName, ZoneTable};
+use crate::loops::figures::limits::{LimitFigures, LimitOutcome, LimitZones};
 use crate::values::subject::Subject;
 
 /// The kind of the zones that these directives use.
@@ -24,8 +24,8 @@ stateless!(ConnZones);
 
 /// A zone, as the configuration defines it.
 #[derive(Debug)]
-struct Defined<S> {
-    key: Key<S>,
+struct ConnZone<S> {
+    key: LimitKey<S>,
     counts: Arc<Counts>,
     figures: Arc<LimitFigures>,
 }
@@ -34,12 +34,12 @@ impl<S: Subject> Setting for ConnZones<S> {
     const SHAPE: Shape = Shape::exactly(2, "key zone=name:size");
 
     fn set(_: Option<Self>, directive: &Node, cx: &mut Cx) -> Result<Self, Problem> {
-        let key = Key::<S>::parse(&directive.args[0], cx)?;
+        let key = LimitKey::<S>::parse(&directive.args[0], cx)?;
         let word = &directive.args[1];
         let Some(value) = word.text.strip_prefix("zone=") else {
             return Err(Problem::invalid_parameter(directive, word));
         };
-        let zone = Named::parse(directive, word, value)?;
+        let zone = ZoneName::parse(directive, word, value)?;
         let text = key.text().to_owned();
         let is_http = cx.context == Contexts::HTTP;
         let table = cx.extensions.get_or_default::<ZoneTable>();
@@ -47,7 +47,7 @@ impl<S: Subject> Setting for ConnZones<S> {
         let zones = cx.extensions.get_or_default::<LimitZones>();
         let all = if is_http { &mut zones.connections } else { &mut zones.sessions };
         all.insert(zone.name.as_str().into(), figures.clone());
-        let define = |counts| Defined { key, counts, figures };
+        let define = |counts| ConnZone { key, counts, figures };
         let table = cx.extensions.get_or_default::<ZoneTable>();
         table.declare(directive, KIND, &zone, &text, || Counts::new(zone.size), define)?;
         Ok(ConnZones(PhantomData))
@@ -56,7 +56,7 @@ impl<S: Subject> Setting for ConnZones<S> {
 
 /// A `limit_conn` directive.
 struct Limit<S> {
-    zone: Zone<Defined<S>>,
+    zone: Zone<ConnZone<S>>,
     most: u64,
 }
 
@@ -93,7 +93,7 @@ impl<S: Subject> Setting for ConnLimits<S> {
 
     fn set(previous: Option<Self>, directive: &Node, cx: &mut Cx) -> Result<Self, Problem> {
         let (name, number) = (&directive.args[0], &directive.args[1]);
-        let zone = cx.extensions.get_or_default::<ZoneTable>().refer::<Defined<S>>(&name.text, KIND, name.place)?;
+        let zone = cx.extensions.get_or_default::<ZoneTable>().refer::<ConnZone<S>>(&name.text, KIND, name.place)?;
         let mut limits = previous.unwrap_or_default();
         if limits.0.iter().any(|limit| limit.zone == zone) {
             return Err(Problem::duplicate(directive));
@@ -116,32 +116,32 @@ impl<S: Subject> Setting for ConnLimits<S> {
 
 /// The verdict of the limits of a level about a subject.
 #[derive(Debug)]
-pub enum Verdict {
+pub enum ConnVerdict {
     /// No zone has a key for it.
     NotCounted,
     /// The subject is counted until this value is dropped.
-    Counted(Places),
+    Counted(ConnPlaces),
     /// The limit is reached, or the zone has no room.
     Refused,
 }
 
-impl Verdict {
+impl ConnVerdict {
     /// The value of `$limit_conn_status`, where a refusal is only logged with `dry`. `None` if the subject is not counted.
     pub fn status(&self, dry: bool) -> Option<&'static [u8]> {
         match self {
-            Verdict::NotCounted => None,
-            Verdict::Counted(_) => Some(b"PASSED"),
-            Verdict::Refused if dry => Some(b"REJECTED_DRY_RUN"),
-            Verdict::Refused => Some(b"REJECTED"),
+            ConnVerdict::NotCounted => None,
+            ConnVerdict::Counted(_) => Some(b"PASSED"),
+            ConnVerdict::Refused if dry => Some(b"REJECTED_DRY_RUN"),
+            ConnVerdict::Refused => Some(b"REJECTED"),
         }
     }
 }
 
 /// The places of a subject in the counts: they become free when this is dropped.
 #[derive(Debug, Default)]
-pub struct Places(SmallVec<[Held; 2]>);
+pub struct ConnPlaces(SmallVec<[CountedSubject; 2]>);
 
-impl Places {
+impl ConnPlaces {
     /// The number of zones in which the subject is counted.
     pub fn zones(&self) -> usize {
         self.0.len()
@@ -164,7 +164,7 @@ impl<S: Subject> ConnLimits<S> {
 
     /// Counts a subject, unless one of the limits refuses it, which is logged at `level`. With `dry`, a refusal is only
     /// logged.
-    pub fn enter(&self, subject: &S, dry: bool, level: Level) -> Verdict {
+    pub fn enter(&self, subject: &S, dry: bool, level: Level) -> ConnVerdict {
         let mut held = SmallVec::new();
         let mut counted = false;
         for limit in self.0.iter() {
@@ -173,25 +173,25 @@ impl<S: Subject> ConnLimits<S> {
             counted = true;
             match zone.counts.enter(&key, limit.most) {
                 Ok(place) => {
-                    zone.figures.count(Judged::Passed);
+                    zone.figures.count(LimitOutcome::Passed);
                     held.push(place);
                 }
                 Err(why) => {
-                    zone.figures.count(if dry { Judged::RejectedDryRun } else { Judged::Rejected });
+                    zone.figures.count(if dry { LimitOutcome::RejectedDryRun } else { LimitOutcome::Rejected });
                     let dryly = if dry { ", dry run," } else { "" };
                     let zone = limit.zone.name();
                     match why {
-                        Refused::Limit => {
+                        CountRefusal::Limit => {
                             subject.log(level, format_args!("limiting connections{dryly} by zone \"{zone}\""));
                         }
-                        Refused::Exhausted => {
+                        CountRefusal::Exhausted => {
                             subject.log(level, format_args!("limiting connections{dryly} as zone \"{zone}\" is full"));
                         }
                     }
-                    return Verdict::Refused;
+                    return ConnVerdict::Refused;
                 }
             }
         }
-        if counted { Verdict::Counted(Places(held)) } else { Verdict::NotCounted }
+        if counted { ConnVerdict::Counted(ConnPlaces(held)) } else { ConnVerdict::NotCounted }
     }
 }

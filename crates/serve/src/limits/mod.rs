@@ -5,5 +5,5 @@ mod counts;
 mod key;
 mod limit_conn;
 
-pub use key::{Fingerprint, Hasher, Key, RefusalLevel, SECRETS};
-pub use limit_conn::{ConnLimits, ConnZones, Places, Verdict};
+pub use key::{Hasher, KeyFingerprint, LimitKey, RefusalLevel, SECRETS};
+pub use limit_conn::{ConnLimits, ConnPlaces, ConnVerdict, ConnZones};

@@ -4,32 +4,32 @@ use std::collections::HashMap;
 
 use freerun_conf::{Cx, Problem};
 
-use super::setting::{ListenProtocols, ListenSetting, Written};
+use super::setting::{ListenPlace, ListenProtocols, ListenSetting};
 use super::{ListenKey, ListenSpec};
 
 /// An address with its servers, which are numbers in the order of the configuration.
-pub struct Address<P> {
+pub struct ListenAddress<P> {
     /// The specification of the socket.
     pub spec: ListenSpec,
     /// The `listen` with socket options that fixed the specification.
-    fixed: Option<Written>,
-    default: Option<(usize, Written)>,
+    fixed: Option<ListenPlace>,
+    default: Option<(usize, ListenPlace)>,
     /// The last `listen`.
-    last: Written,
+    last: ListenPlace,
     /// The protocols that any `listen` of the address names.
     pub protocols: P,
     /// Its servers; at least one.
     pub servers: Vec<usize>,
 }
 
-impl<P> Address<P> {
+impl<P> ListenAddress<P> {
     /// `default_server`, or the first server.
     pub fn default_server(&self) -> usize {
         self.default.map_or(self.servers[0], |(server, _)| server)
     }
 
     /// The wildcard address of the same port, family and protocol, if the configuration has it.
-    fn covering(&self, all: &[Address<P>]) -> Option<usize> {
+    fn covering(&self, all: &[ListenAddress<P>]) -> Option<usize> {
         let ip = self.spec.ip?;
         if self.spec.is_wildcard() {
             return None;
@@ -49,17 +49,18 @@ impl<P> Address<P> {
 pub fn gather<'s, P: ListenProtocols>(
     servers: impl Iterator<Item = &'s [ListenSetting<P>]>,
     cx: &mut Cx,
-) -> Result<Vec<Address<P>>, Problem> {
-    let mut order: Vec<Address<P>> = Vec::new();
+) -> Result<Vec<ListenAddress<P>>, Problem> {
+    let mut order: Vec<ListenAddress<P>> = Vec::new();
     let mut by_key: HashMap<ListenKey, usize> = HashMap::new();
     for (index, listens) in servers.enumerate() {
         for (spec, listen) in listens.iter().flat_map(|listen| listen.specs.iter().map(move |spec| (spec, listen))) {
-            let fail =
-                |message: String, first: Written| listen.written.problem(Problem::new(message)).first_at(first.place);
+            let fail = |message: String, first: ListenPlace| {
+                listen.written.problem(Problem::new(message)).first_at(first.place)
+            };
             let slot = *by_key.entry(spec.key()).or_insert_with(|| {
                 let protocols = P::default();
                 let (spec, last, servers) = (spec.clone(), listen.written, Vec::new());
-                order.push(Address { spec, fixed: None, default: None, last, protocols, servers });
+                order.push(ListenAddress { spec, fixed: None, default: None, last, protocols, servers });
                 order.len() - 1
             });
             let address = &mut order[slot];
@@ -96,8 +97,8 @@ pub fn gather<'s, P: ListenProtocols>(
 
 /// The addresses that have sockets of their own, each with the addresses that share its socket. A wildcard socket receives
 /// the connections of the addresses that it covers, and binding these as well would fail. All are places in `addresses`.
-pub fn sockets<P>(addresses: &[Address<P>]) -> Vec<(usize, Vec<usize>)> {
-    let shared = |address: &Address<P>| if address.fixed.is_some() { None } else { address.covering(addresses) };
+pub fn sockets<P>(addresses: &[ListenAddress<P>]) -> Vec<(usize, Vec<usize>)> {
+    let shared = |address: &ListenAddress<P>| if address.fixed.is_some() { None } else { address.covering(addresses) };
     let mut sockets = Vec::new();
     let mut covered: HashMap<usize, Vec<usize>> = HashMap::new();
     for (place, address) in addresses.iter().enumerate() {

@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use super::ListenSpec;
-use super::addresses::{Address, sockets};
+use super::addresses::{ListenAddress, sockets};
 use super::setting::ListenProtocols;
 use crate::listen::address;
 
@@ -68,7 +68,7 @@ impl<V> Deref for Listens<V> {
 
 impl<V> Listens<V> {
     /// The sockets of these addresses; `servers` has what is at each of them, in their order.
-    pub fn of<P: ListenProtocols>(addresses: &[Address<P>], servers: &[Arc<V>]) -> Listens<V> {
+    pub fn of<P: ListenProtocols>(addresses: &[ListenAddress<P>], servers: &[Arc<V>]) -> Listens<V> {
         debug_assert_eq!(addresses.len(), servers.len());
         let socket = |(own, covered): (usize, Vec<usize>)| {
             let tls = [own].iter().chain(&covered).any(|place| addresses[*place].protocols.tls());

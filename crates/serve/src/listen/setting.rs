@@ -8,7 +8,7 @@ use super::{ListenSpec, Protocol, specs};
 
 /// The place where a directive is written, for problems found after reading.
 #[derive(Debug, Clone, Copy)]
-pub struct Written {
+pub struct ListenPlace {
     /// The place that the caret points at.
     pub place: Place,
     /// The place whose line is named.
@@ -17,10 +17,10 @@ pub struct Written {
     pub order: u32,
 }
 
-impl Written {
+impl ListenPlace {
     /// The place of a directive or block, such as `server`: its name.
-    pub fn of(node: &Node) -> Written {
-        Written { place: node.name.place, end: node.end, order: node.order }
+    pub fn of(node: &Node) -> ListenPlace {
+        ListenPlace { place: node.name.place, end: node.end, order: node.order }
     }
 
     /// A problem of what is written here.
@@ -83,7 +83,7 @@ pub struct ListenSetting<P> {
     /// The protocols that it names.
     pub protocols: P,
     /// The place where it is written.
-    pub written: Written,
+    pub written: ListenPlace,
     /// Whether any parameter concerns the socket itself: such an address is bound separately, and only one `listen` for
     /// it may have such parameters.
     pub has_options: bool,
@@ -91,7 +91,7 @@ pub struct ListenSetting<P> {
 
 impl<P: ListenProtocols> ListenSetting<P> {
     /// The address of a server that has no `listen`; `written` is the place of the server.
-    pub fn implied(spec: ListenSpec, written: Written) -> ListenSetting<P> {
+    pub fn implied(spec: ListenSpec, written: ListenPlace) -> ListenSetting<P> {
         ListenSetting { specs: vec![spec], default_server: false, protocols: P::default(), written, has_options: false }
     }
 }
@@ -143,7 +143,7 @@ impl<P: ListenProtocols> Value for ListenSetting<P> {
             }
             specs.iter_mut().for_each(|spec| spec.protocol = Protocol::Datagram);
         }
-        let written = Written { place: word.place, end: directive.end, order: directive.order };
+        let written = ListenPlace { place: word.place, end: directive.end, order: directive.order };
         Ok(ListenSetting { specs, default_server, protocols, written, has_options })
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use freerun_conf::{Cx, Node, Problem, Shape, Value, Word, parse_size};
 use freerun_runtime::log::syslog::Header;
-use freerun_runtime::log::{Level, LogFile, MAX_LINE, MAX_MEMORY, MEMORY, SYSLOG, Target};
+use freerun_runtime::log::{ErrorTarget, Level, LogFile, MAX_LINE, MAX_MEMORY, MEMORY, SYSLOG};
 
 use super::syslog::Syslog;
 use crate::configuration::log_paths::LogPaths;
@@ -29,8 +29,8 @@ pub struct ErrorLogTarget {
 
 impl ErrorLogTarget {
     /// The target with its open file; `logs` are the files that [`LogPaths`] names.
-    pub fn open(&self, logs: &[LogFile]) -> Option<Target> {
-        Some(Target { file: logs.get(self.log)?.clone(), level: self.level, syslog: self.syslog.clone() })
+    pub fn open(&self, logs: &[LogFile]) -> Option<ErrorTarget> {
+        Some(ErrorTarget { file: logs.get(self.log)?.clone(), level: self.level, syslog: self.syslog.clone() })
     }
 }
 

@@ -40,12 +40,12 @@ pub struct SilentPlaces {
     is_watched: AtomicBool,
     /// Whether the loop was told to let go of connections that others have, and has not begun to do so.
     is_told: AtomicBool,
-    places: Box<[Place]>,
+    places: Box<[IdlePlace]>,
 }
 
 /// A place for one connection.
 #[derive(Default)]
-struct Place {
+struct IdlePlace {
     state: AtomicU64,
     /// The connection that was here last. It is locked to enter one and to take it over, but not to strike it out; nobody waits
     /// for the lock.
@@ -61,11 +61,11 @@ struct Last {
 
 /// The place where a connection was entered: one more than its index, so that a connection that has none takes no more memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Slot(NonZeroU8);
+pub struct IdleSlot(NonZeroU8);
 
-impl Slot {
-    fn new(index: u8) -> Slot {
-        Slot(NonZeroU8::MIN.saturating_add(index))
+impl IdleSlot {
+    fn new(index: u8) -> IdleSlot {
+        IdleSlot(NonZeroU8::MIN.saturating_add(index))
     }
 
     fn index(self) -> u8 {
@@ -75,8 +75,8 @@ impl Slot {
 
 /// A connection in its place, as another thread has seen it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Seen {
-    slot: Slot,
+pub(crate) struct SeenConnection {
+    slot: IdleSlot,
     number: u64,
 }
 
@@ -94,13 +94,13 @@ pub struct TakenOver {
 
 impl Default for SilentPlaces {
     fn default() -> Self {
-        let places = std::iter::repeat_with(Place::default).take(usize::from(PLACES)).collect();
+        let places = std::iter::repeat_with(IdlePlace::default).take(usize::from(PLACES)).collect();
         SilentPlaces { is_watched: AtomicBool::new(false), is_told: AtomicBool::new(false), places }
     }
 }
 
 impl SilentPlaces {
-    fn place(&self, slot: Slot) -> &Place {
+    fn place(&self, slot: IdleSlot) -> &IdlePlace {
         &self.places[usize::from(slot.index())]
     }
 
@@ -120,10 +120,10 @@ impl SilentPlaces {
     }
 
     /// The sockets of the connections that are there, for another thread. Those that a third loop still has are left out.
-    pub(crate) fn sockets(&self) -> Vec<(Seen, Arc<OwnedFd>)> {
+    pub(crate) fn sockets(&self) -> Vec<(SeenConnection, Arc<OwnedFd>)> {
         // The loop that has entered the connection, and this thread.
         const HOLDERS: usize = 2;
-        let socket = |(index, place): (u8, &Place)| {
+        let socket = |(index, place): (u8, &IdlePlace)| {
             let state = place.state.load(Acquire);
             if state == NOBODY || state & TAKEN != 0 {
                 return None;
@@ -131,7 +131,7 @@ impl SilentPlaces {
             let fd = place.last.try_lock().ok()?.as_ref()?.fd.upgrade()?;
             // The place may have another connection now, whose socket this is.
             let is_same = place.state.load(Acquire) == state;
-            let seen = Seen { slot: Slot::new(index), number: state >> 1 };
+            let seen = SeenConnection { slot: IdleSlot::new(index), number: state >> 1 };
             (is_same && Arc::strong_count(&fd) <= HOLDERS).then_some((seen, fd))
         };
         (0..PLACES).zip(&self.places).filter_map(socket).collect()
@@ -139,8 +139,8 @@ impl SilentPlaces {
 
     /// Takes a connection over, on another thread than its loop's, if `is_wanted` says so of its listening socket. `None`: its
     /// loop goes on with it.
-    pub(crate) fn take(&self, seen: Seen, is_wanted: impl FnOnce(&ListenSpec) -> bool) -> Option<TakenOver> {
-        let Seen { slot, number } = seen;
+    pub(crate) fn take(&self, seen: SeenConnection, is_wanted: impl FnOnce(&ListenSpec) -> bool) -> Option<TakenOver> {
+        let SeenConnection { slot, number } = seen;
         let place = self.place(slot);
         let last = place.last.try_lock().ok()?;
         let Last { fd, peer, listen } = last.as_ref()?;
@@ -155,7 +155,7 @@ impl SilentPlaces {
 pub struct Silent {
     shared: Arc<SilentPlaces>,
     /// The places without a connection; those that were used last are used first.
-    free: RefCell<Vec<Slot>>,
+    free: RefCell<Vec<IdleSlot>>,
     /// The index of the place whose connection makes room next.
     oldest: Cell<u8>,
 }
@@ -163,7 +163,7 @@ pub struct Silent {
 impl Silent {
     /// The connections of a loop that begins.
     pub(crate) fn new(shared: Arc<SilentPlaces>) -> Silent {
-        Silent { shared, free: RefCell::new((0..PLACES).rev().map(Slot::new).collect()), oldest: Cell::new(0) }
+        Silent { shared, free: RefCell::new((0..PLACES).rev().map(IdleSlot::new).collect()), oldest: Cell::new(0) }
     }
 
     /// Enters a connection with this socket. `None` if nobody could help, or no place can be had: then it stays with the loop in
@@ -174,12 +174,12 @@ impl Silent {
         fd: impl FnOnce() -> Arc<OwnedFd>,
         peer: &Address,
         listen: &LoopLocal<ListenSpec>,
-    ) -> Option<Slot> {
+    ) -> Option<IdleSlot> {
         if !self.shared.is_watched.load(Relaxed) {
             return None;
         }
         let fd = fd();
-        let is_put = |slot: &Slot| self.put(*slot, number, &fd, peer, listen);
+        let is_put = |slot: &IdleSlot| self.put(*slot, number, &fd, peer, listen);
         let free = self.free.borrow_mut().pop();
         if let Some(free) = free {
             let slot = Some(free).filter(is_put);
@@ -192,20 +192,27 @@ impl Silent {
         let next = || {
             let oldest = self.oldest.get();
             self.oldest.set((oldest + 1) % PLACES);
-            Slot::new(oldest)
+            IdleSlot::new(oldest)
         };
         std::iter::repeat_with(next).take(TRIES).find(is_put)
     }
 
     /// Notes that a place has no connection.
-    fn release(&self, slot: Slot) {
+    fn release(&self, slot: IdleSlot) {
         let mut free = self.free.borrow_mut();
         debug_assert!(free.len() < usize::from(PLACES), "a place is free twice");
         free.push(slot);
     }
 
     /// Puts a connection in this place. False if another thread looks at the place, or another loop has its connection.
-    fn put(&self, slot: Slot, number: u64, fd: &Arc<OwnedFd>, peer: &Address, listen: &LoopLocal<ListenSpec>) -> bool {
+    fn put(
+        &self,
+        slot: IdleSlot,
+        number: u64,
+        fd: &Arc<OwnedFd>,
+        peer: &Address,
+        listen: &LoopLocal<ListenSpec>,
+    ) -> bool {
         let place = self.shared.place(slot);
         let Ok(mut last) = place.last.try_lock() else { return false };
         let state = place.state.load(Relaxed);
@@ -222,7 +229,7 @@ impl Silent {
 
     /// Strikes out a connection. False: another loop has it.
     #[must_use]
-    pub fn leave(&self, slot: Slot, number: u64) -> bool {
+    pub fn leave(&self, slot: IdleSlot, number: u64) -> bool {
         let left = self.shared.place(slot).state.compare_exchange(here(number), NOBODY, AcqRel, Acquire);
         match left {
             Ok(_) => self.release(slot),
@@ -233,12 +240,12 @@ impl Silent {
     }
 
     /// Whether another loop has the connection.
-    pub fn is_taken(&self, slot: Slot, number: u64) -> bool {
+    pub fn is_taken(&self, slot: IdleSlot, number: u64) -> bool {
         self.shared.place(slot).state.load(Acquire) == here(number) | TAKEN
     }
 
     /// Frees the place of a connection that another loop has, when this loop is done with it.
-    pub fn forget(&self, slot: Slot, number: u64) {
+    pub fn forget(&self, slot: IdleSlot, number: u64) {
         debug_assert!(self.is_taken(slot, number), "no other loop has connection {number}");
         self.shared.place(slot).state.store(NOBODY, Release);
         self.release(slot);
@@ -281,23 +288,23 @@ mod tests {
             Fixture { silent: silent(), listen: spec() }
         }
 
-        fn enter(&self, number: u64, fd: &Arc<OwnedFd>) -> Option<Seen> {
-            Some(Seen { slot: self.silent.enter(number, || fd.clone(), &peer(), &self.listen)?, number })
+        fn enter(&self, number: u64, fd: &Arc<OwnedFd>) -> Option<SeenConnection> {
+            Some(SeenConnection { slot: self.silent.enter(number, || fd.clone(), &peer(), &self.listen)?, number })
         }
 
-        fn leave(&self, seen: Seen) -> bool {
+        fn leave(&self, seen: SeenConnection) -> bool {
             self.silent.leave(seen.slot, seen.number)
         }
 
-        fn is_taken(&self, seen: Seen) -> bool {
+        fn is_taken(&self, seen: SeenConnection) -> bool {
             self.silent.is_taken(seen.slot, seen.number)
         }
 
-        fn forget(&self, seen: Seen) {
+        fn forget(&self, seen: SeenConnection) {
             self.silent.forget(seen.slot, seen.number);
         }
 
-        fn take(&self, seen: Seen) -> Option<TakenOver> {
+        fn take(&self, seen: SeenConnection) -> Option<TakenOver> {
             self.silent.shared.take(seen, |_| true)
         }
 
@@ -342,7 +349,7 @@ mod tests {
             assert!(all.leave(enter(number).0));
         }
         assert_eq!(all.numbers(), [1]);
-        let (others, _open): (Vec<Seen>, Vec<_>) = (10_001..10_000 + u64::from(PLACES)).map(enter).unzip();
+        let (others, _open): (Vec<SeenConnection>, Vec<_>) = (10_001..10_000 + u64::from(PLACES)).map(enter).unzip();
         let known = all.numbers();
         assert!(known.len() == usize::from(PLACES) && known[0] == 1);
         // Another loop has the next one that would make room.
@@ -401,7 +408,7 @@ mod tests {
             move || {
                 let mut taken = Vec::new();
                 while !over.load(Acquire) {
-                    let some: Vec<Seen> = shared.sockets().into_iter().map(|(seen, _)| seen).collect();
+                    let some: Vec<SeenConnection> = shared.sockets().into_iter().map(|(seen, _)| seen).collect();
                     taken.extend(
                         some.into_iter().filter_map(|one| shared.take(one, |_| true)).map(|taken| taken.number),
                     );

@@ -40,15 +40,15 @@ const SAMPLE: u8 = 8;
 
 /// A prediction for attempts that are not made while success is unlikely, except for samples.
 #[derive(Debug)]
-pub struct Sampled {
+pub struct SampledPredictor {
     likely: SuccessPredictor,
     left_out: Cell<u8>,
 }
 
-impl Sampled {
+impl SampledPredictor {
     /// A prediction with the weights of [`SuccessPredictor::new`].
-    pub fn new(success: u8, failure: u8) -> Sampled {
-        Sampled { likely: SuccessPredictor::new(success, failure), left_out: Cell::new(0) }
+    pub fn new(success: u8, failure: u8) -> SampledPredictor {
+        SampledPredictor { likely: SuccessPredictor::new(success, failure), left_out: Cell::new(0) }
     }
 
     /// Whether success is likely, as in [`SuccessPredictor::is`].
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn now_and_then_what_is_not_likely_is_tried_all_the_same() {
-        let sampled = Sampled::new(3, 1);
+        let sampled = SampledPredictor::new(3, 1);
         while sampled.is_likely() {
             sampled.came_out(false);
         }

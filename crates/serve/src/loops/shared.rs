@@ -16,7 +16,7 @@ use crate::loops::drained::DrainedLoops;
 use crate::loops::figures::http2::Http2Figures;
 use crate::loops::figures::sessions::SessionFigures;
 use crate::loops::idle_since_accept::SilentPlaces;
-use crate::loops::shedding::Shedding;
+use crate::loops::shedding::ShedOrder;
 use crate::tls::figures::TlsFigures;
 
 /// The loops of a worker.
@@ -33,7 +33,7 @@ pub struct Loops {
     /// better stay where it is, as health checks, is theirs.
     pub fewest: usize,
     /// Orders to give connections away, by the indices of the loops.
-    pub shedding: Vec<Arc<Shedding>>,
+    pub shedding: Vec<Arc<ShedOrder>>,
     /// The connections of the loops from which nothing has come yet, by their indices.
     pub silent: Vec<Arc<SilentPlaces>>,
     /// The ways to the loops, by their indices.
@@ -59,7 +59,7 @@ impl Loops {
 }
 
 /// The state that all loops share.
-pub struct Shared {
+pub struct SharedState {
     /// Number of workers of this master that have died before this one.
     pub respawned: u32,
     /// The most connections that each loop has.
@@ -93,7 +93,7 @@ pub struct Shared {
     pub(crate) last_connection: AtomicU64,
 }
 
-impl Shared {
+impl SharedState {
     /// Returns a serial number for a connection, `$connection`: from 1, for all loops.
     pub fn next_connection(&self) -> u64 {
         self.last_connection.fetch_add(1, Relaxed) + 1

@@ -9,9 +9,9 @@ const ALL: u32 = u32::MAX;
 /// The loop that connections are to go to, and how many: another thread orders it, the loop follows when a connection has
 /// answered a request. Zero, or one more than the index of the other loop with the number of connections above it.
 #[derive(Debug, Default)]
-pub struct Shedding(AtomicU64);
+pub struct ShedOrder(AtomicU64);
 
-impl Shedding {
+impl ShedOrder {
     /// Orders that all connections go to the loop with this index, from now on.
     pub fn order(&self, to: usize) {
         self.0.store(order(to, ALL), Relaxed);
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn as_many_go_as_were_ordered() {
-        let shedding = Shedding::default();
+        let shedding = ShedOrder::default();
         assert_eq!(shedding.to(), None);
         shedding.spend();
         shedding.order_some(0, 2);

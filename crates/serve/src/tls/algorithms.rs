@@ -12,11 +12,11 @@ use freerun_tls::openssl::{ciphers, groups};
 use freerun_tls::session::{Schemes, TlsVersion};
 use freerun_tls::verify::DEFAULT_LEVEL;
 
-use super::values::{ConfCommand, FileName, Listed, ProtocolSet, Spot};
+use super::values::{AlgorithmList, ConfCommand, FileName, ProtocolSet, Spot};
 use super::words::{problem, tell};
 
 /// What the directives and the commands together ask for.
-pub(super) struct Wanted {
+pub(super) struct WantedAlgorithms {
     protocols: ProtocolSet,
     cipher_text: String,
     ciphers: CipherList,
@@ -46,7 +46,7 @@ pub(super) struct Wanted {
 }
 
 /// What of the algorithms is there.
-pub(super) struct Settled {
+pub(super) struct SettledAlgorithms {
     /// The suites of both versions by number.
     pub(super) suites: Vec<u16>,
     /// The versions that are left.
@@ -57,11 +57,11 @@ pub(super) struct Settled {
 
 /// The cipher strings that were evaluated for this configuration already: thousands of servers have the same one.
 #[derive(Default)]
-struct Evaluated(HashMap<String, CipherList>);
+struct CipherLists(HashMap<String, CipherList>);
 
 /// What a cipher string means.
-fn evaluate(Listed { text, spot }: &Listed, cx: &mut Cx) -> Result<CipherList, Problem> {
-    let Evaluated(known) = cx.extensions.get_or_default::<Evaluated>();
+fn evaluate(AlgorithmList { text, spot }: &AlgorithmList, cx: &mut Cx) -> Result<CipherList, Problem> {
+    let CipherLists(known) = cx.extensions.get_or_default::<CipherLists>();
     if let Some(list) = known.get(text) {
         return Ok(list.clone());
     }
@@ -70,14 +70,18 @@ fn evaluate(Listed { text, spot }: &Listed, cx: &mut Cx) -> Result<CipherList, P
     Ok(list)
 }
 
-impl Wanted {
+impl WantedAlgorithms {
     /// What a cipher string and a set of versions ask for.
     ///
     /// # Errors
     /// OpenSSL refuses the cipher string.
-    pub(super) fn of(protocols: ProtocolSet, cipher_string: &Listed, cx: &mut Cx) -> Result<Wanted, Problem> {
-        let Listed { text, spot } = cipher_string;
-        Ok(Wanted {
+    pub(super) fn of(
+        protocols: ProtocolSet,
+        cipher_string: &AlgorithmList,
+        cx: &mut Cx,
+    ) -> Result<WantedAlgorithms, Problem> {
+        let AlgorithmList { text, spot } = cipher_string;
+        Ok(WantedAlgorithms {
             protocols,
             cipher_text: text.clone(),
             ciphers: evaluate(cipher_string, cx)?,
@@ -165,7 +169,7 @@ impl Wanted {
     ///
     /// # Errors
     /// Nothing is left.
-    pub(super) fn settle(&self, cx: &mut Cx) -> Result<Settled, Problem> {
+    pub(super) fn settle(&self, cx: &mut Cx) -> Result<SettledAlgorithms, Problem> {
         let ProtocolSet { protocols, spot } = self.protocols;
         let (protocols, remark) = protocols.usable().map_err(|none| spot.blamed(problem(none)))?;
         tell(remark, spot, cx);
@@ -182,7 +186,7 @@ impl Wanted {
         let versions = [(SslProtocol::Tls12, TlsVersion::Tls12), (SslProtocol::Tls13, TlsVersion::Tls13)];
         let versions =
             versions.into_iter().filter(|(protocol, _)| protocols.has(*protocol)).map(|(_, version)| version);
-        Ok(Settled { suites, versions: versions.collect(), level: self.level() })
+        Ok(SettledAlgorithms { suites, versions: versions.collect(), level: self.level() })
     }
 
     /// OpenSSL's security level, as far as it is known yet.

@@ -20,12 +20,12 @@ pub struct TlsFacts {
     pub asked_for: Option<Box<[u8]>>,
     /// The ClientHello, if the configuration uses one of [`HELLO_VARIABLES`].
     pub hello: Option<Box<[u8]>>,
-    verdict: RefCell<Verdict>,
+    verdict: RefCell<ClientVerdict>,
 }
 
 /// What came of the verification of a client's certificate.
 #[derive(Debug)]
-struct Verdict {
+struct ClientVerdict {
     verified: VerifyResult,
     /// The server by whose rules it was verified. Another configuration has another one, whatever its rules are.
     by: Option<Arc<ServerTls>>,
@@ -37,7 +37,7 @@ pub const HELLO_VARIABLES: [&str; 5] = ["ssl_ciphers", "ssl_curves", "ssl_ja3_ha
 impl TlsFacts {
     /// What a ClientHello says.
     pub fn new(asked_for: Option<Box<[u8]>>, hello: Option<Box<[u8]>>) -> TlsFacts {
-        TlsFacts { asked_for, hello, verdict: RefCell::new(Verdict { verified: VerifyResult::None, by: None }) }
+        TlsFacts { asked_for, hello, verdict: RefCell::new(ClientVerdict { verified: VerifyResult::None, by: None }) }
     }
 
     /// What is known of a client that makes this offer; `keeps_hello`: with its ClientHello.
@@ -71,7 +71,7 @@ impl TlsFacts {
         if let Some(session) = transport.tls() {
             session.settle(refusal.is_none());
         }
-        self.verdict.replace(Verdict { verified, by: Some(by.clone()) });
+        self.verdict.replace(ClientVerdict { verified, by: Some(by.clone()) });
         Some(refusal.map_or(Ok(()), Err))
     }
 

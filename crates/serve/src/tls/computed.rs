@@ -24,7 +24,7 @@ use zeroize::Zeroizing;
 
 use super::files::{Secret, read_wiping};
 use super::objects::{key_path, make};
-use super::prepared::Prepared;
+use super::prepared::PreparedSettings;
 use super::values::{CertificateCache, ComputedName, PasswordFile, shown};
 use crate::configuration::parts::Paths;
 use crate::configuration::services::Services;
@@ -89,7 +89,7 @@ impl<'r, F> PairReader<'r, F> {
 
 /// What is known of a pair.
 #[derive(Debug)]
-struct Known {
+struct KnownPair {
     /// The pair, or the error log's line.
     made: Result<CertifiedKey, String>,
     /// When it was read, in nanoseconds since the process began.
@@ -97,44 +97,44 @@ struct Known {
     /// When it was last used.
     used: AtomicU64,
     /// The settings that were made with it, while it is kept.
-    prepared: Prepared,
+    prepared: PreparedSettings,
 }
 
-impl Known {
-    fn new(made: Result<CertifiedKey, String>, now: u64) -> Known {
-        Known { made, read: now, used: AtomicU64::new(now), prepared: Prepared::default() }
+impl KnownPair {
+    fn new(made: Result<CertifiedKey, String>, now: u64) -> KnownPair {
+        KnownPair { made, read: now, used: AtomicU64::new(now), prepared: PreparedSettings::default() }
     }
 }
 
 /// A pair that can be used.
 #[derive(Debug, Clone)]
-pub(super) struct Loaded {
+pub(super) struct LoadedPair {
     /// The pair.
     pub(super) key: CertifiedKey,
     /// The same as it is known in the cache, if there is one.
-    kept: Option<Arc<Known>>,
+    kept: Option<Arc<KnownPair>>,
 }
 
-impl Loaded {
+impl LoadedPair {
     /// The settings that were made with it, if it is kept.
-    pub(super) fn prepared(&self) -> Option<&Prepared> {
+    pub(super) fn prepared(&self) -> Option<&PreparedSettings> {
         self.kept.as_ref().map(|known| &known.prepared)
     }
 }
 
-type Table = Cache<PairId, Arc<Known>>;
+type PairTable = Cache<PairId, Arc<KnownPair>>;
 
 /// Pairs that are known, for all loops together. They outlive a configuration.
 #[derive(Debug)]
 pub struct KnownPairs {
-    recent: Table,
-    kept: Option<Kept>,
+    recent: PairTable,
+    kept: Option<PairCache>,
 }
 
 /// Pairs that are kept.
 #[derive(Debug)]
-struct Kept {
-    pairs: Table,
+struct PairCache {
+    pairs: PairTable,
     /// How many there may be.
     most: usize,
     /// For how long without being used.
@@ -147,21 +147,21 @@ fn since(then: u64, now: u64) -> Duration {
     Duration::from_nanos(now.saturating_sub(then))
 }
 
-impl Kept {
-    fn new(cache: CertificateCache) -> Kept {
+impl PairCache {
+    fn new(cache: CertificateCache) -> PairCache {
         // As in nginx, a certificate and its key are two.
         let most = (cache.max as usize).div_ceil(2).min(MOST);
         // The table decides by itself who goes, in parts of it; where that is decided here, it has room to spare.
         let room = if most <= LOOKED_THROUGH { 4 * most + 256 } else { most };
         let pairs = Cache::with_weighter(room.min(RECENT), room as u64, UnitWeighter);
-        Kept { pairs, most, inactive: cache.inactive, valid: cache.valid }
+        PairCache { pairs, most, inactive: cache.inactive, valid: cache.valid }
     }
 
     /// Keeps a pair; if there are too many, the least recently used one goes.
-    fn insert(&self, id: &PairId, known: Arc<Known>) {
+    fn insert(&self, id: &PairId, known: Arc<KnownPair>) {
         if self.most <= LOOKED_THROUGH && self.pairs.peek(id).is_none() {
             while self.pairs.len() >= self.most {
-                let used = |known: &Arc<Known>| known.used.load(Ordering::Relaxed);
+                let used = |known: &Arc<KnownPair>| known.used.load(Ordering::Relaxed);
                 let oldest = self.pairs.iter().min_by_key(|(_, known)| used(known));
                 let Some((oldest, _)) = oldest else { break };
                 self.pairs.remove(&oldest);
@@ -170,7 +170,7 @@ impl Kept {
         self.pairs.insert(id.clone(), known);
     }
 
-    fn get(&self, id: &PairId, now: u64) -> Option<Loaded> {
+    fn get(&self, id: &PairId, now: u64) -> Option<LoadedPair> {
         let known = self.pairs.get(id)?;
         let is_good =
             since(known.used.load(Ordering::Relaxed), now) < self.inactive && since(known.read, now) < self.valid;
@@ -180,13 +180,13 @@ impl Kept {
         }
         known.used.store(now, Ordering::Relaxed);
         let key = known.made.clone().ok()?;
-        Some(Loaded { key, kept: Some(known) })
+        Some(LoadedPair { key, kept: Some(known) })
     }
 }
 
 impl KnownPairs {
     fn new(cache: Option<CertificateCache>) -> KnownPairs {
-        KnownPairs { recent: Cache::new(RECENT), kept: cache.map(Kept::new) }
+        KnownPairs { recent: Cache::new(RECENT), kept: cache.map(PairCache::new) }
     }
 
     /// The pairs of a cache, which all that have the same parameters share.
@@ -196,7 +196,7 @@ impl KnownPairs {
     }
 
     /// What is known of a pair, or what `read` finds out. `None` if that was not done.
-    async fn get<F>(&self, id: &PairId, read: impl FnOnce() -> F) -> Option<Result<Loaded, String>>
+    async fn get<F>(&self, id: &PairId, read: impl FnOnce() -> F) -> Option<Result<LoadedPair, String>>
     where
         F: Future<Output = Option<Result<CertifiedKey, String>>>,
     {
@@ -204,9 +204,9 @@ impl KnownPairs {
         if let Some(loaded) = self.kept.as_ref().and_then(|kept| kept.get(id, asked)) {
             return Some(Ok(loaded));
         }
-        let loaded = |known: &Arc<Known>| {
+        let loaded = |known: &Arc<KnownPair>| {
             let kept = self.kept.is_some().then(|| known.clone());
-            known.made.clone().map(|key| Loaded { key, kept })
+            known.made.clone().map(|key| LoadedPair { key, kept })
         };
         loop {
             match self.recent.get_value_or_guard_async(id).await {
@@ -218,7 +218,7 @@ impl KnownPairs {
                     self.recent.remove_if(id, |other| Arc::ptr_eq(other, &known));
                 }
                 Err(guard) => {
-                    let known = Arc::new(Known::new(read().await?, loops::nanos()));
+                    let known = Arc::new(KnownPair::new(read().await?, loops::nanos()));
                     if let (Ok(_), Some(kept)) = (&known.made, &self.kept) {
                         kept.insert(id, known.clone());
                     }
@@ -242,7 +242,7 @@ impl KnownPairs {
         names: &PairNames,
         passwords: Option<&PasswordFile>,
         reader: &PairReader<'_, impl Fn() -> G>,
-    ) -> Result<Loaded, String> {
+    ) -> Result<LoadedPair, String> {
         let full = |name: &str| match inline(name.as_bytes()) {
             Some(_) => name.to_owned(),
             None => text_of(&reader.paths.beside_configuration(&bytes_of(name))).into_owned(),
@@ -283,7 +283,7 @@ impl KnownPairs {
         // Contents are not files: they are not kept.
         let is_inline = inline(id.certificate.as_bytes()).or(inline(id.key.as_bytes())).is_some();
         let loaded = match is_inline {
-            true => read().await.map(|made| made.map(|key| Loaded { key, kept: None })),
+            true => read().await.map(|made| made.map(|key| LoadedPair { key, kept: None })),
             false => self.get(&id, read).await,
         };
         loaded.unwrap_or_else(|| Err(unread.take()))
@@ -388,14 +388,14 @@ mod tests {
     #[test]
     fn the_least_recently_used_pair_makes_room() {
         let hour = Duration::from_secs(3600);
-        let kept = Kept::new(CertificateCache { max: 4, inactive: hour, valid: hour });
+        let kept = PairCache::new(CertificateCache { max: 4, inactive: hour, valid: hour });
         let is_there = |name: &str| kept.pairs.peek(&id(name)).is_some();
-        kept.insert(&id("a"), Arc::new(Known::new(Ok(certified("ec")), 1)));
-        kept.insert(&id("b"), Arc::new(Known::new(Ok(certified("ec")), 2)));
+        kept.insert(&id("a"), Arc::new(KnownPair::new(Ok(certified("ec")), 1)));
+        kept.insert(&id("b"), Arc::new(KnownPair::new(Ok(certified("ec")), 2)));
         assert!(kept.get(&id("a"), 3).is_some());
-        kept.insert(&id("c"), Arc::new(Known::new(Ok(certified("ec")), 4)));
+        kept.insert(&id("c"), Arc::new(KnownPair::new(Ok(certified("ec")), 4)));
         assert_eq!(["a", "b", "c"].map(is_there), [true, false, true]);
-        kept.insert(&id("c"), Arc::new(Known::new(Ok(certified("ec")), 5)));
+        kept.insert(&id("c"), Arc::new(KnownPair::new(Ok(certified("ec")), 5)));
         assert_eq!(["a", "b", "c"].map(is_there), [true, false, true], "it takes the place of the same pair");
     }
 
@@ -403,8 +403,8 @@ mod tests {
     fn what_is_kept_is_let_go_when_its_time_is_over() {
         let second = 1_000_000_000;
         let cache = CertificateCache { max: 2, inactive: Duration::from_secs(10), valid: Duration::from_secs(25) };
-        let kept = Kept::new(cache);
-        let known = |at| Arc::new(Known::new(Ok(certified("ec")), at));
+        let kept = PairCache::new(cache);
+        let known = |at| Arc::new(KnownPair::new(Ok(certified("ec")), at));
         kept.pairs.insert(id("a"), known(0));
         for (at, is_there) in [(9, true), (18, true), (24, true), (25, false), (26, false)] {
             assert_eq!(kept.get(&id("a"), at * second).is_some(), is_there, "{at}");

@@ -2,7 +2,7 @@
 
 use freerun_conf::{Cx, Node, Problem, Shape, Value};
 
-use crate::listen::setting::Written;
+use crate::listen::setting::ListenPlace;
 
 /// The value of `ssl_ech_file`: the name of a file, which is not opened.
 #[derive(Debug, Clone, Copy)]
@@ -14,7 +14,7 @@ impl Value for EchFile {
     fn parse(directive: &Node, cx: &mut Cx) -> Result<EchFile, Problem> {
         let first = &mut cx.extensions.get_or_default::<First>().0;
         if first.is_none_or(|first| directive.order < first.order) {
-            *first = Some(Written::of(directive));
+            *first = Some(ListenPlace::of(directive));
         }
         Ok(EchFile)
     }
@@ -22,7 +22,7 @@ impl Value for EchFile {
 
 /// The first of the directives, if there are any. Lives in the configuration's context.
 #[derive(Default)]
-struct First(Option<Written>);
+struct First(Option<ListenPlace>);
 
 /// Warns once if the configuration has the directive.
 pub fn warn(cx: &mut Cx) {

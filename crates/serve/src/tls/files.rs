@@ -193,10 +193,10 @@ pub enum FileState {
 /// A function that reads a file, of which [`MAX_FILE`] bytes and one more are of interest. It is given the stamp of what was
 /// read earlier from there.
 #[derive(Clone)]
-pub struct ReadFile(pub Arc<Read>);
+pub struct ReadFile(pub Arc<ReadFunction>);
 
 /// See [`ReadFile`].
-pub type Read = dyn Fn(&str, Option<Stamp>) -> io::Result<FileState> + Send + Sync;
+pub type ReadFunction = dyn Fn(&str, Option<Stamp>) -> io::Result<FileState> + Send + Sync;
 
 impl ReadFile {
     /// Reads a file.

@@ -35,7 +35,7 @@ const LONGEST_GAMBLE: Duration = Duration::from_micros(400);
 
 /// Where handshakes are done that take long.
 #[derive(Debug, Clone, Copy)]
-pub struct Helpers<'p> {
+pub struct HandshakeHelpers<'p> {
     /// The pool.
     pub pool: &'p CpuPool,
     /// The listening address, as a number: the addresses take turns in the pool.
@@ -226,7 +226,7 @@ pub async fn shake_hands(
     transport: &Transport,
     timer: &mut Timer,
     timeout: Duration,
-    helpers: Helpers<'_>,
+    helpers: HandshakeHelpers<'_>,
     buffer: &mut Vec<u8>,
     choose: impl AsyncFnOnce(Offer<'_>) -> Result<ServerConfig, Refusal>,
 ) -> Result<Speaks, HandshakeError> {
@@ -288,7 +288,7 @@ pub async fn greet(
     transport: &Transport,
     timer: &mut Timer,
     timeout: Duration,
-    helpers: Helpers<'_>,
+    helpers: HandshakeHelpers<'_>,
     session: TlsSession,
     signature: Duration,
 ) -> Result<(), HandshakeError> {
@@ -302,7 +302,7 @@ async fn finish(
     transport: &Transport,
     timer: &mut Timer,
     deadline: Instant,
-    helpers: Helpers<'_>,
+    helpers: HandshakeHelpers<'_>,
     mut handshake: Handshake,
     long: LongSteps,
 ) -> Result<(), HandshakeError> {
@@ -345,7 +345,7 @@ async fn in_pool(
     transport: &Transport,
     timer: &mut Timer,
     deadline: Instant,
-    Helpers { pool, lane, .. }: Helpers<'_>,
+    HandshakeHelpers { pool, lane, .. }: HandshakeHelpers<'_>,
     mut handshake: Handshake,
 ) -> Result<(Handshake, Result<Next, SessionFailure>), HandshakeError> {
     let step = move || {

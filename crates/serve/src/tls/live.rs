@@ -148,7 +148,7 @@ impl Hash for LivePair {
 }
 
 /// A pair of a configuration.
-struct Entry {
+struct LiveEntry {
     pair: Arc<LivePair>,
     /// The files that it is made of, if it is.
     files: Option<FilePair>,
@@ -157,10 +157,10 @@ struct Entry {
 /// The live pairs of a configuration by name: one of the [`Parts`] of its generation, through which others find a pair to
 /// replace it.
 #[derive(Default)]
-pub struct LivePairs(HashMap<String, Entry>);
+pub struct LivePairs(HashMap<String, LiveEntry>);
 
 /// The state of a pair that no file has, as it is kept from one configuration to the next.
-struct Kept(Arc<LivePair>);
+struct KeptLivePair(Arc<LivePair>);
 
 impl LivePairs {
     /// The pairs of a generation, if it has any.
@@ -204,10 +204,10 @@ impl LivePairs {
         let mut failed = None;
         let kept = cx.extensions.get_or_default::<ZoneTable>().keep_if(&format!("live {name}"), || {
             let made = make().map_err(|problem| failed = Some(problem)).ok()?;
-            Some(Kept(Arc::new(made)))
+            Some(KeptLivePair(Arc::new(made)))
         });
         let Some(kept) = kept else { return Err(failed.unwrap_or_else(|| Problem::new("no certificate"))) };
-        pairs.0.pin().insert(name.to_owned(), Entry { pair: kept.0.clone(), files: None });
+        pairs.0.pin().insert(name.to_owned(), LiveEntry { pair: kept.0.clone(), files: None });
         Ok(kept.0.clone())
     }
 
@@ -242,7 +242,7 @@ impl LivePairs {
         let name = files.name();
         pairs.get(&name).unwrap_or_else(|| {
             let pair = Arc::new(LivePair::new(&name, &files.certificate, first.clone()));
-            pairs.0.pin().insert(name, Entry { pair: pair.clone(), files: Some(files) });
+            pairs.0.pin().insert(name, LiveEntry { pair: pair.clone(), files: Some(files) });
             pair
         })
     }
@@ -252,7 +252,7 @@ impl LivePairs {
     ///
     /// This reads certificates and keys, for which a key that is encrypted may take long, so it is not for a loop.
     pub fn renew(&self, files: &SecretFiles) -> Vec<Result<Arc<LivePair>, String>> {
-        let concerned = |entry: &Entry| {
+        let concerned = |entry: &LiveEntry| {
             let made_of = entry.files.as_ref()?;
             made_of.is_among(files).then(|| (entry.pair.clone(), made_of.clone()))
         };

@@ -14,15 +14,15 @@ use super::values::{FileName, PasswordFile};
 
 /// The pairs of certificates and keys that were made already; lives in the configuration's context.
 #[derive(Default)]
-struct Pairs(HashMap<Named, Made>);
+struct Pairs(HashMap<PairFiles, MadePair>);
 
 /// What directives name for a pair: the certificate, its key, and the file with passwords, without which another server may not
 /// be able to use the same encrypted key.
-type Named = (FileName, FileName, Option<PasswordFile>);
+type PairFiles = (FileName, FileName, Option<PasswordFile>);
 
 /// A pair with what it was made of.
 #[derive(Clone)]
-pub(super) struct Made {
+pub(super) struct MadePair {
     pub(super) key: CertifiedKey,
     pub(super) files: FilePair,
 }
@@ -81,8 +81,8 @@ pub(super) fn pair(
     key: &FileName,
     passwords: Option<&PasswordFile>,
     cx: &mut Cx,
-) -> Result<Made, Problem> {
-    let named: Named = (certificate.clone(), key.clone(), passwords.cloned());
+) -> Result<MadePair, Problem> {
+    let named: PairFiles = (certificate.clone(), key.clone(), passwords.cloned());
     if let Some(made) = cx.extensions.get_or_default::<Pairs>().0.get(&named) {
         return Ok(made.clone());
     }
@@ -99,7 +99,7 @@ pub(super) fn pair(
         None => {
             let made = make(&certificate.path, &key_path, passwords, |path| read_path(path, cx));
             let made = made.map_err(|Unusable { whose, line, help }| {
-                let named = if whose == Whose::Key { key } else { certificate };
+                let named = if whose == UnusableFile::Key { key } else { certificate };
                 let help = match help {
                     Some(NO_FILE) if named.written.starts_with('/') => Some("there is no such file"),
                     help => help,
@@ -115,14 +115,14 @@ pub(super) fn pair(
     };
     let (certificate, passwords, watch) = (certificate.path.clone(), named.2.clone(), certificate.watch);
     let files = FilePair { certificate, key: key_path, passwords, watch };
-    let made = Made { key: made, files };
+    let made = MadePair { key: made, files };
     cx.extensions.get_or_default::<Pairs>().0.insert(named, made.clone());
     Ok(made)
 }
 
 /// Which of two files cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Whose {
+pub(super) enum UnusableFile {
     Certificate,
     Key,
 }
@@ -131,7 +131,7 @@ pub(super) enum Whose {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Unusable {
     /// Which of them is to blame.
-    pub(super) whose: Whose,
+    pub(super) whose: UnusableFile,
     /// nginx's line.
     pub(super) line: String,
     /// What may help.
@@ -147,8 +147,8 @@ pub(super) fn make<P: AsRef<[u8]>>(
 ) -> Result<CertifiedKey, Unusable> {
     let failed = |error: LoadError| {
         let whose = match error {
-            LoadError::Key(_) | LoadError::Mismatch(_) => Whose::Key,
-            _ => Whose::Certificate,
+            LoadError::Key(_) | LoadError::Mismatch(_) => UnusableFile::Key,
+            _ => UnusableFile::Certificate,
         };
         let mismatch = matches!(error, LoadError::Mismatch(_));
         let help =
@@ -164,12 +164,12 @@ pub(super) fn make<P: AsRef<[u8]>>(
         };
         Unusable { whose, line: format!("cannot load {what} \"{path}\": BIO_new_file() failed (SSL: {said})"), help }
     };
-    let pem = read(certificate).map_err(|error| open(Whose::Certificate, "certificate", certificate, error))?;
+    let pem = read(certificate).map_err(|error| open(UnusableFile::Certificate, "certificate", certificate, error))?;
     let chain = Chain::from_pem(pem.bytes()).map_err(|error| {
         let help = help_for_certificate(&error, pem.bytes());
         Unusable { help, ..failed(error) }
     })?;
-    let pem = read(key).map_err(|error| open(Whose::Key, "certificate key", key, error))?;
+    let pem = read(key).map_err(|error| open(UnusableFile::Key, "certificate key", key, error))?;
     let private = CertificateKey::from_pem(pem.bytes(), passwords).map_err(|error| {
         let help = help_for_key(&error, pem.bytes());
         Unusable { help, ..failed(error) }

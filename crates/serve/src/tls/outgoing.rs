@@ -10,11 +10,11 @@ use freerun_tls::session::{ClientConfig, PeerSessions, TlsSession};
 use freerun_tls::verify::{CertificatePurpose, PeerCertificate, TrustStore, VerifyResult, VerifyRules};
 use freerun_transport::Transport;
 
-use super::handshake::{HandshakeError, Helpers, greet};
+use super::handshake::{HandshakeError, HandshakeHelpers, greet};
 
 /// What one connection to a server needs for TLS.
 #[derive(Clone)]
-pub struct Outgoing {
+pub struct OutgoingTls {
     /// The settings of the session.
     pub config: ClientConfig,
     /// The name that the server is told (SNI, RFC 6066 section 3), if it is told one.
@@ -59,7 +59,7 @@ impl fmt::Display for OutgoingError {
     }
 }
 
-impl Outgoing {
+impl OutgoingTls {
     /// Has a session with the server at the other end of `transport`, which is established when this is done. All of it has
     /// to be done within `timeout`. A chain of certificates is verified by the `helpers`, because that takes long.
     ///
@@ -70,7 +70,7 @@ impl Outgoing {
         transport: &Transport,
         timer: &mut Timer,
         timeout: Duration,
-        helpers: Helpers<'_>,
+        helpers: HandshakeHelpers<'_>,
     ) -> Result<(), OutgoingError> {
         let began = loops::now();
         let failed = OutgoingError::Handshake;
@@ -105,7 +105,7 @@ impl Outgoing {
             }
         };
         let left = timeout.saturating_sub(loops::now().saturating_duration_since(began));
-        let Helpers { pool, lane, figures } = helpers;
+        let HandshakeHelpers { pool, lane, figures } = helpers;
         let verified = pool.run_in_lane(lane, transport.gone_for_reader(), verify);
         match timer.within(left, verified).await {
             None => Err(failed(HandshakeError::TimedOut)),

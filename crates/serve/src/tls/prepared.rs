@@ -14,7 +14,7 @@ const MOST: usize = 8;
 /// What settings are for besides the certificates: a server, and the default server of the address, both by the numbers that
 /// tell them apart from all others of this and of earlier configurations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Purpose {
+pub(super) struct SettingsPurpose {
     pub(super) server: u64,
     pub(super) default: u64,
     /// How many protocols above TLS are offered: it is the same list, with HTTP/2 at its beginning or without.
@@ -23,23 +23,23 @@ pub(super) struct Purpose {
 
 /// The settings that were made with a certificate.
 #[derive(Debug, Default)]
-pub(super) struct Prepared(ArcSwap<Vec<Arc<Made>>>);
+pub(super) struct PreparedSettings(ArcSwap<Vec<Arc<PreparedEntry>>>);
 
 #[derive(Debug)]
-struct Made {
-    purpose: Purpose,
+struct PreparedEntry {
+    purpose: SettingsPurpose,
     /// All certificates that the settings were made with.
     keys: Vec<CertifiedKey>,
     config: ServerConfig,
 }
 
-impl Made {
+impl PreparedEntry {
     fn is_of(&self, keys: &[CertifiedKey]) -> bool {
         self.keys.len() == keys.len() && self.keys.iter().zip(keys).all(|(own, other)| own.is_same(other))
     }
 }
 
-impl Prepared {
+impl PreparedSettings {
     /// The settings for a purpose with these certificates: what was made last time, or what `make` makes. Loops that ask at
     /// the same time may each make them, which does no harm.
     ///
@@ -47,7 +47,7 @@ impl Prepared {
     /// Those of `make`.
     pub(super) fn get<E>(
         &self,
-        purpose: Purpose,
+        purpose: SettingsPurpose,
         keys: Vec<CertifiedKey>,
         make: impl FnOnce(Vec<CertifiedKey>) -> Result<ServerConfig, E>,
     ) -> Result<ServerConfig, E> {
@@ -56,7 +56,7 @@ impl Prepared {
             return Ok(made.config.clone());
         }
         let config = make(keys.clone())?;
-        let made = Arc::new(Made { purpose, keys, config: config.clone() });
+        let made = Arc::new(PreparedEntry { purpose, keys, config: config.clone() });
         self.0.rcu(|known| {
             // Those that were made with another certificate are of no use any more. Of the rest the newest stay.
             let others = known.iter().filter(|other| other.purpose != purpose).take(MOST - 1);
@@ -72,8 +72,8 @@ mod tests {
     use crate::tls::fixtures::certified;
     use freerun_tls::session::{ServerSettings, SettingsError};
 
-    fn purpose(server: u64) -> Purpose {
-        Purpose { server, default: 1, protocols: 1 }
+    fn purpose(server: u64) -> SettingsPurpose {
+        SettingsPurpose { server, default: 1, protocols: 1 }
     }
 
     fn make(keys: Vec<CertifiedKey>) -> Result<ServerConfig, SettingsError> {
@@ -86,14 +86,14 @@ mod tests {
 
     #[test]
     fn settings_are_made_once_for_a_purpose_and_the_same_certificates() {
-        let (prepared, one, other) = (Prepared::default(), certified("ec"), certified("ec"));
+        let (prepared, one, other) = (PreparedSettings::default(), certified("ec"), certified("ec"));
         for (purpose, keys) in [
-            (Purpose { server: 1, default: 1, protocols: 1 }, vec![one.clone()]),
-            (Purpose { server: 2, default: 1, protocols: 1 }, vec![one.clone()]),
-            (Purpose { server: 1, default: 2, protocols: 1 }, vec![one.clone()]),
+            (SettingsPurpose { server: 1, default: 1, protocols: 1 }, vec![one.clone()]),
+            (SettingsPurpose { server: 2, default: 1, protocols: 1 }, vec![one.clone()]),
+            (SettingsPurpose { server: 1, default: 2, protocols: 1 }, vec![one.clone()]),
             // Another one, though it has the same contents; and one more.
-            (Purpose { server: 1, default: 1, protocols: 1 }, vec![other.clone()]),
-            (Purpose { server: 1, default: 1, protocols: 1 }, vec![other, one]),
+            (SettingsPurpose { server: 1, default: 1, protocols: 1 }, vec![other.clone()]),
+            (SettingsPurpose { server: 1, default: 1, protocols: 1 }, vec![other, one]),
         ] {
             let mut count = 0;
             for _ in 0..2 {
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn what_was_made_with_a_certificate_goes_when_another_one_comes() {
-        let (prepared, old) = (Prepared::default(), certified("ec"));
+        let (prepared, old) = (PreparedSettings::default(), certified("ec"));
         for _ in 0..2 * MOST {
             assert!(prepared.get(purpose(1), vec![certified("ec")], make).is_ok());
         }
@@ -119,14 +119,14 @@ mod tests {
 
     #[test]
     fn a_failure_is_not_kept() {
-        let (prepared, key) = (Prepared::default(), certified("ec"));
+        let (prepared, key) = (PreparedSettings::default(), certified("ec"));
         assert_eq!(prepared.get(purpose(1), vec![key.clone()], |_| Err(())).err(), Some(()));
         assert!(prepared.get(purpose(1), vec![key], make).is_ok());
     }
 
     #[test]
     fn the_settings_of_a_few_servers_are_kept() {
-        let (prepared, key, most) = (Prepared::default(), certified("ec"), MOST as u64);
+        let (prepared, key, most) = (PreparedSettings::default(), certified("ec"), MOST as u64);
         for server in 0..most + 3 {
             assert!(prepared.get(purpose(server), vec![key.clone()], make).is_ok());
         }

@@ -30,7 +30,7 @@ macro_rules! ssl_settings {
                 /// Whether certificates are sent compressed.
                 ssl_certificate_compression: bool = "off", in $outer | $inner, since = "1.29.1", fidelity = Differs("zlib and brotli are there, zstd is not");
                 /// The ciphers that are allowed, in OpenSSL's syntax.
-                ssl_ciphers: $crate::tls::values::Listed = "HIGH:!aNULL:!MD5", in $outer | $inner, fidelity = Differs("suites with forward secrecy and authenticated encryption alone are there");
+                ssl_ciphers: $crate::tls::values::AlgorithmList = "HIGH:!aNULL:!MD5", in $outer | $inner, fidelity = Differs("suites with forward secrecy and authenticated encryption alone are there");
                 /// A file with the certificate authorities that verify clients' certificates; their names are sent to clients.
                 ssl_client_certificate: Option<$crate::tls::values::FileName>, in $outer | $inner;
                 /// A command for OpenSSL.
@@ -45,7 +45,7 @@ macro_rules! ssl_settings {
                 /// The curves for the key exchange ECDHE.
                 ///
                 /// `auto` stands for `X25519MLKEM768:X25519:P-256:P-384:P-521`.
-                ssl_ecdh_curve: $crate::tls::values::Listed = "auto", in $outer | $inner, fidelity = Differs("X448, the Brainpool curves and the groups of DHE are not there, and `auto` does not have them; a name of one is a warning");
+                ssl_ecdh_curve: $crate::tls::values::AlgorithmList = "auto", in $outer | $inner, fidelity = Differs("X448, the Brainpool curves and the groups of DHE are not there, and `auto` does not have them; a name of one is a warning");
                 /// A file with keys for encrypted client hellos.
                 ssl_ech_file: ::freerun_conf::Many<$crate::tls::ech::EchFile>, in $outer | $inner, since = "1.29.4", fidelity = NoEffect($crate::tls::settings::NO_ECH);
                 /// A file for the secrets of clients' sessions, in the format of `SSLKEYLOGFILE`, which Wireshark reads.
@@ -117,7 +117,7 @@ macro_rules! ssl_settings {
                     ::std::vec::Vec<$crate::tls::values::FileName>,
                 ),
                 live: ::std::vec::Vec<::std::sync::Arc<$crate::tls::live::LivePair>>,
-                resolving: ::core::option::Option<$crate::tls::ocsp::Resolving>,
+                resolving: ::core::option::Option<$crate::tls::ocsp::OcspResolver>,
             ) -> $crate::tls::server::ServerSpec {
                 $crate::tls::server::ServerSpec {
                     service,

@@ -11,12 +11,12 @@ use freerun_tls::load::CertifiedKey;
 use freerun_tls::session::{ClientConfig, ClientSessions, ClientSettings};
 use freerun_tls::verify::{TrustBuilder, TrustSource, TrustStore};
 
-use super::algorithms::Wanted;
+use super::algorithms::WantedAlgorithms;
 use super::computed::{KnownPairs, PairNames, PairReader};
 use super::key_log::KeyLogPath;
 use super::objects::{add, pair, read};
-use super::outgoing::{Outgoing, Verification};
-use super::values::{CertificateCache, ConfCommand, FileName, Listed, PasswordFile, ProtocolSet};
+use super::outgoing::{OutgoingTls, Verification};
+use super::values::{AlgorithmList, CertificateCache, ConfCommand, FileName, PasswordFile, ProtocolSet};
 use super::words::problem;
 
 /// With how many servers sessions are kept for resumption, for all locations together. Names may come from clients
@@ -42,7 +42,7 @@ pub struct UpstreamSpec {
     /// `proxy_ssl_protocols`
     pub protocols: ProtocolSet,
     /// `proxy_ssl_ciphers`
-    pub ciphers: Listed,
+    pub ciphers: AlgorithmList,
     /// `proxy_ssl_conf_command`
     pub commands: Vec<ConfCommand>,
     /// `proxy_ssl_verify`
@@ -69,7 +69,7 @@ pub struct UpstreamTls {
     /// The settings of sessions; those without a certificate if its name has variables.
     config: ClientConfig,
     /// What the certificate is made with, if its name has variables.
-    computed: Option<Computed>,
+    computed: Option<ComputedCertificate>,
     verified_by: Option<(TrustStore, u32, u8)>,
     sends_name: bool,
     resumes: bool,
@@ -80,14 +80,14 @@ pub struct UpstreamTls {
 
 /// What a certificate is made with whose name has variables.
 #[derive(Debug)]
-struct Computed {
+struct ComputedCertificate {
     passwords: Option<PasswordFile>,
     known: Arc<KnownPairs>,
 }
 
 /// What was made for this configuration already: locations with equal directives share it.
 #[derive(Default)]
-struct Made(HashMap<UpstreamSpec, Arc<UpstreamTls>>);
+struct UpstreamsBySpec(HashMap<UpstreamSpec, Arc<UpstreamTls>>);
 
 impl UpstreamTls {
     /// Makes it of a location's directives. Locations with equal ones share it.
@@ -96,17 +96,17 @@ impl UpstreamTls {
     /// The directives contradict each other, or a file cannot be used, in nginx's words. What nginx looks at first is told of
     /// first.
     pub fn of(spec: UpstreamSpec, cx: &mut Cx) -> Result<Arc<UpstreamTls>, Problem> {
-        if let Some(made) = cx.extensions.get_or_default::<Made>().0.get(&spec) {
+        if let Some(made) = cx.extensions.get_or_default::<UpstreamsBySpec>().0.get(&spec) {
             return Ok(made.clone());
         }
         let made = Arc::new(UpstreamTls::make(&spec, cx)?);
-        cx.extensions.get_or_default::<Made>().0.insert(spec, made.clone());
+        cx.extensions.get_or_default::<UpstreamsBySpec>().0.insert(spec, made.clone());
         Ok(made)
     }
 
     fn make(spec: &UpstreamSpec, cx: &mut Cx) -> Result<UpstreamTls, Problem> {
         let prefix = spec.prefix;
-        let mut wanted = Wanted::of(spec.protocols, &spec.ciphers, cx)?;
+        let mut wanted = WantedAlgorithms::of(spec.protocols, &spec.ciphers, cx)?;
         let named = spec.certificate.as_ref().filter(|certificate| !certificate.is_empty());
         let mut known = None;
         let mut certificate = match (named, &spec.key) {
@@ -147,7 +147,7 @@ impl UpstreamTls {
         let (sends_name, resumes) = (spec.server_name, spec.session_reuse);
         let digest = digest(spec, settings.certificate.as_ref(), cx);
         let config = settings.build().map_err(problem)?;
-        let computed = known.map(|known| Computed { passwords: spec.passwords.clone(), known });
+        let computed = known.map(|known| ComputedCertificate { passwords: spec.passwords.clone(), known });
         Ok(UpstreamTls { config, computed, verified_by, sends_name, resumes, digest })
     }
 
@@ -175,7 +175,7 @@ impl UpstreamTls {
         names: Option<&PairNames>,
         alpn: Option<Vec<Vec<u8>>>,
         reader: &PairReader<'_, impl Fn() -> G>,
-    ) -> Result<Outgoing, String> {
+    ) -> Result<OutgoingTls, String> {
         // A session that began with one protocol is not resumed with another. Names can be long, and a private key can be among
         // them.
         let key = self.resumes.then(|| sha256_of((address, self.identity(name, names), &alpn)));
@@ -195,7 +195,7 @@ impl UpstreamTls {
             verification.map(|(trust, depth, level)| Verification { trust, depth, level, name: name.to_owned() });
         // RFC 6066 section 3: a name is not empty, and not an address.
         let sent = self.sends_name && !name.is_empty() && bare(name).parse::<IpAddr>().is_err();
-        Ok(Outgoing {
+        Ok(OutgoingTls {
             config,
             server_name: sent.then(|| name.to_owned()),
             sessions: key.map(|key| SESSIONS.peer(&key)),

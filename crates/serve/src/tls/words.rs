@@ -10,7 +10,7 @@ use super::values::Spot;
 
 /// The warnings that were told already, with their places; lives in the configuration's context.
 #[derive(Default)]
-struct Told(HashSet<(String, Place)>);
+struct ReportedWarnings(HashSet<(String, Place)>);
 
 /// A file that cannot be read.
 pub(super) fn unreadable(what: &str, error: &io::Error) -> Problem {
@@ -32,7 +32,7 @@ pub(super) fn tell(remark: Option<Remark>, spot: Spot, cx: &mut Cx) {
 
 /// Warns of a value, once.
 pub(super) fn warn(text: String, spot: Spot, cx: &mut Cx) {
-    if cx.extensions.get_or_default::<Told>().0.insert((text.clone(), spot.place())) {
+    if cx.extensions.get_or_default::<ReportedWarnings>().0.insert((text.clone(), spot.place())) {
         cx.warn(spot.blamed(Problem::warning(text)));
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use freerun_runtime::log::ErrorLog;
 use freerun_upstream::Group;
 
-use super::Protocol;
-use super::entries::Entry;
+use super::SubjectProtocol;
+use super::entries::ServerEntry;
 use super::group::Upstream;
 use super::names::look_up_one;
 use super::registry::Upstreams;
@@ -27,7 +27,7 @@ pub trait AnyGroup: Send + Sync {
     fn state(&self) -> Option<&Arc<StateFile>>;
 
     /// The servers as they are written.
-    fn entries(&self) -> Arc<Vec<Entry>>;
+    fn entries(&self) -> Arc<Vec<ServerEntry>>;
 
     /// The servers without a known address, as they are written.
     fn unresolved(&self) -> Vec<String>;
@@ -41,10 +41,10 @@ pub trait AnyGroup: Send + Sync {
     /// Changes the servers as `change` changes the entries; none, if that returns `false`. The change is in effect when this
     /// returns, also in other configurations that keep the servers in the same file. It waits for others who change the group
     /// at the same time, so a loop never calls it; names are looked up elsewhere.
-    fn change(self: Arc<Self>, log: &ErrorLog, change: &mut dyn FnMut(&mut Vec<Entry>) -> bool);
+    fn change(self: Arc<Self>, log: &ErrorLog, change: &mut dyn FnMut(&mut Vec<ServerEntry>) -> bool);
 }
 
-impl<P: Protocol> AnyGroup for Upstream<P> {
+impl<P: SubjectProtocol> AnyGroup for Upstream<P> {
     fn group(&self) -> &Group {
         &self.group
     }
@@ -61,7 +61,7 @@ impl<P: Protocol> AnyGroup for Upstream<P> {
         self.state.as_ref()
     }
 
-    fn entries(&self) -> Arc<Vec<Entry>> {
+    fn entries(&self) -> Arc<Vec<ServerEntry>> {
         Upstream::entries(self)
     }
 
@@ -77,7 +77,7 @@ impl<P: Protocol> AnyGroup for Upstream<P> {
         P::DEFAULT_PORT
     }
 
-    fn change(self: Arc<Self>, log: &ErrorLog, change: &mut dyn FnMut(&mut Vec<Entry>) -> bool) {
+    fn change(self: Arc<Self>, log: &ErrorLog, change: &mut dyn FnMut(&mut Vec<ServerEntry>) -> bool) {
         for (group, names) in Upstream::change(&self, change) {
             for name in names {
                 look_up_one(&group, name, log, None);
@@ -101,7 +101,7 @@ pub trait AnyGroups: Send + Sync {
     fn each_computed(&self, show: &mut dyn FnMut(&Group));
 }
 
-impl<P: Protocol> AnyGroups for Upstreams<P> {
+impl<P: SubjectProtocol> AnyGroups for Upstreams<P> {
     fn all(&self) -> Vec<Arc<dyn AnyGroup>> {
         Upstreams::all(self).map(|group| group.clone() as Arc<dyn AnyGroup>).collect()
     }
@@ -126,7 +126,7 @@ pub struct GroupsByProtocol(Vec<(&'static str, Arc<dyn AnyGroups>)>);
 
 impl GroupsByProtocol {
     /// Adds the groups of a protocol.
-    pub(super) fn add<P: Protocol>(&mut self, groups: &Arc<Upstreams<P>>) {
+    pub(super) fn add<P: SubjectProtocol>(&mut self, groups: &Arc<Upstreams<P>>) {
         self.0.push((P::NAME, groups.clone()));
     }
 

@@ -7,9 +7,9 @@ use std::net::IpAddr;
 
 use freerun_upstream::method::Method;
 use freerun_upstream::random::Random;
-use freerun_upstream::{Bound, Lease, Millis, NoPeer, Query, Tried, now};
+use freerun_upstream::{ClientBinding, Lease, Millis, NoPeer, Query, Tried, now};
 
-use super::Protocol;
+use super::SubjectProtocol;
 use super::group::Upstream;
 use crate::listen::address::Address;
 use crate::values::subject::Subject;
@@ -25,49 +25,49 @@ fn random_number() -> u64 {
 
 /// The inputs of a choice, computed from the subject once: a second choice, after waiting, does not compute them again.
 #[derive(Debug)]
-pub struct Asking<'s> {
+pub struct ChoiceInputs<'s> {
     /// The time of the choice.
     pub now: Millis,
-    key: Key<'s>,
+    key: MethodKey<'s>,
 }
 
 /// The key of the group's method. The bytes of an address need no memory of their own.
 #[derive(Debug)]
-enum Key<'s> {
+enum MethodKey<'s> {
     Text(Cow<'s, [u8]>),
     V4([u8; 4]),
     V6([u8; 16]),
 }
 
-impl Asking<'_> {
-    fn query<'a>(&'a self, bound: Option<Bound<'a>>, random: u64) -> Query<'a> {
+impl ChoiceInputs<'_> {
+    fn query<'a>(&'a self, bound: Option<ClientBinding<'a>>, random: u64) -> Query<'a> {
         let key = match &self.key {
-            Key::Text(text) => text,
-            Key::V4(octets) => &octets[..],
-            Key::V6(octets) => octets,
+            MethodKey::Text(text) => text,
+            MethodKey::V4(octets) => &octets[..],
+            MethodKey::V6(octets) => octets,
         };
         Query { now: self.now, key, sticky: bound, random }
     }
 }
 
-impl<P: Protocol> Upstream<P> {
+impl<P: SubjectProtocol> Upstream<P> {
     /// Computes the inputs of the group's method from the subject.
-    pub fn asking<'s>(&'s self, subject: &'s P::Subject) -> Asking<'s> {
+    pub fn asking<'s>(&'s self, subject: &'s P::Subject) -> ChoiceInputs<'s> {
         let now = now();
         let key = match self.group.settings.method {
             Method::IpHash => match subject.peer() {
                 Address::Ip(address) => match address.ip() {
-                    IpAddr::V4(ip) => Key::V4(ip.octets()),
-                    IpAddr::V6(ip) => Key::V6(ip.octets()),
+                    IpAddr::V4(ip) => MethodKey::V4(ip.octets()),
+                    IpAddr::V6(ip) => MethodKey::V6(ip.octets()),
                 },
-                Address::Unix(_) => Key::Text(Cow::default()),
+                Address::Unix(_) => MethodKey::Text(Cow::default()),
             },
             Method::Hash | Method::ConsistentHash => {
-                Key::Text(self.key.as_ref().map(|key| key.render(subject)).unwrap_or_default())
+                MethodKey::Text(self.key.as_ref().map(|key| key.render(subject)).unwrap_or_default())
             }
-            _ => Key::Text(Cow::default()),
+            _ => MethodKey::Text(Cow::default()),
         };
-        Asking { now, key }
+        ChoiceInputs { now, key }
     }
 
     /// Chooses a server that was not tried yet: the client's own, if it is `bound` to a server that is available, or else a
@@ -75,8 +75,8 @@ impl<P: Protocol> Upstream<P> {
     /// has a queue.
     pub fn pick_now(
         &self,
-        asking: &Asking<'_>,
-        bound: Option<Bound<'_>>,
+        asking: &ChoiceInputs<'_>,
+        bound: Option<ClientBinding<'_>>,
         tried: &mut Tried,
     ) -> Option<Result<Lease, NoPeer>> {
         self.group.pick_now(&asking.query(bound, self.random()), tried)
@@ -88,8 +88,8 @@ impl<P: Protocol> Upstream<P> {
     /// There is no server: none was available, the queue was full, or the time in it was over.
     pub async fn pick_later(
         &self,
-        asking: &Asking<'_>,
-        bound: Option<Bound<'_>>,
+        asking: &ChoiceInputs<'_>,
+        bound: Option<ClientBinding<'_>>,
         tried: &mut Tried,
     ) -> Result<Lease, NoPeer> {
         // Each choice in the queue has a random number of its own.

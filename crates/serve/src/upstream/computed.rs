@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use freerun_upstream::PeerSpec;
 
-use super::Protocol;
+use super::SubjectProtocol;
 use super::group::Upstream;
 
 /// The number of parts of the table: adding a group copies one of them.
@@ -19,26 +19,26 @@ const PARTS: usize = 32;
 const PART_SIZE: usize = 64;
 
 /// The groups of each resolver, by the names that it was asked for.
-type Known<P> = HashMap<u64, HashMap<Box<str>, Arc<Upstream<P>>>>;
-type Part<P> = ArcSwap<Known<P>>;
+type GroupsByResolver<P> = HashMap<u64, HashMap<Box<str>, Arc<Upstream<P>>>>;
+type GroupShard<P> = ArcSwap<GroupsByResolver<P>>;
 
 /// The groups, by the computed text.
 #[derive(Debug)]
-pub(super) struct Computed<P: Protocol>([Part<P>; PARTS]);
+pub(super) struct ComputedGroups<P: SubjectProtocol>([GroupShard<P>; PARTS]);
 
-impl<P: Protocol> Default for Computed<P> {
-    fn default() -> Computed<P> {
-        Computed(std::array::from_fn(|_| ArcSwap::from_pointee(Known::new())))
+impl<P: SubjectProtocol> Default for ComputedGroups<P> {
+    fn default() -> ComputedGroups<P> {
+        ComputedGroups(std::array::from_fn(|_| ArcSwap::from_pointee(GroupsByResolver::new())))
     }
 }
 
-impl<P: Protocol> Computed<P> {
+impl<P: SubjectProtocol> ComputedGroups<P> {
     /// The group of `name`, with these servers, as the resolver `asked` has returned them ([`Resolver::id`]; 0 if the
     /// name is an address). Each resolver has its own group for a name. Never waits.
     ///
     /// [`Resolver::id`]: freerun_upstream::resolve::Resolver::id
     pub(super) fn group(&self, name: &str, asked: u64, peers: Vec<PeerSpec>) -> Arc<Upstream<P>> {
-        let find = |known: &Known<P>| known.get(&asked)?.get(name).cloned();
+        let find = |known: &GroupsByResolver<P>| known.get(&asked)?.get(name).cloned();
         let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(name);
         let part = &self.0[hash as usize % PARTS];
         if let Some(known) = find(&part.load()) {
@@ -50,7 +50,7 @@ impl<P: Protocol> Computed<P> {
         let new = Arc::new(Upstream::computed(name, peers));
         let mut kept = new.clone();
         part.rcu(|before| {
-            let mut next = Known::<P>::clone(before);
+            let mut next = GroupsByResolver::<P>::clone(before);
             if let Some(known) = find(&next) {
                 // Another loop was faster.
                 kept = known;
@@ -84,12 +84,12 @@ impl<P: Protocol> Computed<P> {
     }
 }
 
-fn size<P: Protocol>(known: &Known<P>) -> usize {
+fn size<P: SubjectProtocol>(known: &GroupsByResolver<P>) -> usize {
     known.values().map(HashMap::len).sum()
 }
 
 /// Drops any one of the groups.
-fn forget_one<P: Protocol>(known: &mut Known<P>) {
+fn forget_one<P: SubjectProtocol>(known: &mut GroupsByResolver<P>) {
     let Some((asked, groups)) = known.iter_mut().next() else { return };
     let (asked, any) = (*asked, groups.keys().next().cloned());
     if let Some(any) = any {
@@ -147,7 +147,7 @@ mod tests {
     #[derive(Debug, Clone, Default)]
     struct Silence;
 
-    impl Protocol for Silence {
+    impl SubjectProtocol for Silence {
         type Subject = Nobody;
         type Extra = ();
 
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn the_same_name_is_the_same_group_and_follows_its_addresses() {
-        let computed = Computed::<Silence>::default();
+        let computed = ComputedGroups::<Silence>::default();
         let first = computed.group("a.test:80", 1, peers(&[1, 2]));
         let again = computed.group("a.test:80", 1, peers(&[2, 1]));
         assert!(Arc::ptr_eq(&first, &again));
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn each_resolver_has_its_own_group_of_a_name() {
-        let computed = Computed::<Silence>::default();
+        let computed = ComputedGroups::<Silence>::default();
         let inside = computed.group("a.test:80", 1, peers(&[1]));
         let outside = computed.group("a.test:80", 2, peers(&[2]));
         assert_eq!((&**inside.name(), inside.group.replaced()), ("a.test:80", 0));
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn the_table_is_bounded() {
-        let computed = Computed::<Silence>::default();
+        let computed = ComputedGroups::<Silence>::default();
         for n in 0..5000 {
             computed.group(&format!("n{n}.test:80"), n % 3, peers(&[1]));
         }

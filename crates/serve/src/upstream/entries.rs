@@ -6,42 +6,42 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use arc_swap::ArcSwap;
 use freerun_upstream::live::next_id;
-use freerun_upstream::place::Place;
+use freerun_upstream::place::ServerPlace;
 
-use super::Protocol;
+use super::SubjectProtocol;
 use super::group::Upstream;
-use super::known::Known;
-use super::server::Server;
+use super::known::KnownAddresses;
+use super::server::ServerSetting;
 
 /// A server as it is written, in the list of a group.
 #[derive(Debug, Clone)]
-pub struct Entry {
+pub struct ServerEntry {
     /// A number that no other entry of the configuration has, and no server of the process. It goes on over a reload if the
     /// server is still there.
     pub number: u32,
     /// The server.
-    pub server: Server,
+    pub server: ServerSetting,
     /// The addresses of its name, if it is written as one.
-    pub(super) known: Option<Arc<Known>>,
+    pub(super) known: Option<Arc<KnownAddresses>>,
 }
 
-impl Entry {
+impl ServerEntry {
     /// An entry for a server that is added while the group serves.
-    pub fn new(server: Server) -> Entry {
-        let known = matches!(server.place, Place::Name(_)).then(Arc::default);
-        Entry { number: next_id(), server, known }
+    pub fn new(server: ServerSetting) -> ServerEntry {
+        let known = matches!(server.place, ServerPlace::Name(_)).then(Arc::default);
+        ServerEntry { number: next_id(), server, known }
     }
 
     /// The entry with another server in its place. What is known of a name goes on if the name stays.
     #[must_use]
-    pub fn with_server(&self, server: Server) -> Entry {
-        let asked = |server: &Server| match &server.place {
-            Place::Name(name) => Some((name.host.clone(), server.service.clone(), server.resolve)),
-            Place::Address(_) => None,
+    pub fn with_server(&self, server: ServerSetting) -> ServerEntry {
+        let asked = |server: &ServerSetting| match &server.place {
+            ServerPlace::Name(name) => Some((name.host.clone(), server.service.clone(), server.resolve)),
+            ServerPlace::Address(_) => None,
         };
         match asked(&server) == asked(&self.server) {
-            true => Entry { server, ..self.clone() },
-            false => Entry { number: self.number, ..Entry::new(server) },
+            true => ServerEntry { server, ..self.clone() },
+            false => ServerEntry { number: self.number, ..ServerEntry::new(server) },
         }
     }
 
@@ -53,15 +53,18 @@ impl Entry {
 
 /// The entries for these servers, with the known addresses of their names, instead of the entries `before`. A server that was
 /// among them keeps its number, whatever else has changed about it.
-pub(super) fn continued(servers: Vec<(Server, Option<Arc<Known>>)>, before: &[Entry]) -> Vec<Entry> {
-    let same = |server: &Server| (server.place.clone(), server.service.clone());
+pub(super) fn continued(
+    servers: Vec<(ServerSetting, Option<Arc<KnownAddresses>>)>,
+    before: &[ServerEntry],
+) -> Vec<ServerEntry> {
+    let same = |server: &ServerSetting| (server.place.clone(), server.service.clone());
     let mut numbers: HashMap<_, VecDeque<u32>> = HashMap::new();
     for entry in before {
         numbers.entry(same(&entry.server)).or_default().push_back(entry.number);
     }
     let entry = |(server, known)| {
         let number = numbers.get_mut(&same(&server)).and_then(VecDeque::pop_front);
-        Entry { number: number.unwrap_or_else(next_id), server, known }
+        ServerEntry { number: number.unwrap_or_else(next_id), server, known }
     };
     servers.into_iter().map(entry).collect()
 }
@@ -71,7 +74,7 @@ pub(super) fn continued(servers: Vec<(Server, Option<Arc<Known>>)>, before: &[En
 pub(super) struct EntryName {
     pub(super) number: u32,
     /// The addresses.
-    pub(super) known: Arc<Known>,
+    pub(super) known: Arc<KnownAddresses>,
 }
 
 impl PartialEq for EntryName {
@@ -82,15 +85,15 @@ impl PartialEq for EntryName {
 
 /// The list of a group. Configurations that have the same group with the same `state` share it, also while one is built to
 /// replace the other. A change of the list is in the groups of all of them when it is done.
-pub(super) struct Entries<P: Protocol> {
-    list: ArcSwap<Vec<Entry>>,
+pub(super) struct Entries<P: SubjectProtocol> {
+    list: ArcSwap<Vec<ServerEntry>>,
     /// The groups that have joined. Locked while the list, or the servers of a group that it stands for, are replaced: one
     /// change is over before the next one begins. No loop takes it.
     groups: Mutex<Vec<Weak<Upstream<P>>>>,
 }
 
 // Not derived, because that would demand the trait of the subject.
-impl<P: Protocol> fmt::Debug for Entries<P> {
+impl<P: SubjectProtocol> fmt::Debug for Entries<P> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.list.load().fmt(formatter)
     }
@@ -99,14 +102,14 @@ impl<P: Protocol> fmt::Debug for Entries<P> {
 /// The right to change a list, with the groups that have joined.
 pub(super) type ChangeLock<'e, P> = MutexGuard<'e, Vec<Weak<Upstream<P>>>>;
 
-impl<P: Protocol> Entries<P> {
+impl<P: SubjectProtocol> Entries<P> {
     /// A list with these entries.
-    pub(super) fn new(list: Vec<Entry>) -> Entries<P> {
+    pub(super) fn new(list: Vec<ServerEntry>) -> Entries<P> {
         Entries { list: ArcSwap::from_pointee(list), groups: Mutex::default() }
     }
 
     /// The entries as they are now.
-    pub(super) fn load(&self) -> Arc<Vec<Entry>> {
+    pub(super) fn load(&self) -> Arc<Vec<ServerEntry>> {
         self.list.load_full()
     }
 
@@ -116,7 +119,7 @@ impl<P: Protocol> Entries<P> {
     }
 
     /// Replaces the entries.
-    pub(super) fn store(&self, _: &ChangeLock<'_, P>, list: Vec<Entry>) {
+    pub(super) fn store(&self, _: &ChangeLock<'_, P>, list: Vec<ServerEntry>) {
         self.list.store(Arc::new(list));
     }
 }
@@ -127,14 +130,14 @@ mod tests {
 
     use super::*;
 
-    fn servers(texts: &[&str]) -> Vec<(Server, Option<Arc<Known>>)> {
-        let server = |text: &&str| Server::new(text, Some(80), None, false, PeerSettings::default()).unwrap();
+    fn servers(texts: &[&str]) -> Vec<(ServerSetting, Option<Arc<KnownAddresses>>)> {
+        let server = |text: &&str| ServerSetting::new(text, Some(80), None, false, PeerSettings::default()).unwrap();
         texts.iter().map(|text| (server(text), None)).collect()
     }
 
     #[test]
     fn servers_that_stay_keep_their_numbers() {
-        let numbers = |entries: &[Entry]| -> Vec<u32> { entries.iter().map(|entry| entry.number).collect() };
+        let numbers = |entries: &[ServerEntry]| -> Vec<u32> { entries.iter().map(|entry| entry.number).collect() };
         let before = continued(servers(&["10.0.0.1", "10.0.0.2", "10.0.0.2", "a.test"]), &[]);
         let [one, two, again, name] = numbers(&before)[..] else { panic!("{before:?}") };
         let after = continued(servers(&["a.test:80", "10.0.0.3", "10.0.0.2:80", "10.0.0.2", "10.0.0.2"]), &before);

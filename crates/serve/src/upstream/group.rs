@@ -6,50 +6,50 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use freerun_upstream::GroupState;
-use freerun_upstream::place::Place;
-use freerun_upstream::pool::{Count, KeepAlive};
+use freerun_upstream::place::ServerPlace;
+use freerun_upstream::pool::{IdleCount, KeepAlive};
 use freerun_upstream::resolve::Resolver;
 use freerun_upstream::{Group, GroupSettings, PeerSettings, PeerSpec, UpstreamAddress, now};
 
-use super::Protocol;
-use super::entries::{ChangeLock, Entries, Entry, EntryName, continued};
-use super::known::Known;
-use super::server::Server;
+use super::SubjectProtocol;
+use super::entries::{ChangeLock, Entries, EntryName, ServerEntry, continued};
+use super::known::KnownAddresses;
+use super::server::ServerSetting;
 use crate::configuration::state_file::StateFile;
-use crate::configuration::zones::{Saved, ZoneTable};
+use crate::configuration::zones::{StateBytes, ZoneTable};
 use crate::values::Template;
 
 /// The state that survives reloads, kept by the group's name.
 #[derive(Debug, Default)]
-struct Lasting {
+struct LastingState {
     group: Arc<GroupState>,
-    kept: Arc<Count>,
+    kept: Arc<IdleCount>,
 }
 
-impl Lasting {
+impl LastingState {
     /// The state of the group with this key: from the running configuration, from an old binary, or a new one.
-    fn of(key: &str, zones: &mut ZoneTable) -> Arc<Lasting> {
+    fn of(key: &str, zones: &mut ZoneTable) -> Arc<LastingState> {
         let arrived = zones.arrived(key);
         let lasting = zones.keep(key, || {
-            let lasting = Lasting::default();
+            let lasting = LastingState::default();
             if let Some(saved) = arrived {
                 lasting.group.restore(&saved, now());
             }
             lasting
         });
-        zones.carry(key, &lasting, |lasting| lasting.group.save(now()).map(Saved::new));
+        zones.carry(key, &lasting, |lasting| lasting.group.save(now()).map(StateBytes::new));
         lasting
     }
 }
 
 /// A group of servers, declared by an `upstream` block or implied by an address.
-pub struct Upstream<P: Protocol> {
+pub struct Upstream<P: SubjectProtocol> {
     /// The servers, and the method of choosing one.
     pub group: Group,
     /// Number of idle connections that are kept, and their time.
     pub keepalive: KeepAlive,
     /// The number of connections that are kept, for [`Pool::release`](freerun_upstream::pool::Pool::release).
-    pub kept: Arc<Count>,
+    pub kept: Arc<IdleCount>,
     /// Whether an `upstream` block declares the group.
     pub declared: bool,
     /// The text that the method hashes.
@@ -61,11 +61,11 @@ pub struct Upstream<P: Protocol> {
     /// The file that keeps the servers (`state`).
     pub state: Option<Arc<StateFile>>,
     entries: Arc<Entries<P>>,
-    resolver: Option<Resolving>,
+    resolver: Option<GroupResolver>,
 }
 
 // Not derived, because that would demand the trait of the subject.
-impl<P: Protocol> fmt::Debug for Upstream<P> {
+impl<P: SubjectProtocol> fmt::Debug for Upstream<P> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = formatter.debug_struct("Upstream");
         shown.field("group", &self.group).field("keepalive", &self.keepalive).field("entries", &self.entries);
@@ -74,10 +74,10 @@ impl<P: Protocol> fmt::Debug for Upstream<P> {
 }
 
 /// The resolver for names, and how long an answer may take.
-pub type Resolving = (Arc<Resolver>, Duration);
+pub type GroupResolver = (Arc<Resolver>, Duration);
 
 /// The parts that a group is made of.
-pub struct Plan<P: Protocol> {
+pub struct Plan<P: SubjectProtocol> {
     /// The method of choosing a server.
     pub settings: GroupSettings,
     /// The text that the method hashes.
@@ -85,9 +85,9 @@ pub struct Plan<P: Protocol> {
     /// Number of idle connections that are kept, and their time.
     pub keepalive: KeepAlive,
     /// The servers as they are written.
-    pub servers: Vec<Server>,
+    pub servers: Vec<ServerSetting>,
     /// The resolver for names of servers, if `resolver` sets one.
-    pub resolver: Option<Resolving>,
+    pub resolver: Option<GroupResolver>,
     /// The name of the group's first `zone`.
     pub zone: Option<Arc<str>>,
     /// The file that keeps the servers (`state`).
@@ -97,7 +97,7 @@ pub struct Plan<P: Protocol> {
 }
 
 // Not derived, because that would demand the trait of the subject.
-impl<P: Protocol> Default for Plan<P> {
+impl<P: SubjectProtocol> Default for Plan<P> {
     fn default() -> Plan<P> {
         Plan {
             settings: GroupSettings::default(),
@@ -112,19 +112,19 @@ impl<P: Protocol> Default for Plan<P> {
     }
 }
 
-impl<P: Protocol> Upstream<P> {
+impl<P: SubjectProtocol> Upstream<P> {
     /// A group that continues the group with the same name in the running configuration.
     pub(super) fn new(name: &str, declared: bool, plan: Plan<P>, zones: &mut ZoneTable) -> Arc<Upstream<P>> {
         let Plan { settings, key, keepalive, servers, resolver, zone, state, extra } = plan;
         let kind = if declared { "upstream" } else { "address" };
-        let lasting = Lasting::of(&format!("{} {kind} {name}", P::NAME), zones);
+        let lasting = LastingState::of(&format!("{} {kind} {name}", P::NAME), zones);
         let asked = resolver.as_ref().map(|(resolver, _)| resolver.spec().to_string()).unwrap_or_default();
-        let known = |server: &Server| {
-            let Place::Name(name) = &server.place else { return None };
+        let known = |server: &ServerSetting| {
+            let ServerPlace::Name(name) = &server.place else { return None };
             let asked = if server.resolve { asked.as_str() } else { "" };
             let service = server.service.as_deref().unwrap_or_default();
             // Without the port: what is known of a name goes on though its port changes.
-            Some(zones.keep(&format!("name {} {service} {asked}", name.host), Known::default))
+            Some(zones.keep(&format!("name {} {service} {asked}", name.host), KnownAddresses::default))
         };
         let known: Vec<_> = servers.iter().map(known).collect();
         let list = match &state {
@@ -179,24 +179,25 @@ impl<P: Protocol> Upstream<P> {
     }
 
     /// The servers as they are written.
-    pub fn entries(&self) -> Arc<Vec<Entry>> {
+    pub fn entries(&self) -> Arc<Vec<ServerEntry>> {
         self.entries.load()
     }
 
     /// The servers as they are written, and whether any address of each is known.
-    pub fn servers(&self) -> impl Iterator<Item = (Server, bool)> {
-        let is_known = |known: &Arc<Known>| known.targets().is_some_and(|targets: Arc<Vec<_>>| !targets.is_empty());
+    pub fn servers(&self) -> impl Iterator<Item = (ServerSetting, bool)> {
+        let is_known =
+            |known: &Arc<KnownAddresses>| known.targets().is_some_and(|targets: Arc<Vec<_>>| !targets.is_empty());
         let all: Vec<_> = self.entries.load().iter().cloned().collect();
         all.into_iter().map(move |entry| (entry.server, entry.known.as_ref().is_none_or(is_known)))
     }
 
     /// The servers that are written as names, with these names.
-    pub(super) fn named(&self) -> Vec<(EntryName, Server)> {
+    pub(super) fn named(&self) -> Vec<(EntryName, ServerSetting)> {
         self.entries.load().iter().filter_map(|entry| Some((entry.name()?, entry.server.clone()))).collect()
     }
 
     /// The server whose entry has this name, if there still is one.
-    pub(super) fn server(&self, name: &EntryName) -> Option<Server> {
+    pub(super) fn server(&self, name: &EntryName) -> Option<ServerSetting> {
         let entries = self.entries.load();
         let entry = entries.iter().find(|entry| entry.number == name.number)?;
         (entry.name().as_ref() == Some(name)).then(|| entry.server.clone())
@@ -211,7 +212,7 @@ impl<P: Protocol> Upstream<P> {
     /// these entries. Returns the groups, with the new names, whose addresses have to be looked up.
     pub(super) fn change(
         &self,
-        change: &mut dyn FnMut(&mut Vec<Entry>) -> bool,
+        change: &mut dyn FnMut(&mut Vec<ServerEntry>) -> bool,
     ) -> Vec<(Arc<Upstream<P>>, Vec<EntryName>)> {
         let lock = self.entries.lock();
         let before = self.entries.load();
@@ -219,10 +220,10 @@ impl<P: Protocol> Upstream<P> {
         if !change(&mut next) {
             return Vec::new();
         }
-        let known: HashMap<u32, &Entry> = before.iter().map(|entry| (entry.number, entry)).collect();
+        let known: HashMap<u32, &ServerEntry> = before.iter().map(|entry| (entry.number, entry)).collect();
         let old = |name: &EntryName| known.get(&name.number).and_then(|entry| entry.name());
         let is_new = |name: &EntryName| old(name).as_ref() != Some(name);
-        let new: Vec<EntryName> = next.iter().filter_map(Entry::name).filter(is_new).collect();
+        let new: Vec<EntryName> = next.iter().filter_map(ServerEntry::name).filter(is_new).collect();
         self.entries.store(&lock, next);
         let groups = lock.iter().filter_map(Weak::upgrade).map(|group| (group, new.clone()));
         groups.inspect(|(group, _)| group.refresh(&lock, false)).collect()
@@ -254,13 +255,13 @@ impl<P: Protocol> Upstream<P> {
 }
 
 /// The servers of the group, as far as their addresses are known.
-fn peers(entries: &[Entry]) -> Vec<PeerSpec> {
+fn peers(entries: &[ServerEntry]) -> Vec<PeerSpec> {
     let mut all = Vec::new();
-    for Entry { number, server, known } in entries {
+    for ServerEntry { number, server, known } in entries {
         let settings = || PeerSettings { entry: *number, ..server.settings.clone() };
         match (&server.place, known) {
-            (Place::Address(address), _) => all.push(spec(server, address.clone(), settings())),
-            (Place::Name(name), Some(known)) => {
+            (ServerPlace::Address(address), _) => all.push(spec(server, address.clone(), settings())),
+            (ServerPlace::Name(name), Some(known)) => {
                 for target in known.targets().iter().flat_map(|targets| targets.iter()) {
                     let mut address = target.address;
                     if server.service.is_none() {
@@ -276,12 +277,12 @@ fn peers(entries: &[Entry]) -> Vec<PeerSpec> {
                     all.push(spec(server, address.into(), settings));
                 }
             }
-            (Place::Name(_), None) => {}
+            (ServerPlace::Name(_), None) => {}
         }
     }
     all
 }
 
-fn spec(server: &Server, address: UpstreamAddress, settings: PeerSettings) -> PeerSpec {
+fn spec(server: &ServerSetting, address: UpstreamAddress, settings: PeerSettings) -> PeerSpec {
     PeerSpec { address, server: server.text.clone(), settings }
 }

@@ -18,29 +18,29 @@ pub(super) struct KnownAddress {
 }
 
 /// The addresses of the hosts that the services of a name refer to.
-pub(super) type Hosts = HashMap<Box<str>, Arc<[IpAddr]>>;
+pub(super) type ServiceHosts = HashMap<Box<str>, Arc<[IpAddr]>>;
 
 /// The known addresses of a server's name. They survive reloads.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct KnownAddresses {
     targets: ArcSwapOption<Vec<KnownAddress>>,
     /// The addresses of the hosts that the targets were made of, with `service`.
-    hosts: ArcSwapOption<Hosts>,
+    hosts: ArcSwapOption<ServiceHosts>,
 }
 
-impl Known {
+impl KnownAddresses {
     /// The addresses; `None` if the name was not looked up yet, or not found.
     pub(super) fn targets(&self) -> Option<Arc<Vec<KnownAddress>>> {
         self.targets.load_full()
     }
 
     /// The addresses of the hosts that services named in the last lookup.
-    pub(super) fn hosts(&self) -> Option<Arc<Hosts>> {
+    pub(super) fn hosts(&self) -> Option<Arc<ServiceHosts>> {
         self.hosts.load_full()
     }
 
     /// Stores the result of a lookup.
-    pub(super) fn set(&self, mut targets: Vec<KnownAddress>, hosts: Hosts) {
+    pub(super) fn set(&self, mut targets: Vec<KnownAddress>, hosts: ServiceHosts) {
         // Name servers answer in another order each time.
         targets.sort_unstable();
         self.targets.store(Some(Arc::new(targets)));

@@ -5,11 +5,11 @@ use std::fmt;
 use freerun_conf::{Cx, Node, Problem, Setting, Shape, Word};
 use freerun_upstream::method::{Measure, Method, Two};
 
-use super::Protocol;
+use super::SubjectProtocol;
 use crate::values::Template;
 
 /// The method of a group, and the text that it depends on.
-pub struct Balance<P: Protocol> {
+pub struct GroupMethod<P: SubjectProtocol> {
     /// The method of choosing the next server.
     pub method: Method,
     /// The text that `hash` uses.
@@ -17,28 +17,28 @@ pub struct Balance<P: Protocol> {
 }
 
 // Not derived, because that would demand the trait of the subject.
-impl<P: Protocol> Clone for Balance<P> {
-    fn clone(&self) -> Balance<P> {
-        Balance { method: self.method, key: self.key.clone() }
+impl<P: SubjectProtocol> Clone for GroupMethod<P> {
+    fn clone(&self) -> GroupMethod<P> {
+        GroupMethod { method: self.method, key: self.key.clone() }
     }
 }
 
-impl<P: Protocol> Default for Balance<P> {
-    fn default() -> Balance<P> {
-        Balance { method: Method::default(), key: None }
+impl<P: SubjectProtocol> Default for GroupMethod<P> {
+    fn default() -> GroupMethod<P> {
+        GroupMethod { method: Method::default(), key: None }
     }
 }
 
-impl<P: Protocol> fmt::Debug for Balance<P> {
+impl<P: SubjectProtocol> fmt::Debug for GroupMethod<P> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_tuple("Balance").field(&self.method).field(&self.key).finish()
     }
 }
 
-impl<P: Protocol> Setting for Balance<P> {
+impl<P: SubjectProtocol> Setting for GroupMethod<P> {
     const SHAPE: Shape = Shape::exactly(0, "");
 
-    fn set(previous: Option<Balance<P>>, directive: &Node, cx: &mut Cx) -> Result<Balance<P>, Problem> {
+    fn set(previous: Option<GroupMethod<P>>, directive: &Node, cx: &mut Cx) -> Result<GroupMethod<P>, Problem> {
         if previous.is_some() {
             cx.warn(redefined(directive));
         }
@@ -80,12 +80,12 @@ impl<P: Protocol> Setting for Balance<P> {
                 Method::LeastTime { measure, inflight }
             }
         };
-        Ok(Balance { method, key })
+        Ok(GroupMethod { method, key })
     }
 }
 
 /// The time that a word of `least_time` stands for.
-fn measure<P: Protocol>(word: &str) -> Option<Measure> {
+fn measure<P: SubjectProtocol>(word: &str) -> Option<Measure> {
     P::MEASURES.iter().find(|(name, _)| *name == word).map(|(_, measure)| *measure)
 }
 

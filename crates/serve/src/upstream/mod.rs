@@ -40,15 +40,15 @@ use freerun_upstream::method::Measure;
 pub use alpn::Alpn;
 pub use any_group::{AnyGroup, AnyGroups, GroupsByProtocol};
 pub use bind::{Bind, Local};
-pub use choose::Asking;
-pub use entries::Entry;
-pub use group::{Plan, Resolving, Upstream};
-pub use method::Balance;
+pub use choose::ChoiceInputs;
+pub use entries::ServerEntry;
+pub use group::{GroupResolver, Plan, Upstream};
+pub use method::GroupMethod;
 pub use names::{SystemName, look_up_all, name_servers, prepare, system_names, unknown};
 pub use outliers::Outliers;
 pub use proxy_protocol::{OwnTlv, ProxyProtocol};
 pub use registry::{NotFound, UpstreamRef, Upstreams, declare, find, finish, refer};
-pub use server::{Server, Servers};
+pub use server::{ServerSetting, Servers};
 pub use sticky::{StickyValues, Ties, part_of, sticky_variable};
 pub use waiting::Queue;
 pub use zone::SharedZones;
@@ -56,7 +56,7 @@ pub use zone::SharedZones;
 use crate::values::subject::Subject;
 
 /// A protocol whose subjects are passed to upstream servers. No value of the type is ever used.
-pub trait Protocol: fmt::Debug + Clone + Default + Send + Sync + 'static {
+pub trait SubjectProtocol: fmt::Debug + Clone + Default + Send + Sync + 'static {
     /// The requests or sessions that are passed on.
     type Subject: Subject;
 

@@ -8,17 +8,17 @@ use std::time::{Duration, Instant};
 
 use freerun_conf::{Place, Problem};
 use freerun_runtime::log::{ErrorLog, Level};
-use freerun_upstream::place::{Name, Place as Where};
+use freerun_upstream::place::{HostName, ServerPlace as Where};
 use freerun_upstream::resolve::{ResolveError, system, thread, told};
 
-use super::Protocol;
+use super::SubjectProtocol;
 use super::entries::EntryName;
 use super::group::Upstream;
-use super::known::{Hosts, Known, KnownAddress};
+use super::known::{KnownAddress, KnownAddresses, ServiceHosts};
 use super::registry::Upstreams;
-use super::server::Server;
+use super::server::ServerSetting;
 use crate::configuration::generation::Generation;
-use crate::loops::shared::Shared;
+use crate::loops::shared::SharedState;
 use crate::upstream::resolver::NamedServers;
 
 /// Time for which a configuration waits for names without known addresses, before it is installed without them.
@@ -38,7 +38,7 @@ const STEP: Duration = Duration::from_secs(10);
 const MAX_SERVICE_ADDRESSES: usize = 1024;
 
 /// Looks up the names in the generation's groups before it takes subjects: what the module with the groups prepares.
-pub fn prepare<P: Protocol>(generation: &Arc<Generation>, _: &Arc<Shared>) {
+pub fn prepare<P: SubjectProtocol>(generation: &Arc<Generation>, _: &Arc<SharedState>) {
     told::report_to(generation.error_log.clone());
     if let Some(upstreams) = generation.parts.get::<Upstreams<P>>() {
         look_up_all(&upstreams, &generation.error_log);
@@ -46,7 +46,7 @@ pub fn prepare<P: Protocol>(generation: &Arc<Generation>, _: &Arc<Shared>) {
 }
 
 /// Looks up the names of the groups, and waits a bounded time for names without known addresses.
-pub fn look_up_all<P: Protocol>(upstreams: &Upstreams<P>, log: &ErrorLog) {
+pub fn look_up_all<P: SubjectProtocol>(upstreams: &Upstreams<P>, log: &ErrorLog) {
     let (sender, tried) = std::sync::mpsc::channel();
     let mut awaited = 0;
     for upstream in upstreams.all() {
@@ -68,7 +68,7 @@ pub fn look_up_all<P: Protocol>(upstreams: &Upstreams<P>, log: &ErrorLog) {
 }
 
 /// Has a server's name looked up, and again whenever the answer expires. Returns whether that is possible.
-pub(super) fn look_up_one<P: Protocol>(
+pub(super) fn look_up_one<P: SubjectProtocol>(
     upstream: &Arc<Upstream<P>>,
     name: EntryName,
     log: &ErrorLog,
@@ -107,7 +107,7 @@ impl SystemName {
 }
 
 /// The names of a protocol's servers that are looked up in the system.
-pub fn system_names<P: Protocol>(upstreams: &Upstreams<P>) -> Vec<SystemName> {
+pub fn system_names<P: SubjectProtocol>(upstreams: &Upstreams<P>) -> Vec<SystemName> {
     let servers =
         upstreams.all().flat_map(|upstream| upstream.named().into_iter().map(move |(_, server)| (upstream, server)));
     let names = servers.filter(|(_, server)| !server.resolve).filter_map(|(upstream, server)| {
@@ -164,7 +164,7 @@ fn unknown_to<K: Future<Output = bool> + 'static>(
 }
 
 /// The reason that a server has no addresses.
-enum Failed {
+enum LookupFailure {
     /// The system does not know the name.
     System,
     Resolver(String, ResolveError),
@@ -172,7 +172,7 @@ enum Failed {
 
 /// Looks a server's name up until it is found (or, with `resolve`, for ever), as long as the group has the server by
 /// it.
-async fn watch<P: Protocol>(
+async fn watch<P: SubjectProtocol>(
     upstream: Weak<Upstream<P>>,
     entry: EntryName,
     log: ErrorLog,
@@ -186,7 +186,7 @@ async fn watch<P: Protocol>(
         let Some(server) = group.server(&entry) else { return };
         let Where::Name(name) = &server.place else { return };
         let next = match look_up(&group, &server, name, known).await {
-            Ok(Looked { targets, hosts, expires }) => {
+            Ok(LookupResult { targets, hosts, expires }) => {
                 if std::mem::take(&mut failing) {
                     log.write(Level::Notice, None, format_args!("\"{}\" is resolved now", server.text));
                 }
@@ -198,15 +198,15 @@ async fn watch<P: Protocol>(
             }
             Err(failed) => {
                 // A failing name server does not change the known addresses; an answer that the name does not exist does.
-                let gone = matches!(failed, Failed::Resolver(_, ResolveError::NotFound)) && known.forget();
+                let gone = matches!(failed, LookupFailure::Resolver(_, ResolveError::NotFound)) && known.forget();
                 group.rebuild();
                 if gone || !std::mem::replace(&mut failing, true) {
                     match failed {
-                        Failed::System => {
+                        LookupFailure::System => {
                             let text = &server.text;
                             log.write(Level::Error, None, format_args!("host not found in upstream \"{text}\""));
                         }
-                        Failed::Resolver(host, why) => {
+                        LookupFailure::Resolver(host, why) => {
                             log.write(Level::Error, None, format_args!("{host} could not be resolved ({why})"));
                         }
                     }
@@ -232,40 +232,41 @@ async fn watch<P: Protocol>(
 }
 
 /// The result of looking up a server's name.
-struct Looked {
+struct LookupResult {
     targets: Vec<KnownAddress>,
-    hosts: Hosts,
+    hosts: ServiceHosts,
     /// The time until which it is valid; `None` if it is valid as long as the configuration.
     expires: Option<Instant>,
 }
 
 /// Looks up the addresses of a server. If the addresses of a host cannot be found now, the known ones are used.
-async fn look_up<P: Protocol>(
+async fn look_up<P: SubjectProtocol>(
     group: &Upstream<P>,
-    server: &Server,
-    name: &Name,
-    known: &Known,
-) -> Result<Looked, Failed> {
+    server: &ServerSetting,
+    name: &HostName,
+    known: &KnownAddresses,
+) -> Result<LookupResult, LookupFailure> {
     let target = |address, weight, later| KnownAddress { address, weight, later };
     let Some((resolver, timeout)) = group.resolver().filter(|_| server.resolve) else {
-        let found = system::lookup(&name.host).await.map_err(|_| Failed::System)?;
+        let found = system::lookup(&name.host).await.map_err(|_| LookupFailure::System)?;
         if found.is_empty() {
-            return Err(Failed::System);
+            return Err(LookupFailure::System);
         }
         let targets = once(found.into_iter().map(|ip| target(SocketAddr::new(ip, name.port), 1, false)));
-        return Ok(Looked { targets, hosts: Hosts::new(), expires: None });
+        return Ok(LookupResult { targets, hosts: ServiceHosts::new(), expires: None });
     };
     let Some(service) = &server.service else {
         let found = resolver.addresses(&name.host, timeout).await;
-        let found = found.map_err(|why| Failed::Resolver(name.host.to_string(), why))?;
+        let found = found.map_err(|why| LookupFailure::Resolver(name.host.to_string(), why))?;
         let targets = once(found.addresses.iter().map(|ip| target(SocketAddr::new(*ip, name.port), 1, false)));
-        return Ok(Looked { targets, hosts: Hosts::new(), expires: Some(found.expires) });
+        return Ok(LookupResult { targets, hosts: ServiceHosts::new(), expires: Some(found.expires) });
     };
-    let found = resolver.services(service, timeout).await.map_err(|why| Failed::Resolver(service.to_string(), why))?;
+    let found =
+        resolver.services(service, timeout).await.map_err(|why| LookupFailure::Resolver(service.to_string(), why))?;
     let best = found.services.first().map(|service| service.priority);
     let before = known.hosts();
     let mut targets = Vec::new();
-    let mut hosts = Hosts::new();
+    let mut hosts = ServiceHosts::new();
     let mut expires = found.expires;
     let mut failed = None;
     for service in found.services.iter() {
@@ -278,7 +279,7 @@ async fn look_up<P: Protocol>(
                 Some(found.addresses)
             }
             Err(why) => {
-                failed = Some(Failed::Resolver(service.target.to_string(), why));
+                failed = Some(LookupFailure::Resolver(service.target.to_string(), why));
                 before
                     .as_ref()
                     .filter(|_| why != ResolveError::NotFound)
@@ -298,7 +299,7 @@ async fn look_up<P: Protocol>(
         Some(_) => expires.min(Instant::now() + FIRST_PAUSE),
         None => expires,
     };
-    Ok(Looked { targets, hosts, expires: Some(expires) })
+    Ok(LookupResult { targets, hosts, expires: Some(expires) })
 }
 
 /// Each of the addresses once. Services that are equal are servers of their own, as in nginx; addresses are not.

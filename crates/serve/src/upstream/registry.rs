@@ -7,17 +7,17 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use freerun_conf::{Cx, Node, Place as At, Problem, Word};
-use freerun_upstream::place::{self, Place, Written};
+use freerun_upstream::place::{self, PlaceText, ServerPlace};
 use freerun_upstream::pool::KeepAlive;
 use freerun_upstream::resolve::{ResolveError, Resolver};
 use freerun_upstream::{PeerSettings, PeerSpec};
 
-use super::Protocol;
+use super::SubjectProtocol;
 use super::any_group::GroupsByProtocol;
-use super::computed::Computed;
+use super::computed::ComputedGroups;
 use super::group::{Plan, Upstream};
 use super::method;
-use super::server::Server;
+use super::server::ServerSetting;
 use crate::configuration::parts::Parts;
 use crate::configuration::zones::ZoneTable;
 use crate::upstream::resolver;
@@ -26,17 +26,17 @@ use crate::values::subject::Subject;
 /// A directive's reference to a group. The group may be declared below the directive, so it is known only when the
 /// whole configuration has been read.
 #[derive(Debug, Clone)]
-pub struct UpstreamRef<P: Protocol>(Arc<OnceLock<Arc<Upstream<P>>>>);
+pub struct UpstreamRef<P: SubjectProtocol>(Arc<OnceLock<Arc<Upstream<P>>>>);
 
-impl<P: Protocol> UpstreamRef<P> {
+impl<P: SubjectProtocol> UpstreamRef<P> {
     /// The group. `None` only while the configuration is being read.
     pub fn get(&self) -> Option<&Arc<Upstream<P>>> {
         self.0.get()
     }
 }
 
-struct Reference<P: Protocol> {
-    written: Written,
+struct Reference<P: SubjectProtocol> {
+    written: PlaceText,
     group: UpstreamRef<P>,
     word: At,
     end: At,
@@ -45,7 +45,7 @@ struct Reference<P: Protocol> {
 
 /// The groups and references of the configuration that is being read; lives in its context.
 #[derive(Default)]
-struct Reading<P: Protocol> {
+struct GroupRegistry<P: SubjectProtocol> {
     declared: HashMap<String, Arc<Upstream<P>>>,
     /// The places where these are declared.
     places: HashMap<String, At>,
@@ -54,14 +54,14 @@ struct Reading<P: Protocol> {
 
 /// The groups of a configuration; a part of its generation.
 #[derive(Debug, Default)]
-pub struct Upstreams<P: Protocol> {
+pub struct Upstreams<P: SubjectProtocol> {
     /// The groups by name (`upstream` blocks), or by host and port.
     by_name: HashMap<String, Arc<Upstream<P>>>,
     /// The groups that subjects have computed; they survive reloads.
-    computed: Arc<Computed<P>>,
+    computed: Arc<ComputedGroups<P>>,
 }
 
-impl<P: Protocol> Upstreams<P> {
+impl<P: SubjectProtocol> Upstreams<P> {
     /// All groups of the configuration, in no fixed order.
     pub fn all(&self) -> impl Iterator<Item = &Arc<Upstream<P>>> {
         self.by_name.values()
@@ -79,7 +79,7 @@ impl<P: Protocol> Upstreams<P> {
         self.by_name.get(&name.to_ascii_lowercase()).filter(|group| group.declared)
     }
 
-    fn known(&self, written: &Written) -> Option<&Arc<Upstream<P>>> {
+    fn known(&self, written: &PlaceText) -> Option<&Arc<Upstream<P>>> {
         let declared = written.port.is_none().then(|| self.by_name.get(&*written.host)).flatten();
         declared.or_else(|| self.by_name.get(&written.place.to_string()))
     }
@@ -91,7 +91,7 @@ impl<P: Protocol> Upstreams<P> {
 ///
 /// # Errors
 /// The text is wrong, in nginx's words.
-pub fn refer<P: Protocol>(
+pub fn refer<P: SubjectProtocol>(
     text: &str,
     default_port: Option<u16>,
     directive: &Node,
@@ -102,7 +102,7 @@ pub fn refer<P: Protocol>(
     let written = place::parse(text, default_port.or(Some(0)));
     let written = written.map_err(|why| refused(why, text).at(word.place))?;
     let group = UpstreamRef(Arc::default());
-    cx.extensions.get_or_default::<Reading<P>>().references.push(Reference {
+    cx.extensions.get_or_default::<GroupRegistry<P>>().references.push(Reference {
         written,
         group: group.clone(),
         word: word.place,
@@ -121,7 +121,12 @@ fn refused(why: &str, text: &str) -> Problem {
 ///
 /// # Errors
 /// The block is wrong, in nginx's words.
-pub fn declare<P: Protocol>(node: &Node, plan: Plan<P>, may_be_elsewhere: bool, cx: &mut Cx) -> Result<(), Problem> {
+pub fn declare<P: SubjectProtocol>(
+    node: &Node,
+    plan: Plan<P>,
+    may_be_elsewhere: bool,
+    cx: &mut Cx,
+) -> Result<(), Problem> {
     let name = &node.args[0];
     method::warn_of_order(node, cx);
     let mut refuses = false;
@@ -136,7 +141,7 @@ pub fn declare<P: Protocol>(node: &Node, plan: Plan<P>, may_be_elsewhere: bool, 
         }
     }
     let key = name.text.to_ascii_lowercase();
-    let places = &mut cx.extensions.get_or_default::<Reading<P>>().places;
+    let places = &mut cx.extensions.get_or_default::<GroupRegistry<P>>().places;
     if let Some(first) = places.get(&key) {
         let problem = Problem::new(format!("duplicate upstream \"{}\"", name.text)).at_node(node).at(name.place);
         return Err(problem.first_at(*first));
@@ -163,13 +168,13 @@ pub fn declare<P: Protocol>(node: &Node, plan: Plan<P>, may_be_elsewhere: bool, 
         return Err(problem.hint("at least one of them must not be \"backup\""));
     }
     // An address is not looked up, so it needs no resolver.
-    let looks_up = |server: &Server| server.resolve && matches!(server.place, Place::Name(_));
+    let looks_up = |server: &ServerSetting| server.resolve && matches!(server.place, ServerPlace::Name(_));
     if is_whole && plan.servers.iter().any(looks_up) && plan.resolver.is_none() {
         let message = format!("no resolver defined to resolve names at run time in upstream \"{}\"", name.text);
         return Err(whole(message).hint("write: resolver ADDRESS;"));
     }
     let group = Upstream::new(&name.text, true, plan, cx.extensions.get_or_default::<ZoneTable>());
-    cx.extensions.get_or_default::<Reading<P>>().declared.insert(key, group);
+    cx.extensions.get_or_default::<GroupRegistry<P>>().declared.insert(key, group);
     Ok(())
 }
 
@@ -183,8 +188,8 @@ fn is_refused(parameter: &str) -> bool {
 ///
 /// # Errors
 /// There are more problems than are collected.
-pub fn finish<P: Protocol>(cx: &mut Cx) -> Result<(), Problem> {
-    let Reading { declared, places, references } = cx.extensions.remove::<Reading<P>>().unwrap_or_default();
+pub fn finish<P: SubjectProtocol>(cx: &mut Cx) -> Result<(), Problem> {
+    let GroupRegistry { declared, places, references } = cx.extensions.remove::<GroupRegistry<P>>().unwrap_or_default();
     let mut by_name = declared;
     for Reference { written, group, word, end, order } in references {
         let fail = |message: String| {
@@ -216,7 +221,7 @@ pub fn finish<P: Protocol>(cx: &mut Cx) -> Result<(), Problem> {
         // No other place sets the cell.
         let _ = group.0.set(found);
     }
-    let computed = cx.extensions.get_or_default::<ZoneTable>().keep("computed upstreams", Computed::<P>::default);
+    let computed = cx.extensions.get_or_default::<ZoneTable>().keep("computed upstreams", ComputedGroups::<P>::default);
     let upstreams = Arc::new(Upstreams { by_name, computed });
     let shown = cx.extensions.get_or_default::<GroupsByProtocol>();
     shown.add(&upstreams);
@@ -228,18 +233,18 @@ pub fn finish<P: Protocol>(cx: &mut Cx) -> Result<(), Problem> {
     Ok(())
 }
 
-fn has_no_port(place: &Place) -> bool {
+fn has_no_port(place: &ServerPlace) -> bool {
     match place {
-        Place::Address(freerun_upstream::UpstreamAddress::Ip(address)) => address.port() == 0,
-        Place::Address(freerun_upstream::UpstreamAddress::Unix(_)) => false,
-        Place::Name(name) => name.port == 0,
+        ServerPlace::Address(freerun_upstream::UpstreamAddress::Ip(address)) => address.port() == 0,
+        ServerPlace::Address(freerun_upstream::UpstreamAddress::Unix(_)) => false,
+        ServerPlace::Name(name) => name.port == 0,
     }
 }
 
 /// The group of an address or a name that no block declares.
-fn implied<P: Protocol>(place: Place, written: At, zones: &mut ZoneTable) -> Arc<Upstream<P>> {
+fn implied<P: SubjectProtocol>(place: ServerPlace, written: At, zones: &mut ZoneTable) -> Arc<Upstream<P>> {
     let name = place.to_string();
-    let servers = vec![Server::plain(place, written)];
+    let servers = vec![ServerSetting::plain(place, written)];
     let plan = Plan { servers, keepalive: KeepAlive::off(), ..Plan::default() };
     Upstream::new(&name, false, plan, zones)
 }
@@ -273,7 +278,7 @@ impl NotFound {
 ///
 /// # Errors
 /// [`NotFound`].
-pub async fn find<P: Protocol>(
+pub async fn find<P: SubjectProtocol>(
     subject: &P::Subject,
     resolver: Option<(&Arc<Resolver>, Duration)>,
     text: &str,
@@ -294,8 +299,8 @@ pub async fn find<P: Protocol>(
     let settings = PeerSettings { max_fails: 0, ..PeerSettings::default() };
     let spec = |address| PeerSpec { address, server: server.clone(), settings: settings.clone() };
     let (asked, peers) = match &written.place {
-        Place::Address(address) => (0, vec![spec(address.clone())]),
-        Place::Name(name) => {
+        ServerPlace::Address(address) => (0, vec![spec(address.clone())]),
+        ServerPlace::Name(name) => {
             let (resolver, timeout) = resolver.ok_or_else(|| NotFound::NoResolver(name.host.to_string()))?;
             let answer = resolver.addresses(&name.host, timeout).await;
             let answer = answer.map_err(|why| NotFound::NotResolved(name.host.to_string(), why))?;

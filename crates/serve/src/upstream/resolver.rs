@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use freerun_conf::{Cx, Node, Place, Problem, Shape, Value, Word, near, parse_seconds};
-use freerun_upstream::place::{self, Place as Where};
+use freerun_upstream::place::{self, ServerPlace as Where};
 use freerun_upstream::resolve::{NameServer, Resolver, ResolverSpec};
 
 use crate::configuration::parts::Parts;

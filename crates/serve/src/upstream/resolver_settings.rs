@@ -6,7 +6,7 @@ use std::time::Duration;
 use freerun_conf::settings;
 use freerun_upstream::resolve::Resolver;
 
-use crate::tls::ocsp::Resolving;
+use crate::tls::ocsp::OcspResolver;
 use crate::upstream::resolver::ResolverSetting;
 
 settings! {
@@ -36,9 +36,9 @@ impl ResolverSettings {
     }
 
     /// The lookup of names of OCSP responders, if there is a resolver.
-    pub fn resolving(&self) -> Option<Resolving> {
+    pub fn resolving(&self) -> Option<OcspResolver> {
         let (resolver, timeout) = self.resolver_and_timeout()?;
-        Some(Resolving { resolver: resolver.clone(), timeout })
+        Some(OcspResolver { resolver: resolver.clone(), timeout })
     }
 }
 

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use freerun_conf::{Cx, Node, Place as At, Problem, Setting, Shape, parse_number, parse_seconds};
 use freerun_upstream::PeerSettings;
-use freerun_upstream::place::{self, Place, Written};
+use freerun_upstream::place::{self, PlaceText, ServerPlace};
 
-use super::Protocol;
+use super::SubjectProtocol;
 
 /// A server as it is written.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Server {
+pub struct ServerSetting {
     /// The address or name of the server.
-    pub place: Place,
+    pub place: ServerPlace,
     /// The address as it is written.
     pub text: Arc<str>,
     /// The place where that is written in the configuration.
@@ -27,7 +27,7 @@ pub struct Server {
     pub service: Option<Arc<str>>,
 }
 
-impl Server {
+impl ServerSetting {
     /// The server with this address or name, and for a service of that name (`service`).
     ///
     /// # Errors
@@ -38,12 +38,12 @@ impl Server {
         service: Option<&str>,
         resolve: bool,
         settings: PeerSettings,
-    ) -> Result<Server, String> {
+    ) -> Result<ServerSetting, String> {
         // The services of a name have their own ports.
         let default_port = service.map_or(default_port, |_| default_port.or(Some(0)));
         let written = place::parse(text, default_port).map_err(|why| format!("{why} in upstream \"{text}\""))?;
         let service = service.map(|name| service_name(name, &written, resolve)).transpose()?;
-        Ok(Server { place: written.place, text: text.into(), written: At::NONE, settings, resolve, service })
+        Ok(ServerSetting { place: written.place, text: text.into(), written: At::NONE, settings, resolve, service })
     }
 
     /// The directive that describes the server, with a line end, as a file of `state` has it.
@@ -76,24 +76,24 @@ impl Server {
 
     /// The value of `service`, which names its services.
     pub fn asked_service(&self) -> Option<&str> {
-        let Place::Name(name) = &self.place else { return None };
+        let ServerPlace::Name(name) = &self.place else { return None };
         let whole = self.service.as_deref()?;
         let before = whole.strip_suffix(&*name.host)?.strip_suffix('.')?;
         Some(before.strip_prefix('_').and_then(|name| name.strip_suffix("._tcp")).unwrap_or(before))
     }
 
     /// A server for an address without parameters.
-    pub(super) fn plain(place: Place, written: At) -> Server {
+    pub(super) fn plain(place: ServerPlace, written: At) -> ServerSetting {
         let text = place.to_string().into();
-        Server { place, text, written, settings: PeerSettings::default(), resolve: false, service: None }
+        ServerSetting { place, text, written, settings: PeerSettings::default(), resolve: false, service: None }
     }
 }
 
 /// The servers of a group, in the order written.
 #[derive(Debug, Clone, Default)]
-pub struct Servers<P>(pub Vec<Server>, PhantomData<P>);
+pub struct Servers<P>(pub Vec<ServerSetting>, PhantomData<P>);
 
-impl<P: Protocol> Setting for Servers<P> {
+impl<P: SubjectProtocol> Setting for Servers<P> {
     const SHAPE: Shape = Shape::at_least(
         1,
         "address [weight=number] [max_conns=number] [max_fails=number] [fail_timeout=time] [backup] [down] [drain] \
@@ -107,7 +107,7 @@ impl<P: Protocol> Setting for Servers<P> {
     }
 }
 
-fn server(directive: &Node, default_port: Option<u16>) -> Result<Server, Problem> {
+fn server(directive: &Node, default_port: Option<u16>) -> Result<ServerSetting, Problem> {
     let mut settings = PeerSettings::default();
     let (mut resolve, mut service) = (false, None);
     for word in &directive.args[1..] {
@@ -133,17 +133,17 @@ fn server(directive: &Node, default_port: Option<u16>) -> Result<Server, Problem
     let word = &directive.args[0];
     let at = service.map_or(word, |(_, word)| word);
     // A problem of the address is reported at its place, a problem of the service at the place of the parameter.
-    let made = Server::new(&word.text, default_port, service.map(|(name, _)| name), resolve, settings);
+    let made = ServerSetting::new(&word.text, default_port, service.map(|(name, _)| name), resolve, settings);
     let is_no_address = place::parse(&word.text, default_port.or(Some(0))).is_err();
     let made = made.map_err(|why| Problem::new(why).at(if is_no_address { word.place } else { at.place }))?;
-    Ok(Server { written: word.place, ..made })
+    Ok(ServerSetting { written: word.place, ..made })
 }
 
 /// The name of the SRV records: `http` of `example.com` is `_http._tcp.example.com`; a service with a dot is put before
 /// the name as it is.
-fn service_name(name: &str, written: &Written, resolve: bool) -> Result<Arc<str>, String> {
+fn service_name(name: &str, written: &PlaceText, resolve: bool) -> Result<Arc<str>, String> {
     let refuse = |why: &str| Err(format!("service upstream \"{}\" {why}", written.host));
-    let Place::Name(host) = &written.place else { return refuse("requires a domain name") };
+    let ServerPlace::Name(host) = &written.place else { return refuse("requires a domain name") };
     if !resolve {
         return refuse("requires \"resolve\" parameter");
     }
@@ -172,7 +172,7 @@ mod tests {
     fn a_server_is_written_as_it_is_read() {
         let settings = PeerSettings { weight: 3, backup: true, route: Some("r".into()), ..PeerSettings::default() };
         let server = |text: &str, service: Option<&str>, resolve, settings: &PeerSettings| {
-            Server::new(text, Some(80), service, resolve, settings.clone()).unwrap()
+            ServerSetting::new(text, Some(80), service, resolve, settings.clone()).unwrap()
         };
         let plain = server("10.0.0.1:81", None, false, &PeerSettings::default());
         assert_eq!(plain.directive(), "server 10.0.0.1:81;\n");

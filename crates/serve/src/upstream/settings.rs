@@ -53,7 +53,7 @@ macro_rules! upstream_settings {
                 /// of encryption.
                 proxy_ssl_certificate_key: Option<$crate::tls::values::ComputedFile<$crate::values::Template<$subject>>>, in $($context)|+, fidelity = Differs("keys for RSA-PSS alone and of Ed448 are refused, and so are some rare ciphers of encrypted keys");
                 /// The ciphers that are allowed, in OpenSSL's syntax.
-                proxy_ssl_ciphers: $crate::tls::values::Listed = "DEFAULT", in $($context)|+, fidelity = Differs("suites with forward secrecy and authenticated encryption alone are there");
+                proxy_ssl_ciphers: $crate::tls::values::AlgorithmList = "DEFAULT", in $($context)|+, fidelity = Differs("suites with forward secrecy and authenticated encryption alone are there");
                 /// A command for OpenSSL.
                 proxy_ssl_conf_command: ::freerun_conf::Many<$crate::tls::values::ConfCommand>, in $($context)|+, fidelity = Differs("what is not there is named by a warning");
                 /// A file with revoked certificates.

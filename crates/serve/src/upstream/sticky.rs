@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use freerun_conf::{Cx, Node, Problem, Word, parse_time};
-use freerun_upstream::sessions::Sessions;
-use freerun_upstream::{Bound, Millis, Peer};
+use freerun_upstream::sessions::BoundSessions;
+use freerun_upstream::{ClientBinding, Millis, Peer};
 
-use crate::configuration::zones::{Named, Zone, ZoneTable};
+use crate::configuration::zones::{Zone, ZoneName, ZoneTable};
 use crate::values::Template;
 use crate::values::subject::Subject;
 
@@ -51,7 +51,7 @@ impl<S> fmt::Debug for StickyValues<S> {
 pub struct Learn<S> {
     create: Vec<Template<S>>,
     lookup: Vec<Template<S>>,
-    zone: Zone<Arc<Sessions>>,
+    zone: Zone<Arc<BoundSessions>>,
     timeout: Duration,
 }
 
@@ -123,14 +123,14 @@ impl<S: Subject> Learn<S> {
                 ("create", value) => create.push(sticky_variable(&part_of(word, value), cx)?),
                 ("lookup", value) => lookup.push(sticky_variable(&part_of(word, value), cx)?),
                 ("timeout", value) => timeout = parse_time(value).ok_or_else(invalid)?,
-                ("zone", value) => zone = Some(Named::parse(directive, word, value)?),
+                ("zone", value) => zone = Some(ZoneName::parse(directive, word, value)?),
                 _ if word.text == "header" => {}
                 _ => return Err(invalid()),
             }
         }
         let missing =
             |name| Problem::directive(directive, &format!("must have \"{name}\" parameter")).at_node(directive);
-        let named = zone.ok_or_else(|| Named::missing(directive))?;
+        let named = zone.ok_or_else(|| ZoneName::missing(directive))?;
         if create.is_empty() {
             return Err(missing("create"));
         }
@@ -138,7 +138,7 @@ impl<S: Subject> Learn<S> {
             return Err(missing("lookup"));
         }
         let zones = cx.extensions.get_or_default::<ZoneTable>();
-        zones.declare(directive, KIND, &named, "", || Some(Sessions::new(named.size)), |sessions| sessions)?;
+        zones.declare(directive, KIND, &named, "", || Some(BoundSessions::new(named.size)), |sessions| sessions)?;
         let zone = zones.refer(&named.name, KIND, named.place)?;
         Ok(Learn { create, lookup, zone, timeout })
     }
@@ -160,10 +160,10 @@ pub enum Ties<'s> {
 
 impl Ties<'_> {
     /// For the choice.
-    pub fn bound(&self) -> Bound<'_> {
+    pub fn bound(&self) -> ClientBinding<'_> {
         match self {
-            Ties::Route(route) => Bound::Route(route),
-            Ties::Id(id) => Bound::Id(*id),
+            Ties::Route(route) => ClientBinding::Route(route),
+            Ties::Id(id) => ClientBinding::Id(*id),
         }
     }
 }

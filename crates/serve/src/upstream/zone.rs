@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use freerun_conf::{Cx, Node, Problem, Setting, Shape, parse_size};
 
-use crate::configuration::zones::{MIN_SIZE, Named, Zone, ZoneTable};
+use crate::configuration::zones::{MIN_SIZE, Zone, ZoneName, ZoneTable};
 
 /// The kind of the zones that groups use.
 const KIND: &str = "upstream";
@@ -36,7 +36,7 @@ impl Setting for SharedZones {
                 let message = format!("zone \"{}\" is too small", name.text);
                 return Err(Problem::new(message).at(word.place).hint("a zone has at least 32k"));
             }
-            let named = Named { name: name.text.clone(), size, place: name.place };
+            let named = ZoneName { name: name.text.clone(), size, place: name.place };
             if !table.has(&named, KIND) {
                 table.declare(directive, KIND, &named, "", || Some(()), |_| ())?;
             }

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use freerun_conf::bytes_of;
 use freerun_runtime::log::clock;
 
-use super::variable::{Value, Variable};
+use super::variable::{Variable, VariableValue};
 use crate::listen::address::{Address, Peer};
 use crate::values::subject::Subject;
 
@@ -19,12 +19,12 @@ pub const NGINX_VERSION: &str = "1.31.5";
 pub struct Common<S>(PhantomData<fn(&S)>);
 
 /// The value of a variable with a client's address, such as `$remote_addr`.
-pub fn address_value<'s>(client: &Address) -> Value<'s> {
+pub fn address_value<'s>(client: &Address) -> VariableValue<'s> {
     owned(Peer(client).to_string().into_bytes())
 }
 
 /// The value of a variable with a client's port, such as `$remote_port`; empty if it is not known, or there is none.
-pub fn port_value<'s>(client: &Address) -> Value<'s> {
+pub fn port_value<'s>(client: &Address) -> VariableValue<'s> {
     match client {
         Address::Ip(address) if address.port() != 0 => owned(address.port().to_string().into_bytes()),
         _ => text(""),
@@ -81,11 +81,11 @@ impl<S: Subject> Common<S> {
     ];
 }
 
-fn text<'s>(value: &'static str) -> Value<'s> {
+fn text<'s>(value: &'static str) -> VariableValue<'s> {
     Some(Cow::Borrowed(value.as_bytes()))
 }
 
-fn owned<'s>(value: Vec<u8>) -> Value<'s> {
+fn owned<'s>(value: Vec<u8>) -> VariableValue<'s> {
     Some(Cow::Owned(value))
 }
 

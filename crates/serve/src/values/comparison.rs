@@ -2,7 +2,7 @@
 
 use freerun_conf::{Cx, Node, Problem, Word};
 
-use super::{GaveUp, Pattern, Reference, Template, VariableTable};
+use super::{GaveUp, Pattern, Template, VariableReference, VariableTable};
 use crate::values::subject::Subject;
 
 /// Help where several conditions were written as one.
@@ -11,11 +11,11 @@ pub const ONE_CONDITION: &str = "one \"if\" has one condition; a \"map\" of seve
 /// A condition on a variable.
 pub enum Comparison<S> {
     /// The variable has a value other than `0`.
-    True(Reference<S>),
+    True(VariableReference<S>),
     /// The variable has this value.
-    Equal(Reference<S>, Template<S>),
+    Equal(VariableReference<S>, Template<S>),
     /// The variable matches a regular expression, whose text is for the log.
-    Match(Reference<S>, Pattern, Box<str>),
+    Match(VariableReference<S>, Pattern, Box<str>),
 }
 
 impl<S: Subject> Comparison<S> {

@@ -20,12 +20,12 @@ pub struct Pattern {
     regex: Regex,
     /// The number of groups, including the whole match.
     groups: usize,
-    names: Box<[Named]>,
+    names: Box<[NamedGroup]>,
 }
 
 /// A named group, and the variable that it sets.
 #[derive(Debug, Clone)]
-struct Named {
+struct NamedGroup {
     group: usize,
     slot: u32,
 }
@@ -62,7 +62,7 @@ impl Pattern {
         })?;
         let groups = regex.capture_names();
         let named = groups.iter().enumerate().filter_map(|(group, name)| Some((group, name.as_deref()?)));
-        let names = named.map(|(group, name)| Ok(Named { group, slot: variables.add_capture(name)? }));
+        let names = named.map(|(group, name)| Ok(NamedGroup { group, slot: variables.add_capture(name)? }));
         let names = names.collect::<Result<_, Problem>>().map_err(|problem| problem.message)?;
         Ok(Pattern { groups: groups.len(), names, regex })
     }
@@ -130,7 +130,7 @@ impl Pattern {
             let group = found.get(number + 1);
             *span = group.and_then(|group| Some((group.start().try_into().ok()?, group.end().try_into().ok()?)));
         }
-        for Named { group, slot } in &self.names {
+        for NamedGroup { group, slot } in &self.names {
             values.set(*slot, found.get(*group).map_or(&b""[..], |group| group.as_bytes()))?;
         }
         captures.set(groups);

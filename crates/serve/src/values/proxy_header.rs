@@ -16,7 +16,7 @@ use freerun_runtime::{buffers, loops};
 use freerun_transport::Transport;
 
 use crate::values::subject::Subject;
-use crate::values::{Value, Variable};
+use crate::values::{Variable, VariableValue};
 
 /// Number of bytes of a broken header that are logged: the length of the longest line of version 1.
 const SHOWN: usize = 107;
@@ -31,12 +31,12 @@ pub enum HeaderError {
     /// The header did not come in time.
     TimedOut,
     /// The header cannot be read.
-    Refused(Refused),
+    Refused(HeaderRefusal),
 }
 
 /// A header that cannot be read, with the words of nginx's error log.
 #[derive(Debug)]
-pub struct Refused {
+pub struct HeaderRefusal {
     error: ProxyError,
     /// The first line of a broken header. The rest may be anything, such as a request with its secrets.
     line: Box<[u8]>,
@@ -45,10 +45,10 @@ pub struct Refused {
 /// Refuses the header that the buffer begins with.
 fn refused(error: ProxyError, buffer: &[u8]) -> HeaderError {
     let line = memchr::memchr2(b'\r', b'\n', buffer).unwrap_or(buffer.len());
-    HeaderError::Refused(Refused { error, line: buffer[..line.min(SHOWN)].into() })
+    HeaderError::Refused(HeaderRefusal { error, line: buffer[..line.min(SHOWN)].into() })
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for HeaderRefusal {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.error {
             ProxyError::Broken => write!(formatter, "{}: \"{}\"", self.error, self.line.escape_ascii()),
@@ -96,7 +96,7 @@ pub async fn read(
 }
 
 /// A subject whose client may come with a header.
-pub trait Proxied: Subject {
+pub trait ProxiedSubject: Subject {
     /// The header, if there was one.
     fn proxied(&self) -> Option<&ProxyHeader>;
 
@@ -112,7 +112,7 @@ pub trait Proxied: Subject {
 /// The variables `$proxy_protocol_…` of a kind of subject.
 pub struct ProxyVariables<S>(PhantomData<fn(&S)>);
 
-impl<S: Proxied> ProxyVariables<S> {
+impl<S: ProxiedSubject> ProxyVariables<S> {
     /// The table of these variables.
     pub const VARIABLES: &'static [Variable<S>] = &[
         Variable::named(
@@ -144,11 +144,11 @@ impl<S: Proxied> ProxyVariables<S> {
 }
 
 /// The addresses that the header names for the client's connection.
-fn ends<S: Proxied>(subject: &S) -> Option<&Ends> {
+fn ends<S: ProxiedSubject>(subject: &S) -> Option<&Ends> {
     subject.proxied()?.ends.as_ref()
 }
 
 /// The value of a port; empty if it is not known.
-fn port<'s>(port: u16) -> Value<'s> {
+fn port<'s>(port: u16) -> VariableValue<'s> {
     Some(if port == 0 { Cow::Borrowed(b"") } else { Cow::Owned(port.to_string().into_bytes()) })
 }

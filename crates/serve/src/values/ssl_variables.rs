@@ -14,7 +14,7 @@ use freerun_tls::verify::PeerCertificate;
 use md5::{Digest, Md5};
 
 pub use crate::values::subject::TlsSubject;
-use crate::values::{Value, Variable};
+use crate::values::{Variable, VariableValue};
 
 /// The variables `$ssl_…` of a kind of subject.
 pub struct SslVariables<S>(PhantomData<fn(&S)>);
@@ -147,12 +147,15 @@ impl<S: TlsSubject> SslVariables<S> {
 }
 
 /// A value of what was agreed on.
-fn agreed<S: TlsSubject>(subject: &S, value: impl FnOnce(SessionParameters<'_>) -> Option<Vec<u8>>) -> Value<'_> {
+fn agreed<S: TlsSubject>(
+    subject: &S,
+    value: impl FnOnce(SessionParameters<'_>) -> Option<Vec<u8>>,
+) -> VariableValue<'_> {
     subject.tls_stream()?.with_agreed(value).flatten().map(Cow::Owned)
 }
 
 /// A value of what the client's certificate says.
-fn client<S: TlsSubject>(subject: &S, value: impl FnOnce(&PeerCertificate) -> String) -> Value<'_> {
+fn client<S: TlsSubject>(subject: &S, value: impl FnOnce(&PeerCertificate) -> String) -> VariableValue<'_> {
     let own = subject.tls_stream()?.with_session(|session| {
         let own = session.peer_certificates().next()?;
         PeerCertificate::from_der(own)
@@ -161,7 +164,7 @@ fn client<S: TlsSubject>(subject: &S, value: impl FnOnce(&PeerCertificate) -> St
 }
 
 /// A value of what the client has offered.
-fn offered<S: TlsSubject>(subject: &S, value: impl FnOnce(&ClientHello, &[u8]) -> String) -> Value<'_> {
+fn offered<S: TlsSubject>(subject: &S, value: impl FnOnce(&ClientHello, &[u8]) -> String) -> VariableValue<'_> {
     let message = subject.tls_facts()?.hello.as_deref()?;
     let hello = ClientHello::parse(message).ok()?;
     Some(Cow::Owned(value(&hello, message).into_bytes()))

@@ -7,11 +7,11 @@ use std::rc::Rc;
 use smallvec::SmallVec;
 
 /// The state that a module keeps with a request, and its type.
-pub type State = (TypeId, Rc<dyn Any>);
+pub type ModuleState = (TypeId, Rc<dyn Any>);
 
 /// The states that modules keep with a request, by type.
 #[derive(Default)]
-pub struct States(RefCell<SmallVec<[State; 2]>>);
+pub struct States(RefCell<SmallVec<[ModuleState; 2]>>);
 
 impl States {
     /// The module's state, made at first use. It is shared, so a part that changes needs a cell.
@@ -43,12 +43,12 @@ impl States {
     }
 
     /// The states in a slice without spare capacity.
-    pub fn pack(self) -> Box<[State]> {
+    pub fn pack(self) -> Box<[ModuleState]> {
         self.0.into_inner().into_boxed_slice()
     }
 
     /// The states of a packed slice.
-    pub fn unpack(packed: Box<[State]>) -> States {
+    pub fn unpack(packed: Box<[ModuleState]>) -> States {
         States(RefCell::new(packed.into_vec().into()))
     }
 }

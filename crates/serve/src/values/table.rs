@@ -6,10 +6,10 @@ use std::sync::{Arc, OnceLock};
 
 use freerun_conf::{Cx, Place, Problem, Word};
 
-use super::variable::{Compute, Declared, Definition, Reference, Set, Variable};
+use super::variable::{Compute, DeclaredVariable, Definition, Set, Variable, VariableReference};
 
 /// The target of `set`.
-pub enum Target<S> {
+pub enum SetTarget<S> {
     /// A slot of the values.
     Slot(u32),
     /// A variable of the server itself.
@@ -17,17 +17,17 @@ pub enum Target<S> {
 }
 
 // Not derived, because that would demand the trait of the subject.
-impl<S> Clone for Target<S> {
-    fn clone(&self) -> Target<S> {
+impl<S> Clone for SetTarget<S> {
+    fn clone(&self) -> SetTarget<S> {
         *self
     }
 }
 
-impl<S> Copy for Target<S> {}
+impl<S> Copy for SetTarget<S> {}
 
 /// A name without a getter of its own that a directive defines or uses.
-struct Entry<S> {
-    used: Option<(Arc<Declared<S>>, Place)>,
+struct VariableEntry<S> {
+    used: Option<(Arc<DeclaredVariable<S>>, Place)>,
     slot: Option<u32>,
     /// Whether the first directive that assigns to it is `set`.
     by_set: Option<bool>,
@@ -37,9 +37,9 @@ struct Entry<S> {
     captured: bool,
 }
 
-impl<S> Default for Entry<S> {
-    fn default() -> Entry<S> {
-        Entry { used: None, slot: None, by_set: None, compute: None, captured: false }
+impl<S> Default for VariableEntry<S> {
+    fn default() -> VariableEntry<S> {
+        VariableEntry { used: None, slot: None, by_set: None, compute: None, captured: false }
     }
 }
 
@@ -50,7 +50,7 @@ impl<S> Default for Entry<S> {
 pub struct VariableTable<S> {
     names: HashMap<&'static str, Variable<S>>,
     families: Vec<Variable<S>>,
-    entries: BTreeMap<Box<str>, Entry<S>>,
+    entries: BTreeMap<Box<str>, VariableEntry<S>>,
     slots: u32,
     /// The first uses of names that have no getter, in the order of the configuration.
     order: Vec<Box<str>>,
@@ -75,7 +75,7 @@ impl<S> VariableTable<S> {
         }
     }
 
-    fn entry(&mut self, name: &str) -> &mut Entry<S> {
+    fn entry(&mut self, name: &str) -> &mut VariableEntry<S> {
         self.entries.entry(name.to_ascii_lowercase().into()).or_default()
     }
 
@@ -118,7 +118,7 @@ impl<S> VariableTable<S> {
     ///
     /// # Errors
     /// nginx's `the duplicate "x" variable`, for a variable that cannot be changed.
-    pub fn assign(&mut self, name: &str) -> Result<Target<S>, Problem> {
+    pub fn assign(&mut self, name: &str) -> Result<SetTarget<S>, Problem> {
         self.assigned(name, true)
     }
 
@@ -127,19 +127,19 @@ impl<S> VariableTable<S> {
     ///
     /// # Errors
     /// The errors of [`VariableTable::assign`].
-    pub fn assign_if_known(&mut self, name: &str) -> Result<Target<S>, Problem> {
+    pub fn assign_if_known(&mut self, name: &str) -> Result<SetTarget<S>, Problem> {
         self.assigned(name, false)
     }
 
-    fn assigned(&mut self, name: &str, by_set: bool) -> Result<Target<S>, Problem> {
+    fn assigned(&mut self, name: &str, by_set: bool) -> Result<SetTarget<S>, Problem> {
         let lower = name.to_ascii_lowercase();
         self.may_change(name, &lower)?;
         if let Some(Variable { set: Some(set), .. }) = self.names.get(lower.as_str()) {
-            return Ok(Target::Call(*set));
+            return Ok(SetTarget::Call(*set));
         }
         let slot = self.slot(&lower);
         self.entry(&lower).by_set.get_or_insert(by_set);
-        Ok(Target::Slot(slot))
+        Ok(SetTarget::Slot(slot))
     }
 
     /// Defines `$name` (given without `$`) by a directive; of several definitions the last one counts.
@@ -155,7 +155,7 @@ impl<S> VariableTable<S> {
     }
 
     /// Resolves `$name`, used at `place`.
-    pub fn resolve(&mut self, name: &str, place: Place) -> Reference<S> {
+    pub fn resolve(&mut self, name: &str, place: Place) -> VariableReference<S> {
         let name = name.to_ascii_lowercase();
         let kept = match self.names.get(name.as_str()) {
             Some(variable) => variable.kept,
@@ -166,12 +166,12 @@ impl<S> VariableTable<S> {
         }
         let entry = self.entries.entry(name.as_str().into()).or_default();
         if let Some((declared, _)) = &entry.used {
-            return Reference(declared.clone());
+            return VariableReference(declared.clone());
         }
-        let declared = Arc::new(Declared { name: name.as_str().into(), definition: OnceLock::new() });
+        let declared = Arc::new(DeclaredVariable { name: name.as_str().into(), definition: OnceLock::new() });
         entry.used = Some((declared.clone(), place));
         self.order.push(name.into());
-        Reference(declared)
+        VariableReference(declared)
     }
 
     /// Whether the configuration uses a variable whose name begins with `prefix`: data that only such variables show
@@ -182,10 +182,13 @@ impl<S> VariableTable<S> {
     }
 
     /// Looks `$name` (in lower case) up while serving, for a name in a page, which no configuration has resolved.
-    pub fn find(&self, name: &str) -> Option<Reference<S>> {
-        let unnamed = Entry::default();
+    pub fn find(&self, name: &str) -> Option<VariableReference<S>> {
+        let unnamed = VariableEntry::default();
         let definition = self.definition(name, self.entries.get(name).unwrap_or(&unnamed))?;
-        Some(Reference(Arc::new(Declared { name: name.into(), definition: OnceLock::from(definition) })))
+        Some(VariableReference(Arc::new(DeclaredVariable {
+            name: name.into(),
+            definition: OnceLock::from(definition),
+        })))
     }
 
     fn family(&self, name: &str) -> Option<&Variable<S>> {
@@ -194,7 +197,7 @@ impl<S> VariableTable<S> {
         families.max_by_key(|family| family.name.len())
     }
 
-    fn definition(&self, name: &str, entry: &Entry<S>) -> Option<Definition<S>> {
+    fn definition(&self, name: &str, entry: &VariableEntry<S>) -> Option<Definition<S>> {
         let family = self.family(name).map(|family| (family.get, name[family.name.len()..].into(), family.kept));
         let variable = self.names.get(name);
         let changeable = variable.is_some_and(|variable| variable.changeable);
@@ -255,7 +258,7 @@ impl<S> VariableTable<S> {
 ///
 /// # Errors
 /// It is no name of a variable, or the variable cannot be changed.
-pub fn target<S: 'static>(name: &Word, cx: &mut Cx) -> Result<Target<S>, Problem> {
+pub fn target<S: 'static>(name: &Word, cx: &mut Cx) -> Result<SetTarget<S>, Problem> {
     let Some(bare) = name.text.strip_prefix('$').filter(|bare| !bare.is_empty()) else {
         return Err(Problem::new(format!("invalid variable name \"{}\"", name.text)).at(name.place));
     };

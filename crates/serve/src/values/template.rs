@@ -6,38 +6,38 @@ use std::fmt;
 use freerun_conf::{Cx, Node, Problem, Shape, Value, Word, bytes_of, text_of};
 
 use super::table::VariableTable;
-use super::variable::Reference;
+use super::variable::VariableReference;
 use crate::values::subject::Subject;
 
-enum Piece<S> {
+enum TemplatePiece<S> {
     Text(Box<[u8]>),
-    Variable(Reference<S>),
+    Variable(VariableReference<S>),
     /// A capture, `$1` to `$9`.
     Capture(u8),
 }
 
 /// A value with variables in it.
 pub struct Template<S> {
-    pieces: Box<[Piece<S>]>,
+    pieces: Box<[TemplatePiece<S>]>,
 }
 
 // Not derived, because that would demand the trait of the subject.
-impl<S> Clone for Piece<S> {
-    fn clone(&self) -> Piece<S> {
+impl<S> Clone for TemplatePiece<S> {
+    fn clone(&self) -> TemplatePiece<S> {
         match self {
-            Piece::Text(text) => Piece::Text(text.clone()),
-            Piece::Variable(reference) => Piece::Variable(reference.clone()),
-            Piece::Capture(number) => Piece::Capture(*number),
+            TemplatePiece::Text(text) => TemplatePiece::Text(text.clone()),
+            TemplatePiece::Variable(reference) => TemplatePiece::Variable(reference.clone()),
+            TemplatePiece::Capture(number) => TemplatePiece::Capture(*number),
         }
     }
 }
 
-impl<S> fmt::Debug for Piece<S> {
+impl<S> fmt::Debug for TemplatePiece<S> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Piece::Text(text) => write!(formatter, "{:?}", text_of(text)),
-            Piece::Variable(reference) => reference.fmt(formatter),
-            Piece::Capture(number) => write!(formatter, "${number}"),
+            TemplatePiece::Text(text) => write!(formatter, "{:?}", text_of(text)),
+            TemplatePiece::Variable(reference) => reference.fmt(formatter),
+            TemplatePiece::Capture(number) => write!(formatter, "${number}"),
         }
     }
 }
@@ -64,7 +64,7 @@ impl<S: Subject> Template<S> {
     /// A text without variables.
     pub fn literal(text: impl Into<Box<[u8]>>) -> Template<S> {
         let text: Box<[u8]> = text.into();
-        Template { pieces: if text.is_empty() { Box::default() } else { Box::new([Piece::Text(text)]) } }
+        Template { pieces: if text.is_empty() { Box::default() } else { Box::new([TemplatePiece::Text(text)]) } }
     }
 
     /// Reads `$name` and `${name}` in a word.
@@ -77,11 +77,11 @@ impl<S: Subject> Template<S> {
         let mut rest = text;
         while let Some(dollar) = rest.find('$') {
             if dollar > 0 {
-                pieces.push(Piece::Text(bytes_of(&rest[..dollar]).into()));
+                pieces.push(TemplatePiece::Text(bytes_of(&rest[..dollar]).into()));
             }
             rest = &rest[dollar + 1..];
             if let Some(digit @ b'1'..=b'9') = rest.as_bytes().first() {
-                pieces.push(Piece::Capture(digit - b'0'));
+                pieces.push(TemplatePiece::Capture(digit - b'0'));
                 rest = &rest[1..];
                 continue;
             }
@@ -101,10 +101,10 @@ impl<S: Subject> Template<S> {
                 return Err(Problem::new("invalid variable name").at(word.place));
             }
             let reference = cx.extensions.get_or_default::<VariableTable<S>>().resolve(name, word.place);
-            pieces.push(Piece::Variable(reference));
+            pieces.push(TemplatePiece::Variable(reference));
         }
         if !rest.is_empty() {
-            pieces.push(Piece::Text(bytes_of(rest).into()));
+            pieces.push(TemplatePiece::Text(bytes_of(rest).into()));
         }
         Ok(Template { pieces: pieces.into() })
     }
@@ -113,7 +113,7 @@ impl<S: Subject> Template<S> {
     pub fn constant(&self) -> Option<&[u8]> {
         match &*self.pieces {
             [] => Some(b""),
-            [Piece::Text(text)] => Some(text),
+            [TemplatePiece::Text(text)] => Some(text),
             _ => None,
         }
     }
@@ -122,9 +122,9 @@ impl<S: Subject> Template<S> {
     pub fn render<'r>(&'r self, subject: &'r S) -> Cow<'r, [u8]> {
         match &*self.pieces {
             [] => Cow::Borrowed(b""),
-            [Piece::Text(text)] => Cow::Borrowed(text),
-            [Piece::Variable(reference)] => reference.get(subject).unwrap_or_default(),
-            [Piece::Capture(number)] => Cow::Borrowed(capture(subject, *number)),
+            [TemplatePiece::Text(text)] => Cow::Borrowed(text),
+            [TemplatePiece::Variable(reference)] => reference.get(subject).unwrap_or_default(),
+            [TemplatePiece::Capture(number)] => Cow::Borrowed(capture(subject, *number)),
             _ => {
                 let mut out = Vec::new();
                 self.render_into(subject, &mut out);
@@ -142,9 +142,9 @@ impl<S: Subject> Template<S> {
     pub fn render_with(&self, subject: &S, out: &mut Vec<u8>, mut add: impl FnMut(&[u8], &mut Vec<u8>)) {
         for piece in &self.pieces {
             match piece {
-                Piece::Text(text) => out.extend_from_slice(text),
-                Piece::Capture(number) => add(capture(subject, *number), out),
-                Piece::Variable(reference) => {
+                TemplatePiece::Text(text) => out.extend_from_slice(text),
+                TemplatePiece::Capture(number) => add(capture(subject, *number), out),
+                TemplatePiece::Variable(reference) => {
                     if let Some(value) = reference.get(subject) {
                         out.extend_from_slice(&value);
                     }
@@ -155,7 +155,7 @@ impl<S: Subject> Template<S> {
 
     /// Whether the text has any of `$1` to `$9`.
     pub fn has_captures(&self) -> bool {
-        self.pieces.iter().any(|piece| matches!(piece, Piece::Capture(_)))
+        self.pieces.iter().any(|piece| matches!(piece, TemplatePiece::Capture(_)))
     }
 }
 

@@ -5,14 +5,14 @@ use std::sync::{Arc, OnceLock};
 
 use freerun_runtime::log::Level;
 
-use crate::values::captures::Slot;
+use crate::values::captures::VariableSlot;
 use crate::values::subject::Subject;
 
 /// The value of a variable: `None` is nginx's "not found", which text shows as empty and logs as `-`.
-pub type Value<'r> = Option<Cow<'r, [u8]>>;
+pub type VariableValue<'r> = Option<Cow<'r, [u8]>>;
 
 /// A getter. The second argument is the part of the name after the prefix, for families such as `$http_…`.
-pub type Get<S> = for<'r> fn(&'r S, &str) -> Value<'r>;
+pub type Get<S> = for<'r> fn(&'r S, &str) -> VariableValue<'r>;
 
 /// The effect of `set` on a variable that is not kept in a slot.
 pub type Set<S> = fn(&mut S, &[u8]);
@@ -85,7 +85,7 @@ impl<S> Variable<S> {
 }
 
 /// The result of a [`Compute`].
-pub enum Found {
+pub enum ComputeResult {
     /// A text of the configuration, by its number in [`Compute::entry`].
     Entry(u32),
     /// A text made for this subject.
@@ -97,7 +97,7 @@ pub enum Found {
 /// A variable that a directive defines: `map`, `geo`, `split_clients`.
 pub trait Compute<S>: Send + Sync {
     /// Finds the value.
-    fn find(&self, subject: &S) -> Found;
+    fn find(&self, subject: &S) -> ComputeResult;
 
     /// The text of an entry.
     fn entry(&self, number: u32) -> &[u8];
@@ -122,29 +122,29 @@ pub(super) enum Definition<S> {
 }
 
 /// A name that is used somewhere; it is defined when the whole configuration has been read.
-pub(super) struct Declared<S> {
+pub(super) struct DeclaredVariable<S> {
     pub(super) name: Box<str>,
     pub(super) definition: OnceLock<Definition<S>>,
 }
 
 /// A use of a variable.
-pub struct Reference<S>(pub(super) Arc<Declared<S>>);
+pub struct VariableReference<S>(pub(super) Arc<DeclaredVariable<S>>);
 
-impl<S> Clone for Reference<S> {
-    fn clone(&self) -> Reference<S> {
-        Reference(self.0.clone())
+impl<S> Clone for VariableReference<S> {
+    fn clone(&self) -> VariableReference<S> {
+        VariableReference(self.0.clone())
     }
 }
 
-impl<S: Subject> Reference<S> {
+impl<S: Subject> VariableReference<S> {
     /// The value for this subject.
-    pub fn get<'r>(&'r self, subject: &'r S) -> Value<'r> {
+    pub fn get<'r>(&'r self, subject: &'r S) -> VariableValue<'r> {
         match self.0.definition.get()? {
             Definition::Getter(get, argument) => get(subject, argument),
             Definition::Kept(slot, get, argument) => kept(subject, *slot, *get, argument),
             Definition::User(slot, family, by_set) => match subject.values().slot(*slot) {
-                Slot::Text(text) => Some(Cow::Borrowed(subject.values().text(text))),
-                Slot::Empty => Some(Cow::Borrowed(b"")),
+                VariableSlot::Text(text) => Some(Cow::Borrowed(subject.values().text(text))),
+                VariableSlot::Empty => Some(Cow::Borrowed(b"")),
                 _ => match family {
                     Some((get, argument)) => get(subject, argument),
                     None => self.uninitialized(subject, *slot, *by_set),
@@ -154,7 +154,7 @@ impl<S: Subject> Reference<S> {
         }
     }
 
-    fn uninitialized<'r>(&self, subject: &S, slot: u32, by_set: bool) -> Value<'r> {
+    fn uninitialized<'r>(&self, subject: &S, slot: u32, by_set: bool) -> VariableValue<'r> {
         if !by_set {
             return None;
         }
@@ -162,44 +162,44 @@ impl<S: Subject> Reference<S> {
             subject.log(Level::Warn, format_args!("using uninitialized \"{}\" variable", self.0.name));
         }
         // As in nginx the variable is empty from now on, and the warning is logged once.
-        subject.values().put(slot, Slot::Empty);
+        subject.values().put(slot, VariableSlot::Empty);
         Some(Cow::Borrowed(b""))
     }
 
-    fn computed<'r>(&'r self, subject: &'r S, slot: u32, compute: &'r dyn Compute<S>, keep: bool) -> Value<'r> {
+    fn computed<'r>(&'r self, subject: &'r S, slot: u32, compute: &'r dyn Compute<S>, keep: bool) -> VariableValue<'r> {
         let values = subject.values();
         match values.slot(slot) {
-            Slot::Text(text) => return Some(Cow::Borrowed(values.text(text))),
-            Slot::Empty => return Some(Cow::Borrowed(b"")),
-            Slot::Entry(number) => return Some(Cow::Borrowed(compute.entry(number))),
-            Slot::Missing => return None,
-            Slot::Pending => {
+            VariableSlot::Text(text) => return Some(Cow::Borrowed(values.text(text))),
+            VariableSlot::Empty => return Some(Cow::Borrowed(b"")),
+            VariableSlot::Entry(number) => return Some(Cow::Borrowed(compute.entry(number))),
+            VariableSlot::Missing => return None,
+            VariableSlot::Pending => {
                 subject.log(Level::Error, format_args!("cycle while evaluating variable \"{}\"", self.0.name));
                 return None;
             }
-            Slot::Unset => {}
+            VariableSlot::Unset => {}
         }
-        values.put(slot, Slot::Pending);
+        values.put(slot, VariableSlot::Pending);
         let found = compute.find(subject);
-        values.put(slot, Slot::Unset);
+        values.put(slot, VariableSlot::Unset);
         match found {
-            Found::Entry(number) => {
+            ComputeResult::Entry(number) => {
                 if keep {
-                    values.put(slot, Slot::Entry(number));
+                    values.put(slot, VariableSlot::Entry(number));
                 }
                 Some(Cow::Borrowed(compute.entry(number)))
             }
-            Found::Text(text) if keep => {
+            ComputeResult::Text(text) if keep => {
                 let kept = values.set(slot, &text);
                 match (kept, values.slot(slot)) {
-                    (Ok(()), Slot::Text(text)) => Some(Cow::Borrowed(values.text(text))),
+                    (Ok(()), VariableSlot::Text(text)) => Some(Cow::Borrowed(values.text(text))),
                     _ => Some(Cow::Owned(text)),
                 }
             }
-            Found::Text(text) => Some(Cow::Owned(text)),
-            Found::Missing => {
+            ComputeResult::Text(text) => Some(Cow::Owned(text)),
+            ComputeResult::Missing => {
                 if keep {
-                    values.put(slot, Slot::Missing);
+                    values.put(slot, VariableSlot::Missing);
                 }
                 None
             }
@@ -213,12 +213,12 @@ impl<S: Subject> Reference<S> {
 }
 
 /// The value of the first use. While logs are written nothing changes any more, so no value is kept.
-fn kept<'r, S: Subject>(subject: &'r S, slot: u32, get: Get<S>, argument: &str) -> Value<'r> {
+fn kept<'r, S: Subject>(subject: &'r S, slot: u32, get: Get<S>, argument: &str) -> VariableValue<'r> {
     let values = subject.values();
     match values.slot(slot) {
-        Slot::Text(text) => return Some(Cow::Borrowed(values.text(text))),
-        Slot::Empty => return Some(Cow::Borrowed(b"")),
-        Slot::Missing => return None,
+        VariableSlot::Text(text) => return Some(Cow::Borrowed(values.text(text))),
+        VariableSlot::Empty => return Some(Cow::Borrowed(b"")),
+        VariableSlot::Missing => return None,
         _ => {}
     }
     let found = get(subject, argument);
@@ -228,13 +228,13 @@ fn kept<'r, S: Subject>(subject: &'r S, slot: u32, get: Get<S>, argument: &str) 
             Some(text) => {
                 let _ = values.set(slot, text);
             }
-            None => values.put(slot, Slot::Missing),
+            None => values.put(slot, VariableSlot::Missing),
         }
     }
     found
 }
 
-impl<S> std::fmt::Debug for Reference<S> {
+impl<S> std::fmt::Debug for VariableReference<S> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "${}", self.0.name)
     }

@@ -17,14 +17,14 @@ use freerun_serve::configuration::log_paths::LogPaths;
 use freerun_serve::configuration::parts::{Parts, Paths};
 use freerun_serve::configuration::services::Services;
 use freerun_serve::configuration::zones::{ZoneTable, Zones};
-use freerun_serve::limits::access::{Rules, Trusted};
-use freerun_serve::limits::{ConnLimits, ConnZones, RefusalLevel, Verdict};
+use freerun_serve::limits::access::{Rules, TrustedSource};
+use freerun_serve::limits::{ConnLimits, ConnVerdict, ConnZones, RefusalLevel};
 use freerun_serve::listen::hosts::Hosts;
-use freerun_serve::logs::access_log::{AccessLogs, Line, LogFormats, Pieces, Style};
+use freerun_serve::logs::access_log::{AccessLogs, LogFormats, LogLine, ProtocolPieces, Style};
 use freerun_serve::upstream::resolver::ResolverSetting;
 use freerun_serve::values::captures::Captures;
 use freerun_serve::values::lookups::{Databases, Geos, Maps, Splits};
-use freerun_serve::values::{Common, Pattern, Reference, Template, Variable, VariableTable};
+use freerun_serve::values::{Common, Pattern, Template, Variable, VariableReference, VariableTable};
 use freerun_serve::{Address, Subject};
 use freerun_testkit::Site;
 use freerun_testkit::mmdb::{Value as Record, database};
@@ -86,14 +86,14 @@ enum VisitorPiece {
     Bag,
 }
 
-impl Pieces<Visitor> for VisitorPiece {
+impl ProtocolPieces<Visitor> for VisitorPiece {
     const PREDEFINED: &'static [(&'static str, &'static str)] = &[("visit", "$remote_addr has $bag")];
 
-    fn of(name: &str, reference: Reference<Visitor>) -> Result<VisitorPiece, Reference<Visitor>> {
+    fn of(name: &str, reference: VariableReference<Visitor>) -> Result<VisitorPiece, VariableReference<Visitor>> {
         if name == "bag" { Ok(VisitorPiece::Bag) } else { Err(reference) }
     }
 
-    fn push(&self, visitor: &Visitor, style: &Style, line: &mut Line<'_>) {
+    fn push(&self, visitor: &Visitor, style: &Style, line: &mut LogLine<'_>) {
         match self {
             VisitorPiece::Bag => style.push_value(visitor.bag.as_bytes(), line),
         }
@@ -123,7 +123,7 @@ settings! {
         #[name = "allow"]
         rules: Rules, in STREAM;
         /// The trusted proxies.
-        set_real_ip_from: Many<Trusted>, in STREAM;
+        set_real_ip_from: Many<TrustedSource>, in STREAM;
         /// Lines.
         access_log: AccessLogs<Visitor, VisitorPiece> = "visits", in STREAM;
         /// Formats of lines.
@@ -235,7 +235,7 @@ fn values_that_are_set_and_captured_are_kept_with_the_subject() {
     let mut table = VariableTable::<Visitor>::default();
     let pattern = Pattern::new("^a (?<thing>.*)", false, &mut table).unwrap();
     let thing = table.resolve("thing", freerun_conf::Place::NONE);
-    let Ok(freerun_serve::values::Target::Slot(slot)) = table.assign("mood") else { panic!("a slot") };
+    let Ok(freerun_serve::values::SetTarget::Slot(slot)) = table.assign("mood") else { panic!("a slot") };
     let mood = table.resolve("mood", freerun_conf::Place::NONE);
     assert!(table.check().is_empty());
     let doors = Doors::read("");
@@ -292,17 +292,20 @@ fn connections_of_a_key_are_counted_and_zones_outlast_a_configuration() {
         (verdict, visitor.told.take())
     };
     let (one, _) = enter(&first, "pen");
-    assert!(matches!(&one, Verdict::Counted(places) if places.zones() == 1));
+    assert!(matches!(&one, ConnVerdict::Counted(places) if places.zones() == 1));
     let second = Doors::after(first.services.zones.clone(), text).unwrap();
     let (two, _) = enter(&second, "pen");
-    assert!(matches!(two, Verdict::Counted(_)));
+    assert!(matches!(two, ConnVerdict::Counted(_)));
     let (three, told) = enter(&second, "pen");
-    assert!(matches!(three, Verdict::Refused));
+    assert!(matches!(three, ConnVerdict::Refused));
     assert_eq!(told, ["notice: limiting connections by zone \"bags\""]);
-    assert!(matches!(enter(&second, "hat").0, Verdict::Counted(_)), "another key");
-    assert!(matches!(enter(&second, "").0, Verdict::NotCounted), "an empty key");
+    assert!(matches!(enter(&second, "hat").0, ConnVerdict::Counted(_)), "another key");
+    assert!(matches!(enter(&second, "").0, ConnVerdict::NotCounted), "an empty key");
     drop(one);
-    assert!(matches!(enter(&second, "pen").0, Verdict::Counted(_)), "who came under the first configuration has left");
+    assert!(
+        matches!(enter(&second, "pen").0, ConnVerdict::Counted(_)),
+        "who came under the first configuration has left"
+    );
     let unknown = Doors::after(Zones::default(), "limit_conn nowhere 1;").err();
     assert_eq!(unknown.as_deref(), Some("zero size shared memory zone \"nowhere\""));
 }

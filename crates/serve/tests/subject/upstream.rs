@@ -11,12 +11,12 @@ use freerun_serve::configuration::parts::Parts;
 use freerun_serve::configuration::zones::Zones;
 use freerun_serve::upstream::resolver::{NamedServers, ResolverSetting, ZonedResolvers};
 use freerun_serve::upstream::{
-    Balance, NotFound, Plan, Protocol, Queue, Servers, SharedZones, SystemName, Upstream, UpstreamRef, Upstreams, find,
-    look_up_all, name_servers, refer, system_names,
+    GroupMethod, NotFound, Plan, Queue, Servers, SharedZones, SubjectProtocol, SystemName, Upstream, UpstreamRef,
+    Upstreams, find, look_up_all, name_servers, refer, system_names,
 };
 use freerun_testkit::{Dns, Reply, eventually};
-use freerun_upstream::peer::State;
-use freerun_upstream::{Failure, GroupSettings, Lease, NoPeer, Tried, now};
+use freerun_upstream::peer::PeerState;
+use freerun_upstream::{AttemptFailure, GroupSettings, Lease, NoPeer, Tried, now};
 
 use super::{DoorSettings, Doors, Visitor};
 
@@ -24,7 +24,7 @@ use super::{DoorSettings, Doors, Visitor};
 #[derive(Debug, Clone, Default)]
 pub(super) struct Door;
 
-impl Protocol for Door {
+impl SubjectProtocol for Door {
     type Subject = Visitor;
     type Extra = ();
 
@@ -40,7 +40,7 @@ settings! {
         servers: Servers<Door>, in STREAM_UPSTREAM;
         /// How one is chosen.
         #[name = "least_conn"]
-        method: Balance<Door>, in STREAM_UPSTREAM;
+        method: GroupMethod<Door>, in STREAM_UPSTREAM;
         /// Whether visitors wait.
         queue: Option<Queue>, in STREAM_UPSTREAM;
         /// Memory.
@@ -103,7 +103,7 @@ fn chosen(doors: &Doors, bag: &'static str) -> String {
     lease.peer().name.to_string()
 }
 
-fn names<P: Protocol>(group: &Upstream<P>) -> BTreeSet<String> {
+fn names<P: SubjectProtocol>(group: &Upstream<P>) -> BTreeSet<String> {
     group.group.peers().peers().map(|peer| peer.name.to_string()).collect()
 }
 
@@ -135,7 +135,7 @@ fn a_server_that_fails_is_left_out_and_that_outlasts_a_configuration() {
     let doors = Doors::read(&text);
     let first = chosen(&doors, "pen");
     let lease = pick(&doors, &doors.visitor("unix:", "pen")).unwrap().unwrap();
-    assert!(lease.failed(Failure::Connect, now()).disabled);
+    assert!(lease.failed(AttemptFailure::Connect, now()).disabled);
     let second = chosen(&doors, "pen");
     assert_ne!(first, second);
     let next = Doors::after(doors.services.zones.clone(), &text).unwrap();
@@ -177,7 +177,7 @@ fn who_finds_no_room_waits_for_it() {
 #[derive(Debug, Clone, Default)]
 struct Hatch;
 
-impl Protocol for Hatch {
+impl SubjectProtocol for Hatch {
     type Subject = Visitor;
     type Extra = &'static str;
 
@@ -186,7 +186,7 @@ impl Protocol for Hatch {
 }
 
 /// The group of the first block of a configuration, for a protocol that is read before or after others.
-fn group_of<P: Protocol>(text: &str, extra: P::Extra, cx: &mut Cx) -> Arc<Upstream<P>> {
+fn group_of<P: SubjectProtocol>(text: &str, extra: P::Extra, cx: &mut Cx) -> Arc<Upstream<P>> {
     let tree = freerun_conf::parse("doors.conf", None, "", &mut freerun_conf::OneText(text));
     let mut servers = Servers::<P>::default();
     for node in tree.nodes[0].children() {
@@ -209,9 +209,9 @@ fn each_protocol_has_groups_of_its_own() {
     let visitor = doors.visitor("unix:", "");
     let lease = door.pick_now(&door.asking(&visitor), None, &mut Tried::new()).unwrap().unwrap();
     let failed = lease.peer().name.clone();
-    assert!(lease.failed(Failure::Connect, now()).disabled);
+    assert!(lease.failed(AttemptFailure::Connect, now()).disabled);
     let state = |name: &str| hatch.group.peers().peers().find(|peer| *peer.name == *name).unwrap().state(now());
-    assert_eq!(state(&failed), State::Up);
+    assert_eq!(state(&failed), PeerState::Up);
 }
 
 const NO_RESOLVER: &str = "no resolver defined to resolve names at run time in upstream \"a\"";

@@ -1,7 +1,7 @@
 //! A `match` block of stream: what is sent to a server, and what is expected from it.
 
 use freerun_conf::{Cx, Node, Problem, Shape, Word};
-use freerun_serve::upstream::health::Matching;
+use freerun_serve::upstream::health::MatchBlock;
 use freerun_serve::values::{Pattern, VariableTable};
 
 use crate::session::Session;
@@ -20,7 +20,7 @@ enum ExpectedBytes {
     Pattern(Pattern),
 }
 
-impl Matching for Match {
+impl MatchBlock for Match {
     const SHAPE: Shape = Shape::exactly(1, "name { send …; expect …; }").with_raw_block();
 
     fn parse(directive: &Node, cx: &mut Cx) -> Result<Match, Problem> {

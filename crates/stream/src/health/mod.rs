@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use freerun_conf::{Cx, Place, Problem, SettingsSet, group};
 use freerun_serve::loops::state::LoopState;
-use freerun_serve::upstream::health::{self, Check, Checking, MatchRef};
+use freerun_serve::upstream::health::{self, CheckSettings, GroupCheck, MatchRef};
 use freerun_upstream::Peer;
 
 use self::matching::Match;
@@ -47,12 +47,12 @@ impl StreamCheck {
     }
 }
 
-impl Check for StreamCheck {
+impl GroupCheck for StreamCheck {
     type Protocol = Stream;
     type Kept = ();
     type Local = ();
 
-    fn checking(&self) -> &Checking {
+    fn checking(&self) -> &CheckSettings {
         &self.rules.checking
     }
 

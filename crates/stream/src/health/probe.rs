@@ -4,12 +4,12 @@ use std::future::{pending, poll_fn};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use freerun_runtime::net::udp::{Receiver, Runs, Target};
+use freerun_runtime::net::udp::{DatagramTarget, Receiver, Runs};
 use freerun_runtime::timer::{self, Timer};
 use freerun_serve::configuration::services::Services;
 use freerun_serve::loops::state::LoopState;
 use freerun_serve::tls::computed::PairReader;
-use freerun_serve::tls::handshake::Helpers;
+use freerun_serve::tls::handshake::HandshakeHelpers;
 use freerun_serve::upstream::ProxyProtocol;
 use freerun_transport::Transport;
 use freerun_upstream::connect::{connect, connect_datagrams};
@@ -104,7 +104,7 @@ async fn ask(
     };
     let question = [&header[..], &matching.send].concat();
     let mut runs = Runs::default();
-    runs.push(Target::default(), &question, None);
+    runs.push(DatagramTarget::default(), &question, None);
     let mut sent = Ok(());
     socket.send(&runs, |_| sent = Err(SENDING));
     sent?;
@@ -148,7 +148,8 @@ async fn secure(
     let name = settings.fixed_tls_name();
     // A certificate whose name has variables belongs to a session, and there is none.
     let outgoing = tls.outgoing(&name, &peer.name, None, None, &reader).await.map_err(|_| HANDSHAKING)?;
-    let helpers = Helpers { pool: services.pools.handshakes(), lane: LANE, figures: &loop_state.shared.upstream_tls };
+    let helpers =
+        HandshakeHelpers { pool: services.pools.handshakes(), lane: LANE, figures: &loop_state.shared.upstream_tls };
     let opened = outgoing.open(transport, &mut Timer::default(), check.timeout(), helpers).await;
     opened.map_err(|_| HANDSHAKING)
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use freerun_conf::{Cx, Node, Problem, Shape, Value, settings};
-use freerun_serve::upstream::health::{Checking, Declared, MatchRef, Matches};
+use freerun_serve::upstream::health::{CheckSettings, MatchBlocks, MatchRef, Matches};
 
 use super::matching::Match;
 
@@ -51,7 +51,7 @@ settings! {
 #[derive(Debug, Clone)]
 pub struct HealthCheck {
     /// The parameters that all protocols have.
-    pub checking: Checking,
+    pub checking: CheckSettings,
     /// The bytes that are sent and expected.
     pub matching: Option<MatchRef<Match>>,
     /// Whether servers are asked by datagrams.
@@ -65,7 +65,7 @@ impl Value for HealthCheck {
     );
 
     fn parse(directive: &Node, cx: &mut Cx) -> Result<HealthCheck, Problem> {
-        let mut check = HealthCheck { checking: Checking::of(directive), matching: None, udp: false };
+        let mut check = HealthCheck { checking: CheckSettings::of(directive), matching: None, udp: false };
         for (index, word) in directive.args.iter().enumerate() {
             if check.checking.parameter(directive, index, word)? {
                 continue;
@@ -74,7 +74,7 @@ impl Value for HealthCheck {
                 check.udp = true;
                 continue;
             }
-            let matching = Declared::of_parameter(word, cx);
+            let matching = MatchBlocks::of_parameter(word, cx);
             check.matching = Some(matching.ok_or_else(|| Problem::invalid_parameter(directive, word))?);
         }
         Ok(check)

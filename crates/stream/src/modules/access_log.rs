@@ -3,8 +3,10 @@
 //! <https://nginx.org/en/docs/stream/ngx_stream_log_module.html>
 
 use freerun_conf::{SettingsSet, group, settings};
-use freerun_serve::logs::access_log::{self, AccessLogs, Line, LogFileCache, LogFormats, Pieces, Style, push_millis};
-use freerun_serve::values::Reference;
+use freerun_serve::logs::access_log::{
+    self, AccessLogs, LogFileCache, LogFormats, LogLine, ProtocolPieces, Style, push_millis,
+};
+use freerun_serve::values::VariableReference;
 
 use crate::module::Module;
 use crate::session::Session;
@@ -61,10 +63,10 @@ pub enum SessionPiece {
     Status,
 }
 
-impl Pieces<Session> for SessionPiece {
+impl ProtocolPieces<Session> for SessionPiece {
     const PREDEFINED: &'static [(&'static str, &'static str)] = &[];
 
-    fn of(name: &str, reference: Reference<Session>) -> Result<SessionPiece, Reference<Session>> {
+    fn of(name: &str, reference: VariableReference<Session>) -> Result<SessionPiece, VariableReference<Session>> {
         Ok(match name {
             "connection" => SessionPiece::Connection,
             "session_time" => SessionPiece::SessionTime,
@@ -73,7 +75,7 @@ impl Pieces<Session> for SessionPiece {
         })
     }
 
-    fn push(&self, session: &Session, _: &Style, line: &mut Line<'_>) {
+    fn push(&self, session: &Session, _: &Style, line: &mut LogLine<'_>) {
         match self {
             SessionPiece::Connection => line.push_number(session.number),
             SessionPiece::SessionTime => {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use freerun_conf::{Cx, Problem, SettingsSet, group, settings};
 use freerun_serve::configuration::generation::Generation;
-use freerun_serve::loops::shared::Shared;
+use freerun_serve::loops::shared::SharedState;
 use freerun_serve::values::keyvals::{self, AllKeyvals, KeyvalVariables, KeyvalZones};
 
 use crate::module::Module;
@@ -39,7 +39,7 @@ fn finish(_stream: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
     Ok(())
 }
 
-fn prepare(generation: &Arc<Generation>, _shared: &Arc<Shared>) {
+fn prepare(generation: &Arc<Generation>, _shared: &Arc<SharedState>) {
     if let Some(zones) = generation.parts.get::<AllKeyvals>() {
         keyvals::load(&zones.stream, &generation.error_log);
     }

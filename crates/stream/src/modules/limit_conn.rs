@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::cell::Cell;
 
 use freerun_conf::{SettingsSet, group, settings};
-use freerun_serve::limits::{ConnLimits, ConnZones, RefusalLevel, Verdict};
+use freerun_serve::limits::{ConnLimits, ConnVerdict, ConnZones, RefusalLevel};
 use freerun_serve::values::Variable;
 
 use crate::module::Module;
@@ -67,9 +67,9 @@ fn run(session: &Session) -> PhaseOutcome {
         session.states.get::<ConnLimitStatus>().0.set(Some(result));
     }
     match verdict {
-        Verdict::Counted(places) => session.keep_places(places),
-        Verdict::Refused if !dry => return PhaseOutcome::End(status::SERVICE_UNAVAILABLE),
-        Verdict::Refused | Verdict::NotCounted => {}
+        ConnVerdict::Counted(places) => session.keep_places(places),
+        ConnVerdict::Refused if !dry => return PhaseOutcome::End(status::SERVICE_UNAVAILABLE),
+        ConnVerdict::Refused | ConnVerdict::NotCounted => {}
     }
     PhaseOutcome::Declined
 }

@@ -13,7 +13,7 @@ use freerun_serve::listen::{ListenSpec, Protocol, specs};
 use freerun_serve::loops::local::LoopLocal;
 use freerun_serve::values::Template;
 use freerun_upstream::UpstreamAddress;
-use freerun_upstream::place::{self, Place};
+use freerun_upstream::place::{self, ServerPlace};
 
 use crate::module::Module;
 use crate::session::Session;
@@ -116,9 +116,9 @@ fn target(session: &Session) -> Option<LoopLocal<ListenSpec>> {
 /// The address that a computed text names. No names are looked up while sessions are served.
 fn address(text: &str) -> Result<ListenSpec, &'static str> {
     match place::parse(text, None)?.place {
-        Place::Address(UpstreamAddress::Ip(ip)) => Ok(ListenSpec::new(SERVICE, Some(ip), ip.to_string())),
-        Place::Address(path @ UpstreamAddress::Unix(_)) => Ok(ListenSpec::new(SERVICE, None, path.to_string())),
-        Place::Name(_) => Err("host not found"),
+        ServerPlace::Address(UpstreamAddress::Ip(ip)) => Ok(ListenSpec::new(SERVICE, Some(ip), ip.to_string())),
+        ServerPlace::Address(path @ UpstreamAddress::Unix(_)) => Ok(ListenSpec::new(SERVICE, None, path.to_string())),
+        ServerPlace::Name(_) => Err("host not found"),
     }
 }
 

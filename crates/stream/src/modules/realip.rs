@@ -4,8 +4,8 @@
 
 use freerun_conf::{Many, SettingsSet, group, settings};
 use freerun_serve::Address;
-use freerun_serve::limits::access::Trusted;
-use freerun_serve::values::proxy_header::Proxied;
+use freerun_serve::limits::access::TrustedSource;
+use freerun_serve::values::proxy_header::ProxiedSubject;
 use freerun_serve::values::{Variable, address_value, port_value};
 
 use crate::module::Module;
@@ -22,7 +22,7 @@ settings! {
         /// A proxy that is trusted: its address, its network, or all connections of Unix sockets (`unix:`).
         ///
         /// A name stands for all addresses that it has when the configuration is read.
-        set_real_ip_from: Many<Trusted>, in STREAM | STREAM_SERVER;
+        set_real_ip_from: Many<TrustedSource>, in STREAM | STREAM_SERVER;
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use freerun_conf::{Cx, Node, Problem, Setting, SettingsSet, Shape, group, settings};
 use freerun_runtime::log::Level;
 use freerun_serve::Subject;
-use freerun_serve::values::{Target, Template, target};
+use freerun_serve::values::{SetTarget, Template, target};
 
 use crate::module::Module;
 use crate::session::Session;
@@ -27,7 +27,7 @@ settings! {
 
 /// The `set` directives of a server, in their order.
 #[derive(Clone, Default)]
-pub struct Sets(Arc<Vec<(Target<Session>, Template<Session>)>>);
+pub struct Sets(Arc<Vec<(SetTarget<Session>, Template<Session>)>>);
 
 impl Setting for Sets {
     const SHAPE: Shape = Shape::exactly(2, "$variable value");
@@ -58,9 +58,9 @@ fn run(session: &Session) -> PhaseOutcome {
     for (target, template) in settings.get::<SetSettings>().set.0.iter() {
         let value = template.render(session).into_owned();
         let kept = match target {
-            Target::Slot(slot) => session.values().set(*slot, &value),
+            SetTarget::Slot(slot) => session.values().set(*slot, &value),
             // A session changes none of its variables itself.
-            Target::Call(_) => Ok(()),
+            SetTarget::Call(_) => Ok(()),
         };
         if let Err(full) = kept {
             session.log(Level::Error, format_args!("{full}"));

@@ -9,7 +9,7 @@ use freerun_conf::{SettingsSet, group, settings};
 use freerun_proto::tls::is_tls;
 use freerun_proto::tls::preread::{Preread, PrereadReader};
 use freerun_serve::tls::client_facts::name_to_look_up;
-use freerun_serve::values::{Value, Variable};
+use freerun_serve::values::{Variable, VariableValue};
 
 use crate::module::Module;
 use crate::path::named;
@@ -111,7 +111,7 @@ impl HelloFacts {
     }
 }
 
-fn known<'s>(session: &'s Session, value: impl FnOnce(&HelloFacts) -> Vec<u8>) -> Value<'s> {
+fn known<'s>(session: &'s Session, value: impl FnOnce(&HelloFacts) -> Vec<u8>) -> VariableValue<'s> {
     let state = session.states.find::<PrereadState>()?;
     let known = state.known.borrow();
     known.as_ref().map(|known| Cow::Owned(value(known)))

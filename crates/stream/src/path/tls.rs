@@ -7,7 +7,7 @@ use freerun_runtime::log::Level;
 use freerun_runtime::timer::Timer;
 use freerun_serve::Subject;
 use freerun_serve::tls::client_facts::TlsFacts;
-use freerun_serve::tls::handshake::{HandshakeError, Helpers, Offer, Refusal, Speaks, shake_hands};
+use freerun_serve::tls::handshake::{HandshakeError, HandshakeHelpers, Offer, Refusal, Speaks, shake_hands};
 use freerun_serve::tls::ocsp::Visit;
 use freerun_serve::tls::sessions::Chosen;
 use freerun_transport::Transport;
@@ -106,8 +106,8 @@ pub fn named(session: &Session, name: Option<&str>) -> Arc<SessionServer> {
 }
 
 /// The threads that do long steps for this session, and where they are counted.
-fn helpers(session: &Session) -> Helpers<'_> {
-    Helpers {
+fn helpers(session: &Session) -> HandshakeHelpers<'_> {
+    HandshakeHelpers {
         pool: session.generation.pools.handshakes(),
         lane: session.listen.lane(),
         figures: &session.loop_state.shared.client_tls,

@@ -15,8 +15,8 @@ use freerun_runtime::log::{Errno, Level};
 use freerun_runtime::loops;
 use freerun_runtime::net::udp::{BATCH, Datagrams, Receiver};
 use freerun_serve::Subject;
-use freerun_serve::upstream::relay::pace::Pace;
-use freerun_upstream::{Failure, Lease, now};
+use freerun_serve::upstream::relay::pace::RatePace;
+use freerun_upstream::{AttemptFailure, Lease, now};
 
 use super::error::tell_consequence;
 use super::record::Record;
@@ -49,7 +49,7 @@ pub(super) struct RelayedDatagrams {
 
 /// The limit of what is read from the server (`proxy_download_rate`).
 struct DatagramRate {
-    pace: Pace,
+    pace: RatePace,
     deadline: Deadline,
 }
 
@@ -72,12 +72,12 @@ impl RelayedDatagrams {
         (upstream, lease, header): (Datagrams, Lease, Header),
         record: Rc<Record>,
     ) -> RelayedDatagrams {
-        let pace = Pace::new(settings.proxy_download_rate.of(session), loops::millis(), 0);
+        let pace = RatePace::new(settings.proxy_download_rate.of(session), loops::millis(), 0);
         let rate = pace.map(|pace| Box::new(DatagramRate { pace, deadline: Deadline::default() }));
         let upstream = Rc::new(upstream);
         client.keep_for(settings.proxy_timeout);
         let limits = DatagramLimits { requests: settings.proxy_requests, responses: settings.proxy_responses };
-        client.limit_rate(Pace::new(settings.proxy_upload_rate.of(session), loops::millis(), 0));
+        client.limit_rate(RatePace::new(settings.proxy_upload_rate.of(session), loops::millis(), 0));
         client.pass_to(upstream.clone(), header, limits);
         let lease = Some(lease);
         RelayedDatagrams {
@@ -159,16 +159,16 @@ impl RelayedDatagrams {
             Over::Receive(error) => {
                 session.set_step("proxying and reading from upstream");
                 session.log(Level::Error, format_args!("recv() failed ({})", Errno(&error)));
-                Err(Failure::Connect)
+                Err(AttemptFailure::Connect)
             }
             Over::Send(error) => {
                 session.set_step("proxying and sending to upstream");
                 session.log(Level::Error, format_args!("sendmmsg() failed ({})", Errno(&error)));
-                Err(Failure::Connect)
+                Err(AttemptFailure::Connect)
             }
             Over::Ending(EndReason::TimedOut) if self.client.lacks_answers() => {
                 session.log(Level::Error, format_args!("upstream timed out (110: Connection timed out)"));
-                Err(Failure::Timeout)
+                Err(AttemptFailure::Timeout)
             }
             Over::Ending(EndReason::TimedOut) => Ok("timed out"),
             Over::Ending(EndReason::GivesWay) => Ok("session gives way to a new one (udp_sessions)"),

@@ -8,7 +8,7 @@ use freerun_runtime::log::{Errno, Level};
 use freerun_serve::Subject;
 use freerun_serve::tls::outgoing::OutgoingError;
 use freerun_upstream::connect::ConnectError;
-use freerun_upstream::{Failure, Verdict};
+use freerun_upstream::{AttemptFailure, FailureVerdict};
 
 use crate::session::Session;
 
@@ -25,7 +25,7 @@ pub mod step {
 }
 
 /// Logs the consequence of a session for its server, if there is one.
-pub fn tell_consequence(session: &Session, verdict: Verdict) {
+pub fn tell_consequence(session: &Session, verdict: FailureVerdict) {
     for words in verdict.words() {
         session.log(Level::Warn, format_args!("{words}"));
     }
@@ -64,13 +64,13 @@ impl TryError {
     }
 
     /// The failure that counts against the server.
-    pub fn failure(&self) -> Option<Failure> {
+    pub fn failure(&self) -> Option<AttemptFailure> {
         match self {
             _ if !self.is_of_server() => None,
             TryError::NoPeer => None,
-            TryError::TimedOut => Some(Failure::Timeout),
-            TryError::Send(_) => Some(Failure::Closed),
-            _ => Some(Failure::Connect),
+            TryError::TimedOut => Some(AttemptFailure::Timeout),
+            TryError::Send(_) => Some(AttemptFailure::Closed),
+            _ => Some(AttemptFailure::Connect),
         }
     }
 
@@ -116,7 +116,7 @@ mod tests {
                 TryError::Connect(ConnectError::Failed(os(E::CONNREFUSED))),
                 502,
                 Some(Level::Error),
-                Some(Failure::Connect),
+                Some(AttemptFailure::Connect),
                 "connect() failed (111: Connection refused)",
             ),
             (
@@ -130,7 +130,7 @@ mod tests {
                 TryError::TimedOut,
                 502,
                 Some(Level::Error),
-                Some(Failure::Timeout),
+                Some(AttemptFailure::Timeout),
                 "upstream timed out (110: Connection timed out)",
             ),
             (TryError::NoPeer, 502, Some(Level::Error), None, "no live upstreams"),
@@ -138,7 +138,7 @@ mod tests {
                 TryError::Send(os(E::CONNRESET)),
                 502,
                 Some(Level::Error),
-                Some(Failure::Closed),
+                Some(AttemptFailure::Closed),
                 "send() failed (104: Connection reset by peer)",
             ),
             (TryError::Ours, 500, None, None, ""),

@@ -13,7 +13,7 @@ use freerun_runtime::net::udp::Datagrams;
 use freerun_runtime::timer::{self, Timer};
 use freerun_serve::Subject;
 use freerun_serve::tls::computed::PairReader;
-use freerun_serve::tls::handshake::{HandshakeError, Helpers};
+use freerun_serve::tls::handshake::{HandshakeError, HandshakeHelpers};
 use freerun_serve::tls::outgoing::OutgoingError;
 use freerun_serve::tls::upstream::{UpstreamTls, without_port};
 use freerun_transport::Transport;
@@ -264,7 +264,7 @@ impl<'s> Tries<'s> {
             session.log(Level::Error, format_args!("{line}"));
             TryError::Ours
         })?;
-        let helpers = Helpers {
+        let helpers = HandshakeHelpers {
             pool: services.pools.handshakes(),
             lane: session.listen.place() as u64,
             figures: &session.loop_state.shared.upstream_tls,

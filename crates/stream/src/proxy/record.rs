@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use freerun_conf::into_bytes;
-use freerun_serve::values::{Value, Variable};
+use freerun_serve::values::{Variable, VariableValue};
 use freerun_upstream::Peer;
 use smallvec::SmallVec;
 
@@ -148,7 +148,7 @@ impl fmt::Display for CountedConnection<'_> {
 }
 
 /// The values of `show` for each try.
-fn list<'s>(session: &'s Session, show: fn(&Try, &mut String)) -> Value<'s> {
+fn list<'s>(session: &'s Session, show: fn(&Try, &mut String)) -> VariableValue<'s> {
     let record = session.states.find::<Record>()?;
     joined(&record.0.borrow(), show).map(|text| Cow::Owned(into_bytes(text)))
 }

@@ -10,8 +10,8 @@ use freerun_runtime::loops;
 use freerun_serve::Subject;
 use freerun_serve::upstream::relay::{News, Over, Relay, RelaySettings, RelaySide};
 use freerun_transport::Transport;
-use freerun_upstream::peer::State;
-use freerun_upstream::{Failure, Lease, now};
+use freerun_upstream::peer::PeerState;
+use freerun_upstream::{AttemptFailure, Lease, now};
 
 use super::error::tell_consequence;
 use super::record::Record;
@@ -97,7 +97,7 @@ impl RelayedStream {
     fn is_dropped(&self) -> bool {
         let (Some(group), Some(lease)) = (&self.dropped_with, &self.lease) else { return false };
         let peer = lease.peer();
-        matches!(peer.state(now()), State::Unhealthy | State::Down)
+        matches!(peer.state(now()), PeerState::Unhealthy | PeerState::Down)
             || group.group.replaced() > 0 && !group.group.peers().peers().any(|one| one.id == peer.id)
     }
 
@@ -139,7 +139,7 @@ impl RelayedStream {
 }
 
 /// Logs why a session is over. Returns the failure of the server, if it was one.
-fn tell(session: &Session, record: &Record, over: &Over) -> Option<Failure> {
+fn tell(session: &Session, record: &Record, over: &Over) -> Option<AttemptFailure> {
     // Clients break off all the time.
     let level = |is_server| if is_server { Level::Error } else { Level::Info };
     let broken = |what: &str, error: &io::Error, is_server| {
@@ -163,7 +163,7 @@ fn tell(session: &Session, record: &Record, over: &Over) -> Option<Failure> {
             if is_reading {
                 disconnected(if is_server { "upstream" } else { "client" });
             }
-            return is_server.then_some(Failure::Closed);
+            return is_server.then_some(AttemptFailure::Closed);
         }
         Over::Blocked(_) | Over::Silent => {
             session.log(Level::Info, format_args!("connection timed out (110: Connection timed out)"));

@@ -10,7 +10,7 @@ use freerun_runtime::loops;
 use freerun_runtime::net::udp::ReceivedDatagrams;
 use freerun_runtime::tasks::Tasks;
 use freerun_serve::accept::datagrams::DatagramListener;
-use freerun_serve::accept::service::{Accepted, Closing, Service};
+use freerun_serve::accept::service::{AcceptedConnection, CloseAnswer, Service};
 use freerun_serve::listen::ListenSpec;
 use freerun_serve::loops::state::LoopState;
 
@@ -67,8 +67,8 @@ impl Service for StreamService {
         SERVICE
     }
 
-    fn accept(self: Rc<Self>, accepted: Accepted) {
-        let Accepted { number, mut transport, received, tls, peer, listen, now, passes } = accepted;
+    fn accept(self: Rc<Self>, accepted: AcceptedConnection) {
+        let AcceptedConnection { number, mut transport, received, tls, peer, listen, now, passes } = accepted;
         if self.generation().stream.listens.has_tls(&listen) {
             transport = transport.into_tls();
         }
@@ -117,9 +117,9 @@ impl Service for StreamService {
         None
     }
 
-    fn close_oldest(&self) -> Closing {
+    fn close_oldest(&self) -> CloseAnswer {
         // As in nginx, no session is closed to make room for another one.
-        Closing::NoneIdle
+        CloseAnswer::NoneIdle
     }
 
     fn give_back(&self) {}

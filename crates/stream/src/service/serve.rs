@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use freerun_runtime::log::Level;
 use freerun_serve::Subject;
 use freerun_serve::accept::loop_listeners::services_of_this_loop;
-use freerun_serve::accept::service::{Accepted, words_of_panic};
+use freerun_serve::accept::service::{AcceptedConnection, words_of_panic};
 use freerun_serve::listen::ListenSpec;
 use freerun_serve::loops::local::LoopLocal;
 use freerun_serve::loops::state::LoopState;
@@ -134,7 +134,7 @@ fn pass_on(session: Rc<Session>, listen: LoopLocal<ListenSpec>, loop_state: &Loo
     // A session of datagrams has no connection.
     let ClientSide::Stream(transport) = client else { return false };
     let passes = passes.saturating_add(1);
-    let accepted = Accepted { number, transport, received, tls, peer, listen, now: false, passes };
+    let accepted = AcceptedConnection { number, transport, received, tls, peer, listen, now: false, passes };
     let Some(services) = services_of_this_loop() else { return false };
     debug_assert_eq!(services.loop_state.index, loop_state.index);
     services.passed(accepted)

@@ -14,9 +14,9 @@ use freerun_conf::SettingsSet;
 use freerun_proto::ProxyHeader;
 use freerun_runtime::loops;
 use freerun_serve::Address;
-use freerun_serve::limits::Places;
+use freerun_serve::limits::ConnPlaces;
 use freerun_serve::listen::ListenSpec;
-use freerun_serve::loops::figures::zones::Ended;
+use freerun_serve::loops::figures::zones::SubjectEnd;
 use freerun_serve::loops::local::LoopLocal;
 use freerun_serve::loops::state::LoopState;
 use freerun_serve::tls::client_facts::TlsFacts;
@@ -77,7 +77,7 @@ struct Extra {
     /// Facts about the client's TLS (`listen … ssl`).
     tls: OnceCell<TlsFacts>,
     /// The places of the session in the counts of limits.
-    places: RefCell<Places>,
+    places: RefCell<ConnPlaces>,
     /// The part of error log lines behind the client and the server.
     log_context: RefCell<Option<Rc<dyn LogContext>>>,
 }
@@ -242,7 +242,7 @@ impl Session {
     pub(crate) fn count_end(&self) {
         self.count_begin();
         if let Some(zone) = &self.server.borrow().zone {
-            zone.end(&Ended {
+            zone.end(&SubjectEnd {
                 status: Some(self.status()),
                 received: self.received.get(),
                 sent: self.sent.get(),
@@ -299,7 +299,7 @@ impl Session {
     }
 
     /// Keeps the places that the session has in the counts of limits until it ends.
-    pub fn keep_places(&self, places: Places) {
+    pub fn keep_places(&self, places: ConnPlaces) {
         self.extra().places.replace(places);
     }
 

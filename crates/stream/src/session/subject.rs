@@ -7,7 +7,7 @@ use freerun_runtime::log::Level;
 use freerun_serve::configuration::services::Services;
 use freerun_serve::tls::client_facts::TlsFacts;
 use freerun_serve::values::captures::Captures;
-use freerun_serve::values::proxy_header::Proxied;
+use freerun_serve::values::proxy_header::ProxiedSubject;
 use freerun_serve::values::ssl_variables::TlsSubject;
 use freerun_serve::{Address, Subject};
 use freerun_transport::TlsStream;
@@ -44,7 +44,7 @@ impl Subject for Session {
     }
 }
 
-impl Proxied for Session {
+impl ProxiedSubject for Session {
     fn proxied(&self) -> Option<&ProxyHeader> {
         Session::proxied(self)
     }

@@ -11,18 +11,18 @@ use std::sync::Arc;
 
 use freerun_conf::{Contexts, Directive, Shape, group as settings_group};
 use freerun_serve::upstream::resolver_settings::ResolverSettings;
-use freerun_serve::upstream::{self, NotFound, Protocol, StickyValues};
+use freerun_serve::upstream::{self, NotFound, StickyValues, SubjectProtocol};
 use freerun_upstream::method::Measure;
 
 pub use self::settings::UpstreamSettings;
-use crate::module::{Block, Module};
+use crate::module::{Module, ModuleBlock};
 use crate::session::Session;
 
 /// Stream as a parameter of the generic groups.
 #[derive(Debug, Clone, Default)]
 pub struct Stream;
 
-impl Protocol for Stream {
+impl SubjectProtocol for Stream {
     type Subject = Session;
     type Extra = Option<StickyValues<Session>>;
 
@@ -45,7 +45,7 @@ pub type UpstreamRef = upstream::UpstreamRef<Stream>;
 pub type Servers = upstream::Servers<Stream>;
 
 /// The method of a group, and the text that it depends on.
-pub type Balance = upstream::Balance<Stream>;
+pub type Balance = upstream::GroupMethod<Stream>;
 
 /// The group for `text`, which variables of the session have given: the name of an `upstream` block, an address, or a name
 /// that is looked up with the server's `resolver`. It never blocks in a system call; a name may take `resolver_timeout`.
@@ -62,7 +62,7 @@ pub async fn find(session: &Session, text: &str) -> Result<Arc<Upstream>, NotFou
 pub static MODULE: Module = Module {
     name: "stream/upstream",
     groups: &[settings_group::<UpstreamSettings>()],
-    blocks: &[Block {
+    blocks: &[ModuleBlock {
         directive: Directive::structural(
             "upstream",
             Contexts::STREAM,

@@ -2,7 +2,7 @@
 
 use super::tests::{chosen, group, index, spec, weighted};
 use super::*;
-use crate::failure::Failure;
+use crate::failure::AttemptFailure;
 use crate::peer::PeerSettings;
 
 #[test]
@@ -20,15 +20,15 @@ fn who_is_bound_stays() {
     let first = &peers.primary.peers[0].route.clone();
     assert_eq!(first.len(), 32);
     for _ in 0..5 {
-        assert_eq!(bound(Bound::Route(first.as_bytes()), 0), Ok(0));
-        assert_eq!(bound(Bound::Route(b"b"), 0), Ok(1));
+        assert_eq!(bound(ClientBinding::Route(first.as_bytes()), 0), Ok(0));
+        assert_eq!(bound(ClientBinding::Route(b"b"), 0), Ok(1));
         // A drained server serves the clients that are bound to it, and no others.
-        assert_eq!(bound(Bound::Id(peers.primary.peers[2].id), 0), Ok(2));
+        assert_eq!(bound(ClientBinding::Id(peers.primary.peers[2].id), 0), Ok(2));
         assert_ne!(chosen(&group, 0), Some(2));
-        assert!(bound(Bound::Route(b"unknown"), 0).unwrap() < 2);
+        assert!(bound(ClientBinding::Route(b"unknown"), 0).unwrap() < 2);
     }
-    Lease::acquire(&peers.primary.peers[1], 0).unwrap().failed(Failure::Connect, 0);
-    assert_eq!(bound(Bound::Route(b"b"), 0), Ok(0));
+    Lease::acquire(&peers.primary.peers[1], 0).unwrap().failed(AttemptFailure::Connect, 0);
+    assert_eq!(bound(ClientBinding::Route(b"b"), 0), Ok(0));
 }
 
 #[test]
@@ -45,13 +45,13 @@ fn routes_of_backup_servers_count_once_the_others_are_dead() {
     };
     let peers = group.peers();
     for _ in 0..3 {
-        assert_eq!(bound(Bound::Route(b"b")), Ok(0));
+        assert_eq!(bound(ClientBinding::Route(b"b")), Ok(0));
         // A connection that is tied to a server stays there.
-        assert_eq!(bound(Bound::Id(peers.backup.peers[1].id)), Ok(2));
+        assert_eq!(bound(ClientBinding::Id(peers.backup.peers[1].id)), Ok(2));
     }
-    Lease::acquire(&peers.primary.peers[0], 0).unwrap().failed(Failure::Connect, 0);
+    Lease::acquire(&peers.primary.peers[0], 0).unwrap().failed(AttemptFailure::Connect, 0);
     for _ in 0..3 {
-        assert_eq!(bound(Bound::Route(b"b")), Ok(2));
+        assert_eq!(bound(ClientBinding::Route(b"b")), Ok(2));
     }
 }
 
@@ -60,7 +60,7 @@ fn servers_of_one_route_take_turns_whatever_turns_others_had() {
     let route = |weight| PeerSettings { weight, route: Some("r".into()), ..PeerSettings::default() };
     let group = group(Method::RoundRobin, [1, 1].into_iter().enumerate().map(|(n, w)| spec(n, route(w))).collect());
     let bound = || {
-        let query = Query { sticky: Some(Bound::Route(b"r")), ..Query::default() };
+        let query = Query { sticky: Some(ClientBinding::Route(b"r")), ..Query::default() };
         index(&group.pick(&query, &mut Tried::new()).unwrap())
     };
     assert_eq!(chosen(&group, 0), Some(0));

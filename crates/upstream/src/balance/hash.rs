@@ -80,19 +80,19 @@ impl Shares {
 }
 
 /// The sequence of numbers that a key yields, as in Cache::Memcached: each is the sum of those before and its own.
-pub(super) struct Keyed<'k> {
+pub(super) struct KeySequence<'k> {
     key: &'k [u8],
     sum: u32,
     tries: u32,
 }
 
-impl<'k> Keyed<'k> {
-    pub(super) fn new(key: &'k [u8]) -> Keyed<'k> {
-        Keyed { key, sum: 0, tries: 0 }
+impl<'k> KeySequence<'k> {
+    pub(super) fn new(key: &'k [u8]) -> KeySequence<'k> {
+        KeySequence { key, sum: 0, tries: 0 }
     }
 }
 
-impl Iterator for Keyed<'_> {
+impl Iterator for KeySequence<'_> {
     type Item = u64;
 
     fn next(&mut self) -> Option<u64> {
@@ -108,12 +108,12 @@ impl Iterator for Keyed<'_> {
 
 /// The sequence of numbers that a client's address yields for `ip_hash`, as nginx computes them: each goes on from the
 /// one before.
-pub(super) struct Addressed<'k> {
+pub(super) struct AddressSequence<'k> {
     octets: &'k [u8],
     value: u32,
 }
 
-impl<'k> Addressed<'k> {
+impl<'k> AddressSequence<'k> {
     /// The value that the calculation begins with.
     const START: u32 = 89;
     /// The number by which the value is multiplied for each octet.
@@ -122,21 +122,21 @@ impl<'k> Addressed<'k> {
     const VALUES: u32 = 6271;
 
     /// `address` has 4 or 16 octets. Of IPv4, the first three count; all clients without an address (`unix:`) are alike.
-    pub(super) fn new(address: &'k [u8]) -> Addressed<'k> {
+    pub(super) fn new(address: &'k [u8]) -> AddressSequence<'k> {
         let octets = match address.len() {
             4 => &address[..3],
             16 => address,
             _ => &[0; 3],
         };
-        Addressed { octets, value: Addressed::START }
+        AddressSequence { octets, value: AddressSequence::START }
     }
 }
 
-impl Iterator for Addressed<'_> {
+impl Iterator for AddressSequence<'_> {
     type Item = u64;
 
     fn next(&mut self) -> Option<u64> {
-        let step = |value, octet: &u8| (value * Addressed::FACTOR + u32::from(*octet)) % Addressed::VALUES;
+        let step = |value, octet: &u8| (value * AddressSequence::FACTOR + u32::from(*octet)) % AddressSequence::VALUES;
         self.value = self.octets.iter().fold(self.value, step);
         Some(u64::from(self.value))
     }
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn keys_give_the_numbers_of_cache_memcached() {
         let number = |text: &str| u64::from((Crc::new().add(text.as_bytes()).end() >> 16) & 0x7fff);
-        let numbers: Vec<u64> = Keyed::new(b"key").take(3).collect();
+        let numbers: Vec<u64> = KeySequence::new(b"key").take(3).collect();
         assert_eq!(numbers[0], number("key"));
         assert_eq!(numbers[1], number("key") + number("1key"));
         assert_eq!(numbers[2], number("key") + number("1key") + number("2key"));
@@ -224,13 +224,13 @@ mod tests {
 
     #[test]
     fn only_the_network_of_a_client_counts() {
-        let first = |address: &[u8]| Addressed::new(address).next();
+        let first = |address: &[u8]| AddressSequence::new(address).next();
         assert_eq!(first(&[10, 1, 2, 3]), first(&[10, 1, 2, 200]));
         assert_ne!(first(&[10, 1, 2, 3]), first(&[10, 1, 3, 3]));
         assert_ne!(first(&[9; 16]), first(&[9; 4]));
         assert_eq!(first(b""), first(&[0; 4]));
         // ((89 * 113 + 1) * 113 * 113) % 6271, and the same from there.
-        let numbers: Vec<u64> = Addressed::new(&[1, 0, 0, 9]).take(2).collect();
+        let numbers: Vec<u64> = AddressSequence::new(&[1, 0, 0, 9]).take(2).collect();
         assert_eq!(numbers, [522, 1464]);
     }
 

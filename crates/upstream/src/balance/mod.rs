@@ -14,9 +14,9 @@ use crate::clock::Millis;
 use crate::lease::Lease;
 use crate::method::{Method, Two};
 use crate::peer::Peer;
-use crate::query::{Bound, Query, Tried};
+use crate::query::{ClientBinding, Query, Tried};
 use crate::random::Random;
-use hash::{Addressed, Circle, Keyed, Shares};
+use hash::{AddressSequence, Circle, KeySequence, Shares};
 use round_robin::{Candidate, Candidates, RoundRobin};
 
 /// Servers that are chosen from together: the primary or the `backup` servers of a group.
@@ -46,15 +46,15 @@ impl Tier {
     }
 
     /// Chooses the server that a client is bound to, if it can be asked, and counts the connection.
-    pub(crate) fn bound(&self, bound: Bound<'_>, now: Millis, tried: &Tried) -> Option<Lease> {
+    pub(crate) fn bound(&self, bound: ClientBinding<'_>, now: Millis, tried: &Tried) -> Option<Lease> {
         let peer = |index: u32| &self.peers[index as usize];
         let among = match bound {
-            Bound::Route(route) => {
+            ClientBinding::Route(route) => {
                 let start = self.by_route.partition_point(|&index| peer(index).route.as_bytes() < route);
                 let rest = &self.by_route[start..];
                 &rest[..rest.partition_point(|&index| peer(index).route.as_bytes() == route)]
             }
-            Bound::Id(id) => {
+            ClientBinding::Id(id) => {
                 let start = self.by_id.partition_point(|&index| peer(index).id < id);
                 let rest = &self.by_id[start..];
                 &rest[..rest.partition_point(|&index| peer(index).id == id)]
@@ -82,8 +82,8 @@ impl Tier {
         let drawn = match method {
             // Without a key there are no requests to keep together, so round robin decides, as in nginx.
             Method::Hash | Method::ConsistentHash if query.key.is_empty() => None,
-            Method::Hash => self.by_numbers(Keyed::new(query.key), query.now, tried),
-            Method::IpHash => self.by_numbers(Addressed::new(query.key), query.now, tried),
+            Method::Hash => self.by_numbers(KeySequence::new(query.key), query.now, tried),
+            Method::IpHash => self.by_numbers(AddressSequence::new(query.key), query.now, tried),
             Method::ConsistentHash => self.on_circle(query, tried),
             Method::Random => {
                 let mut random = Random::seeded(query.random);

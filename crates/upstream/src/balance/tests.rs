@@ -8,11 +8,11 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::failure::Failure;
+use crate::failure::AttemptFailure;
 use crate::group::{Group, GroupSettings, PeerSpec};
 use crate::group_state::GroupState;
 use crate::method::Measure;
-use crate::peer::{PeerSettings, SCALE, State};
+use crate::peer::{PeerSettings, PeerState, SCALE};
 use crate::query::NoPeer;
 
 const ALL: [Method; 11] = [
@@ -113,7 +113,7 @@ proptest! {
         });
         let group = group(method, specs.collect());
         for peer in group.peers().peers().zip(&out).filter(|(_, out)| **out == 3).map(|(peer, _)| peer) {
-            prop_assert!(Lease::acquire(peer, 0).unwrap().failed(Failure::Connect, 0).disabled);
+            prop_assert!(Lease::acquire(peer, 0).unwrap().failed(AttemptFailure::Connect, 0).disabled);
         }
         let mut random = Random::seeded(seed);
         let mut tried = Tried::new();
@@ -261,12 +261,12 @@ fn failures_make_a_server_unavailable_and_one_request_tries_it_again() {
     let group = group(Method::RoundRobin, vec![spec(0, settings.clone()), spec(1, settings)]);
     let peers = group.peers();
     let first = &peers.primary.peers[0];
-    assert!(!Lease::acquire(first, 0).unwrap().failed(Failure::Timeout, 0).disabled);
-    assert_eq!(first.state(0), State::Up);
+    assert!(!Lease::acquire(first, 0).unwrap().failed(AttemptFailure::Timeout, 0).disabled);
+    assert_eq!(first.state(0), PeerState::Up);
     // The second failure comes too late to count together with the first.
-    assert!(!Lease::acquire(first, 6_000).unwrap().failed(Failure::Timeout, 6_000).disabled);
-    assert!(Lease::acquire(first, 8_000).unwrap().failed(Failure::Timeout, 8_000).disabled);
-    assert_eq!(first.state(8_000), State::Unavailable);
+    assert!(!Lease::acquire(first, 6_000).unwrap().failed(AttemptFailure::Timeout, 6_000).disabled);
+    assert!(Lease::acquire(first, 8_000).unwrap().failed(AttemptFailure::Timeout, 8_000).disabled);
+    assert_eq!(first.state(8_000), PeerState::Unavailable);
     assert!((0..10).all(|_| chosen(&group, 12_999) == Some(1)));
     // One request at a time finds out whether the server is back.
     let mut probe = None;
@@ -277,11 +277,11 @@ fn failures_make_a_server_unavailable_and_one_request_tries_it_again() {
         }
     }
     // It is not back: it may be tried again after the same time.
-    assert!(probe.unwrap().failed(Failure::Connect, 14_000).disabled);
+    assert!(probe.unwrap().failed(AttemptFailure::Connect, 14_000).disabled);
     assert!((0..10).all(|_| chosen(&group, 18_999) == Some(1)));
     let probe = (0..10).map(|_| ask(&group, 19_000, b"", 0).unwrap()).find(|lease| index(lease) == 0).unwrap();
     probe.succeeded(Duration::from_millis(1), 19_500);
-    assert_eq!(first.state(19_500), State::Up);
+    assert_eq!(first.state(19_500), PeerState::Up);
     let seen = (0..10).filter(|_| chosen(&group, 19_500) == Some(0)).count();
     assert!((4..=6).contains(&seen), "{seen}");
 }
@@ -290,8 +290,8 @@ fn failures_make_a_server_unavailable_and_one_request_tries_it_again() {
 fn a_server_is_back_with_the_head_of_its_response() {
     let group = group(Method::RoundRobin, weighted(&[1, 1]));
     let peer = group.peers().primary.peers[0].clone();
-    for (status, state) in [(503, State::Unavailable), (200, State::Up)] {
-        Lease::acquire(&peer, 0).map(|lease| lease.failed(Failure::Connect, 0));
+    for (status, state) in [(503, PeerState::Unavailable), (200, PeerState::Up)] {
+        Lease::acquire(&peer, 0).map(|lease| lease.failed(AttemptFailure::Connect, 0));
         let probe = Lease::acquire(&peer, 20_000).unwrap();
         probe.header(status, Duration::ZERO, 20_000);
         assert_eq!(peer.state(20_000), state);
@@ -305,9 +305,9 @@ fn a_request_that_was_slow_to_succeed_proves_nothing() {
     let group = group(Method::RoundRobin, weighted(&[1, 1]));
     let slow = ask(&group, 0, b"", 0).unwrap();
     let peer = slow.peer().clone();
-    Lease::acquire(&peer, 0).unwrap().failed(Failure::Connect, 100);
+    Lease::acquire(&peer, 0).unwrap().failed(AttemptFailure::Connect, 100);
     slow.succeeded(Duration::from_millis(200), 200);
-    assert_eq!(peer.state(200), State::Unavailable);
+    assert_eq!(peer.state(200), PeerState::Unavailable);
 }
 
 #[test]
@@ -315,7 +315,7 @@ fn weight_comes_back_step_by_step() {
     let settings = PeerSettings { weight: 10, max_fails: 2, ..PeerSettings::default() };
     let group = group(Method::RoundRobin, vec![spec(0, settings.clone()), spec(1, settings)]);
     let peer = group.peers().primary.peers[0].clone();
-    Lease::acquire(&peer, 0).unwrap().failed(Failure::Connect, 0);
+    Lease::acquire(&peer, 0).unwrap().failed(AttemptFailure::Connect, 0);
     let weights: Vec<u32> = (0..7).map(|_| peer.weight(0).unwrap() / SCALE).collect();
     assert_eq!(weights, [5, 6, 7, 8, 9, 10, 10]);
 }
@@ -329,16 +329,16 @@ fn a_server_whose_failures_no_longer_count_is_asked_at_once() {
         Group::new("g", GroupSettings::default(), state.clone(), specs)
     };
     let before = with(1);
-    Lease::acquire(&before.peers().primary.peers[0], 0).unwrap().failed(Failure::Connect, 0);
+    Lease::acquire(&before.peers().primary.peers[0], 0).unwrap().failed(AttemptFailure::Connect, 0);
     assert!((0..10).all(|_| chosen(&before, 1) == Some(1)));
     // The configuration is loaded again with `max_fails=0`.
     let after = with(0);
     let peer = after.peers().primary.peers[0].clone();
-    assert_eq!(peer.state(1), State::Up);
+    assert_eq!(peer.state(1), PeerState::Up);
     for _ in 0..10 {
         let seen: Vec<_> = (0..2).filter_map(|_| chosen(&after, 1)).collect();
         assert!(seen.contains(&0), "{seen:?}");
-        assert!(!Lease::acquire(&peer, 1).unwrap().failed(Failure::Connect, 1).disabled);
+        assert!(!Lease::acquire(&peer, 1).unwrap().failed(AttemptFailure::Connect, 1).disabled);
     }
 }
 
@@ -347,9 +347,9 @@ fn a_server_that_is_alone_is_never_unavailable() {
     let group = group(Method::RoundRobin, weighted(&[1]));
     for _ in 0..5 {
         let lease = ask(&group, 0, b"", 0).unwrap();
-        assert_eq!(lease.failed(Failure::Connect, 0), Default::default());
+        assert_eq!(lease.failed(AttemptFailure::Connect, 0), Default::default());
     }
-    assert_eq!(group.peers().primary.peers[0].state(0), State::Up);
+    assert_eq!(group.peers().primary.peers[0].state(0), PeerState::Up);
     let mut tried = Tried::new();
     group.pick(&Query::default(), &mut tried).unwrap();
     assert_eq!(group.pick(&Query::default(), &mut tried).unwrap_err(), NoPeer::AllTried);
@@ -360,7 +360,7 @@ fn a_slow_start_ramps_up() {
     let settings = PeerSettings { weight: 1, slow_start: Duration::from_secs(10), ..PeerSettings::default() };
     let group = group(Method::RoundRobin, vec![spec(0, settings.clone()), spec(1, settings)]);
     let peer = group.peers().primary.peers[0].clone();
-    Lease::acquire(&peer, 0).unwrap().failed(Failure::Connect, 0);
+    Lease::acquire(&peer, 0).unwrap().failed(AttemptFailure::Connect, 0);
     let probe = Lease::acquire(&peer, 20_000).unwrap();
     probe.succeeded(Duration::ZERO, 20_000);
     let share = |now| (0..200).filter(|_| chosen(&group, now) == Some(0)).count();
@@ -376,11 +376,11 @@ fn those_for_need_are_asked_only_in_need() {
     let group = group(Method::RoundRobin, specs);
     assert!((0..10).all(|_| chosen(&group, 0) != Some(2)));
     let peers = group.peers();
-    Lease::acquire(&peers.primary.peers[0], 0).unwrap().failed(Failure::Connect, 0);
+    Lease::acquire(&peers.primary.peers[0], 0).unwrap().failed(AttemptFailure::Connect, 0);
     assert!((0..10).all(|_| chosen(&group, 0) == Some(1)));
-    Lease::acquire(&peers.primary.peers[1], 0).unwrap().failed(Failure::Connect, 0);
+    Lease::acquire(&peers.primary.peers[1], 0).unwrap().failed(AttemptFailure::Connect, 0);
     assert!((0..10).all(|_| chosen(&group, 0) == Some(2)));
-    Lease::acquire(&peers.backup.peers[0], 0).unwrap().failed(Failure::Connect, 0);
+    Lease::acquire(&peers.backup.peers[0], 0).unwrap().failed(AttemptFailure::Connect, 0);
     assert_eq!(ask(&group, 0, b"", 0).unwrap_err(), NoPeer::NoneLive);
 }
 
@@ -468,7 +468,7 @@ fn what_is_known_goes_on_when_servers_are_replaced() {
     let group = Group::new("g", settings.clone(), state.clone(), weighted(&[1, 1, 1]));
     let lease = ask(&group, 0, b"", 0).unwrap();
     let second = ask(&group, 0, b"", 0).unwrap();
-    assert!(second.failed(Failure::Connect, 0).disabled);
+    assert!(second.failed(AttemptFailure::Connect, 0).disabled);
     // The first server is removed, the second one gets another weight, and a new one is added.
     let mut specs = weighted(&[1, 7, 1, 1]);
     specs.remove(0);
@@ -476,14 +476,14 @@ fn what_is_known_goes_on_when_servers_are_replaced() {
     let peers = group.peers();
     assert_eq!(
         peers.primary.peers.iter().map(|peer| peer.state(0)).collect::<Vec<_>>(),
-        [State::Unavailable, State::Up, State::Up,]
+        [PeerState::Unavailable, PeerState::Up, PeerState::Up,]
     );
     assert_eq!(lease.peer().connections(), 1);
     lease.succeeded(Duration::ZERO, 0);
     // A reload: another group with the same state.
     specs.remove(2);
     let next = Group::new("g", settings, state, specs);
-    assert_eq!(next.peers().primary.peers[0].state(0), State::Unavailable);
+    assert_eq!(next.peers().primary.peers[0].state(0), PeerState::Unavailable);
     assert_eq!(next.peers().primary.peers[0].id, peers.primary.peers[0].id);
     assert_eq!(chosen(&next, 0), Some(2));
 }

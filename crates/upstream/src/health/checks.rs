@@ -28,7 +28,7 @@ impl Default for CheckRules {
 
 /// The state of a server according to a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Checked {
+pub enum CheckedState {
     /// The check has no result yet, and no request is sent to the server.
     Checking,
     /// The server is healthy.
@@ -40,39 +40,39 @@ pub enum Checked {
 /// One check of one server. While it exists, its result counts; a server is chosen only if all its checks find it
 /// healthy.
 #[derive(Debug)]
-pub struct Watch {
+pub struct ServerCheck {
     live: Arc<Live>,
     rules: CheckRules,
-    state: Checked,
+    state: CheckedState,
     /// How many results in a row contradicted the state.
     against: u32,
 }
 
-impl Watch {
+impl ServerCheck {
     /// Begins a check.
-    pub fn new(live: Arc<Live>, rules: CheckRules) -> Watch {
+    pub fn new(live: Arc<Live>, rules: CheckRules) -> ServerCheck {
         let state = match carried::checked(&live, crate::clock::now()) {
-            Some(true) => Checked::Healthy,
-            Some(false) => Checked::Unhealthy,
-            None if rules.mandatory => Checked::Checking,
-            None => Checked::Healthy,
+            Some(true) => CheckedState::Healthy,
+            Some(false) => CheckedState::Unhealthy,
+            None if rules.mandatory => CheckedState::Checking,
+            None => CheckedState::Healthy,
         };
         // A new server may be held back for this check already.
         let is_held = || live.held.fetch_update(Relaxed, Relaxed, |held| held.checked_sub(1)).is_ok();
         match state {
-            Checked::Checking if !is_held() => {
+            CheckedState::Checking if !is_held() => {
                 live.checking.fetch_add(1, Relaxed);
             }
-            Checked::Healthy | Checked::Unhealthy if rules.mandatory && is_held() => {
+            CheckedState::Healthy | CheckedState::Unhealthy if rules.mandatory && is_held() => {
                 live.checking.fetch_sub(1, Relaxed);
             }
             _ => {}
         }
-        if state == Checked::Unhealthy {
+        if state == CheckedState::Unhealthy {
             live.unhealthy.fetch_add(1, Relaxed);
         }
         live.note_state(crate::clock::now());
-        Watch { live, rules, state, against: 0 }
+        ServerCheck { live, rules, state, against: 0 }
     }
 
     /// The checked server.
@@ -81,7 +81,7 @@ impl Watch {
     }
 
     /// The state found so far.
-    pub fn state(&self) -> Checked {
+    pub fn state(&self) -> CheckedState {
         self.state
     }
 
@@ -94,12 +94,12 @@ impl Watch {
             checks.failed.fetch_add(1, Relaxed);
         }
         let next = match self.state {
-            Checked::Checking if passed => Checked::Healthy,
-            Checked::Checking => Checked::Unhealthy,
-            Checked::Healthy if !passed && self.against + 1 >= self.rules.fails => Checked::Unhealthy,
-            Checked::Unhealthy if passed && self.against + 1 >= self.rules.passes => Checked::Healthy,
+            CheckedState::Checking if passed => CheckedState::Healthy,
+            CheckedState::Checking => CheckedState::Unhealthy,
+            CheckedState::Healthy if !passed && self.against + 1 >= self.rules.fails => CheckedState::Unhealthy,
+            CheckedState::Unhealthy if passed && self.against + 1 >= self.rules.passes => CheckedState::Healthy,
             same => {
-                let opposite = passed == (same == Checked::Unhealthy);
+                let opposite = passed == (same == CheckedState::Unhealthy);
                 self.against = if opposite { self.against + 1 } else { 0 };
                 return false;
             }
@@ -109,13 +109,13 @@ impl Watch {
         true
     }
 
-    fn become_(&mut self, next: Checked, now: Millis) {
+    fn become_(&mut self, next: CheckedState, now: Millis) {
         self.withdraw();
         self.against = 0;
-        if next == Checked::Unhealthy {
+        if next == CheckedState::Unhealthy {
             self.live.unhealthy.fetch_add(1, Relaxed);
             self.live.figures.checks.unhealthy.fetch_add(1, Relaxed);
-        } else if self.state == Checked::Unhealthy {
+        } else if self.state == CheckedState::Unhealthy {
             // The weight grows from nothing (`slow_start`), and earlier failures are forgotten.
             self.live.recovered.store(now.max(1), Relaxed);
             self.live.fails.store(0, Relaxed);
@@ -127,14 +127,14 @@ impl Watch {
     /// Withdraws the result of this check.
     fn withdraw(&self) {
         match self.state {
-            Checked::Checking => self.live.checking.fetch_sub(1, Relaxed),
-            Checked::Unhealthy => self.live.unhealthy.fetch_sub(1, Relaxed),
-            Checked::Healthy => 0,
+            CheckedState::Checking => self.live.checking.fetch_sub(1, Relaxed),
+            CheckedState::Unhealthy => self.live.unhealthy.fetch_sub(1, Relaxed),
+            CheckedState::Healthy => 0,
         };
     }
 }
 
-impl Drop for Watch {
+impl Drop for ServerCheck {
     fn drop(&mut self) {
         self.withdraw();
         self.live.note_state(crate::clock::now());
@@ -147,14 +147,14 @@ mod tests {
 
     fn said(rules: CheckRules, answers: &str) -> String {
         let live = Arc::new(Live::default());
-        let mut watch = Watch::new(live.clone(), rules);
+        let mut watch = ServerCheck::new(live.clone(), rules);
         let states = answers.chars().map(|answer| {
             watch.observe(answer == '+', 0);
             let counted = (live.checking.load(Relaxed), live.unhealthy.load(Relaxed));
             let (letter, wanted) = match watch.state() {
-                Checked::Checking => ('c', (1, 0)),
-                Checked::Healthy => ('h', (0, 0)),
-                Checked::Unhealthy => ('u', (0, 1)),
+                CheckedState::Checking => ('c', (1, 0)),
+                CheckedState::Healthy => ('h', (0, 0)),
+                CheckedState::Unhealthy => ('u', (0, 1)),
             };
             assert_eq!(counted, wanted);
             letter
@@ -179,20 +179,20 @@ mod tests {
         let checking = |live: &Live| live.checking.load(Relaxed);
         let mandatory = CheckRules { mandatory: true, ..CheckRules::default() };
         let live = Arc::new(Live::held(2));
-        let mut one = Watch::new(live.clone(), mandatory);
-        let mut other = Watch::new(live.clone(), mandatory);
-        let mut optional = Watch::new(live.clone(), CheckRules::default());
+        let mut one = ServerCheck::new(live.clone(), mandatory);
+        let mut other = ServerCheck::new(live.clone(), mandatory);
+        let mut optional = ServerCheck::new(live.clone(), CheckRules::default());
         optional.observe(true, 0);
         one.observe(true, 0);
         assert_eq!(checking(&live), 1);
-        let third = Watch::new(live.clone(), mandatory);
+        let third = ServerCheck::new(live.clone(), mandatory);
         other.observe(true, 0);
         assert_eq!(checking(&live), 1);
         drop(third);
         assert_eq!(checking(&live), 0);
         // Checks that do not begin hold back no server.
         let live = Arc::new(Live::held(2));
-        let mut one = Watch::new(live.clone(), mandatory);
+        let mut one = ServerCheck::new(live.clone(), mandatory);
         live.unhold();
         assert_eq!(checking(&live), 1);
         one.observe(true, 0);
@@ -206,8 +206,8 @@ mod tests {
     #[test]
     fn one_check_that_fails_is_enough() {
         let live = Arc::new(Live::default());
-        let mut one = Watch::new(live.clone(), CheckRules::default());
-        let mut other = Watch::new(live.clone(), CheckRules::default());
+        let mut one = ServerCheck::new(live.clone(), CheckRules::default());
+        let mut other = ServerCheck::new(live.clone(), CheckRules::default());
         assert!(one.observe(false, 0));
         assert!(!other.observe(true, 0));
         assert_eq!(live.unhealthy.load(Relaxed), 1);

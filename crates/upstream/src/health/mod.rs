@@ -3,5 +3,5 @@
 pub mod checks;
 pub mod outlier;
 
-pub use checks::{CheckRules, Checked, Watch};
+pub use checks::{CheckRules, CheckedState, ServerCheck};
 pub use outlier::OutlierRules;

@@ -86,9 +86,9 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::failure::Failure;
+    use crate::failure::AttemptFailure;
     use crate::group::{Group, GroupSettings, PeerSpec};
-    use crate::peer::{PeerSettings, State};
+    use crate::peer::{PeerSettings, PeerState};
     use crate::query::{Query, Tried};
 
     fn group(servers: u16, rules: OutlierRules) -> Group {
@@ -115,7 +115,7 @@ mod tests {
 
     fn out(group: &Group, now: Millis) -> Vec<usize> {
         let peers = group.peers();
-        let out = peers.peers().enumerate().filter(|(_, peer)| peer.state(now) == State::Unavailable);
+        let out = peers.peers().enumerate().filter(|(_, peer)| peer.state(now) == PeerState::Unavailable);
         out.map(|(index, _)| index).collect()
     }
 
@@ -155,7 +155,7 @@ mod tests {
             let group = group(servers, rules);
             for _ in 0..100 {
                 if let Ok(lease) = group.pick(&Query::default(), &mut Tried::new()) {
-                    lease.failed(Failure::Timeout, 0);
+                    lease.failed(AttemptFailure::Timeout, 0);
                 }
             }
             assert_eq!(out(&group, 0).len(), most, "{servers} {share}");
@@ -166,7 +166,7 @@ mod tests {
     fn a_dead_idle_connection_is_no_error() {
         let rules = OutlierRules { consecutive: 1, ..OutlierRules::default() };
         let group = group(2, rules);
-        group.pick(&Query::default(), &mut Tried::new()).unwrap().failed(Failure::Stale, 0);
+        group.pick(&Query::default(), &mut Tried::new()).unwrap().failed(AttemptFailure::Stale, 0);
         assert_eq!(out(&group, 0), [] as [usize; 0]);
     }
 }

@@ -15,7 +15,7 @@ use freerun_runtime::loops;
 use freerun_transport::Transport;
 
 use super::record::Broken;
-use super::stream::State;
+use super::stream::StreamState;
 
 /// How many streams a connection carries at a time at most, whatever the server allows.
 pub(super) const MOST_STREAMS: usize = 100;
@@ -36,7 +36,7 @@ const PATIENCE: (u64, u64) = (30_000, 15_000);
 
 /// Why a connection carries nothing any more.
 #[derive(Debug, Clone)]
-pub(super) enum Lost {
+pub(super) enum LossReason {
     /// The server has closed it.
     Closed,
     /// The system call failed with this error.
@@ -45,18 +45,18 @@ pub(super) enum Lost {
     Invalid(String),
 }
 
-impl From<&io::Error> for Lost {
-    fn from(error: &io::Error) -> Lost {
-        Lost::Error(error.kind(), error.raw_os_error())
+impl From<&io::Error> for LossReason {
+    fn from(error: &io::Error) -> LossReason {
+        LossReason::Error(error.kind(), error.raw_os_error())
     }
 }
 
-impl Lost {
+impl LossReason {
     /// The error of the system call.
     pub(super) fn error(&self) -> Option<io::Error> {
         match self {
-            Lost::Error(_, Some(code)) => Some(io::Error::from_raw_os_error(*code)),
-            Lost::Error(kind, None) => Some((*kind).into()),
+            LossReason::Error(_, Some(code)) => Some(io::Error::from_raw_os_error(*code)),
+            LossReason::Error(kind, None) => Some((*kind).into()),
             _ => None,
         }
     }
@@ -74,11 +74,11 @@ pub(super) struct Status {
 }
 
 /// A connection.
-pub(super) struct Inner {
+pub(super) struct Http2State {
     pub(super) transport: Transport,
     machine: RefCell<h2::Connection>,
     /// The streams that have begun and whose owners have not left them, by their slots.
-    streams: RefCell<Vec<Option<Rc<State>>>>,
+    streams: RefCell<Vec<Option<Rc<StreamState>>>>,
     pub(super) status: Arc<Status>,
     /// The task is being polled, and looks itself at what is to be written.
     pub(super) is_polled: Cell<bool>,
@@ -89,11 +89,11 @@ pub(super) struct Inner {
     pub(super) patience: Cell<(u64, u64)>,
     /// How many streams the server has turned out to take, if it refuses more.
     taken: Cell<usize>,
-    lost: RefCell<Option<Lost>>,
+    lost: RefCell<Option<LossReason>>,
 }
 
-impl Inner {
-    pub(super) fn new(transport: Transport) -> Inner {
+impl Http2State {
+    pub(super) fn new(transport: Transport) -> Http2State {
         let mut machine = h2::Connection::new(&Config {
             role: Role::Client,
             max_streams: MOST_STREAMS as u32,
@@ -107,7 +107,7 @@ impl Inner {
         // Nothing beyond the first request is sent before the server's settings have come.
         let streams = AtomicUsize::new(1);
         let (is_left, task) = Default::default();
-        Inner {
+        Http2State {
             transport,
             machine: RefCell::new(machine),
             streams: RefCell::default(),
@@ -150,14 +150,14 @@ impl Inner {
     }
 
     /// Why it carries nothing any more.
-    pub(super) fn lost(&self) -> Option<Lost> {
+    pub(super) fn lost(&self) -> Option<LossReason> {
         self.lost.borrow().clone()
     }
 
     // ---- streams -------------------------------------------------------------------------------------------------------
 
     /// Begins a stream. `None`: the server takes none.
-    pub(super) fn open(&self, state: &Rc<State>) -> Option<Slot> {
+    pub(super) fn open(&self, state: &Rc<StreamState>) -> Option<Slot> {
         let slot = self.look(h2::Connection::open)?;
         let mut streams = self.streams.borrow_mut();
         if streams.len() <= slot.index() {
@@ -168,7 +168,7 @@ impl Inner {
     }
 
     /// The stream in this slot, if its owner has not left it.
-    pub(super) fn stream(&self, slot: Slot) -> Option<Rc<State>> {
+    pub(super) fn stream(&self, slot: Slot) -> Option<Rc<StreamState>> {
         self.streams.borrow().get(slot.index())?.clone()
     }
 
@@ -231,7 +231,7 @@ impl Inner {
     }
 
     /// Notes that the connection carries nothing any more, and says so to the owners of its streams.
-    pub(super) fn lose(&self, why: Lost) {
+    pub(super) fn lose(&self, why: LossReason) {
         self.status.streams.store(0, Relaxed);
         self.lost.borrow_mut().get_or_insert_with(|| why.clone());
         let streams: Vec<_> = self.streams.borrow().iter().flatten().cloned().collect();

@@ -12,11 +12,11 @@ use freerun_proto::h2::{self, ErrorCode, Event};
 use freerun_runtime::deadline::Deadline;
 use freerun_runtime::loops;
 
-use super::connection::{Inner, Lost};
-use super::handle::Gone;
+use super::connection::{Http2State, LossReason};
+use super::handle::ConnectionGuard;
 use super::head::HeadSink;
 use super::record::Broken;
-use crate::pool::joint::Making;
+use crate::pool::joint::NewConnection;
 
 /// The size of the buffer that all connections of a loop read into, one after the other.
 const READ: usize = 64 * 1024;
@@ -33,21 +33,21 @@ thread_local! {
 
 /// The task of a connection.
 pub(super) struct Drive {
-    inner: Rc<Inner>,
+    inner: Rc<Http2State>,
     /// Those who wait to know how many streams there are.
-    making: Option<Making>,
+    making: Option<NewConnection>,
     sink: HeadSink,
     deadline: Deadline,
     /// When the server was asked whether it is there, if it has not answered; in milliseconds.
     asked: Option<u64>,
-    _gone: Gone,
+    _gone: ConnectionGuard,
 }
 
 /// The connection has ended.
 struct Over;
 
 impl Drive {
-    pub(super) fn new(inner: Rc<Inner>, making: Option<Making>, gone: Gone) -> Drive {
+    pub(super) fn new(inner: Rc<Http2State>, making: Option<NewConnection>, gone: ConnectionGuard) -> Drive {
         let (sink, deadline, asked) = Default::default();
         Drive { inner, making, sink, deadline, asked, _gone: gone }
     }
@@ -56,8 +56,8 @@ impl Drive {
         loop {
             match self.read(context) {
                 Poll::Ready(Ok(1..)) => {}
-                Poll::Ready(Ok(0)) => return self.over(Lost::Closed),
-                Poll::Ready(Err(error)) => return self.over(Lost::from(&error)),
+                Poll::Ready(Ok(0)) => return self.over(LossReason::Closed),
+                Poll::Ready(Err(error)) => return self.over(LossReason::from(&error)),
                 Poll::Pending => break,
             }
             self.write(context)?;
@@ -67,7 +67,7 @@ impl Drive {
     }
 
     /// The connection has ended for this reason.
-    fn over(&mut self, why: Lost) -> Result<(), Over> {
+    fn over(&mut self, why: LossReason) -> Result<(), Over> {
         self.inner.lose(why.clone());
         // The owners of streams may keep it for a while.
         self.inner.transport.end();
@@ -113,7 +113,7 @@ impl Drive {
                 Err(failure) => {
                     let text =
                         format!("upstream broke the rules of HTTP/2: {} ({})", failure.what, failure.code.name());
-                    self.inner.lose(Lost::Invalid(text));
+                    self.inner.lose(LossReason::Invalid(text));
                     break;
                 }
             }
@@ -204,7 +204,7 @@ impl Drive {
         result.or_else(|error| {
             // What the server has said before it closed tells at which requests it has not looked.
             while matches!(self.read(context), Poll::Ready(Ok(1..))) {}
-            self.over(Lost::from(&error))
+            self.over(LossReason::from(&error))
         })
     }
 
@@ -218,12 +218,12 @@ impl Drive {
         }
         let (used, is_ending) = inner.look(|machine| (machine.used_slots(), machine.is_ending()));
         if used == 0 && is_ending {
-            return self.over(Lost::Closed);
+            return self.over(LossReason::Closed);
         }
         if used == 0 && inner.status.is_left.load(Relaxed) {
             inner.look(|machine| machine.finish(ErrorCode::NO_ERROR));
             self.write(context)?;
-            return self.over(Lost::Closed);
+            return self.over(LossReason::Closed);
         }
         if used == 0 {
             return Ok(());
@@ -241,7 +241,7 @@ impl Drive {
                 return Ok(());
             }
             if self.asked.is_some() {
-                return self.over(Lost::Error(io::ErrorKind::TimedOut, None));
+                return self.over(LossReason::Error(io::ErrorKind::TimedOut, None));
             }
             self.asked = Some(now);
             inner.look(|machine: &mut h2::Connection| machine.ping(now.to_be_bytes()));
@@ -270,6 +270,6 @@ impl Future for Drive {
 impl Drop for Drive {
     fn drop(&mut self) {
         // The loop may be ending.
-        self.inner.lose(Lost::Closed);
+        self.inner.lose(LossReason::Closed);
     }
 }

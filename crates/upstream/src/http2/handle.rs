@@ -10,14 +10,14 @@ use freerun_runtime::loops;
 use freerun_transport::Transport;
 use rustc_hash::FxHashMap;
 
-use super::connection::{Inner, Status};
+use super::connection::{Http2State, Status};
 use super::drive::Drive;
-use crate::pool::Multiplexed;
-use crate::pool::joint::Making;
+use crate::pool::MultiplexedConnection;
+use crate::pool::joint::NewConnection;
 
 thread_local! {
     /// The connections of this loop, by their numbers.
-    static CONNECTIONS: RefCell<FxHashMap<u64, Weak<Inner>>> = RefCell::default();
+    static CONNECTIONS: RefCell<FxHashMap<u64, Weak<Http2State>>> = RefCell::default();
     static NUMBER: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -37,24 +37,28 @@ impl fmt::Debug for Http2Connection {
 impl Http2Connection {
     /// Begins a connection on this byte stream, to a server that speaks HTTP/2, and starts its task on this loop. `making` is
     /// told how many streams it carries when the server has said so.
-    pub fn begin(transport: Transport, making: Option<Making>) -> Http2Connection {
-        let inner = Rc::new(Inner::new(transport));
+    pub fn begin(transport: Transport, making: Option<NewConnection>) -> Http2Connection {
+        let inner = Rc::new(Http2State::new(transport));
         let status = inner.status.clone();
         let number = NUMBER.replace(NUMBER.get() + 1);
         CONNECTIONS.with_borrow_mut(|connections| connections.insert(number, Rc::downgrade(&inner)));
-        loops::spawn(0, "on a connection of HTTP/2 to an upstream server", Drive::new(inner, making, Gone(number)));
+        loops::spawn(
+            0,
+            "on a connection of HTTP/2 to an upstream server",
+            Drive::new(inner, making, ConnectionGuard(number)),
+        );
         Http2Connection { status, number }
     }
 
     /// The connection, if this is its loop and it has not ended.
-    pub(super) fn inner(&self) -> Option<Rc<Inner>> {
+    pub(super) fn inner(&self) -> Option<Rc<Http2State>> {
         CONNECTIONS
             .with_borrow(|connections| connections.get(&self.number)?.upgrade())
             .filter(|inner| Arc::ptr_eq(&inner.status, &self.status))
     }
 }
 
-impl Multiplexed for Http2Connection {
+impl MultiplexedConnection for Http2Connection {
     fn streams(&self) -> usize {
         self.status.streams.load(Relaxed)
     }
@@ -70,9 +74,9 @@ impl Drop for Http2Connection {
 }
 
 /// Removes a connection from those of its loop when its task ends.
-pub(super) struct Gone(u64);
+pub(super) struct ConnectionGuard(u64);
 
-impl Drop for Gone {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         // At the end of the thread there may be no table.
         let _ = CONNECTIONS.try_with(|connections| connections.borrow_mut().remove(&self.0));

@@ -23,4 +23,4 @@ mod stream;
 mod tests;
 
 pub use handle::Http2Connection;
-pub use stream::Stream;
+pub use stream::ExchangeStream;

@@ -112,9 +112,9 @@ pub fn end(out: &mut Vec<u8>) {
 }
 
 /// The payload of a request's head: whether it ends the request, and its fields.
-pub(super) fn split_request(payload: &[u8]) -> Option<(bool, Fields<'_>)> {
+pub(super) fn split_request(payload: &[u8]) -> Option<(bool, RecordFields<'_>)> {
     let (flags, _) = payload.split_first()?;
-    Some((flags & ENDS != 0, Fields { text: payload, at: OF_REQUEST }))
+    Some((flags & ENDS != 0, RecordFields { text: payload, at: OF_REQUEST }))
 }
 
 // ---- responses ---------------------------------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ pub enum Broken {
 
 /// A record of a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Response {
+pub enum ResponseRecord {
     /// A head.
     Head {
         /// Nothing follows.
@@ -167,17 +167,17 @@ pub struct ResponseFields {
 impl ResponseFields {
     /// The places of names and values in the bytes.
     pub fn iter(&self) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
-        Fields { text: &self.text, at: self.from }
+        RecordFields { text: &self.text, at: self.from }
     }
 }
 
 /// Fields in a record, as the places of their names and values.
-pub(super) struct Fields<'t> {
+pub(super) struct RecordFields<'t> {
     text: &'t [u8],
     at: usize,
 }
 
-impl Iterator for Fields<'_> {
+impl Iterator for RecordFields<'_> {
     type Item = (Range<usize>, Range<usize>);
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -198,13 +198,13 @@ impl Iterator for Fields<'_> {
 ///
 /// # Errors
 /// These are no records.
-pub fn next_response(input: &mut BytesMut) -> Result<Option<Response>, NoRecord> {
+pub fn next_response(input: &mut BytesMut) -> Result<Option<ResponseRecord>, NoRecord> {
     let Some((kind, len)) = parse(input) else {
         return if input.is_empty() { Ok(None) } else { Err(NoRecord) };
     };
     if kind == DATA {
         input.advance(RECORD_HEAD);
-        return Ok(Some(Response::Data(len)));
+        return Ok(Some(ResponseRecord::Data(len)));
     }
     if input.len() - RECORD_HEAD < len {
         return Err(NoRecord);
@@ -215,11 +215,11 @@ pub fn next_response(input: &mut BytesMut) -> Result<Option<Response>, NoRecord>
         HEAD => {
             let [flags, a, b] = *payload.first_chunk::<OF_RESPONSE>().ok_or(NoRecord)?;
             let fields = ResponseFields { text: payload, from: OF_RESPONSE };
-            Response::Head { ends: flags & ENDS != 0, status: u16::from_be_bytes([a, b]), fields }
+            ResponseRecord::Head { ends: flags & ENDS != 0, status: u16::from_be_bytes([a, b]), fields }
         }
-        TRAILERS => Response::Trailers(ResponseFields { text: payload, from: 0 }),
-        END => Response::End,
-        BROKEN => Response::Broken(Broken::parse(&payload).ok_or(NoRecord)?),
+        TRAILERS => ResponseRecord::Trailers(ResponseFields { text: payload, from: 0 }),
+        END => ResponseRecord::End,
+        BROKEN => ResponseRecord::Broken(Broken::parse(&payload).ok_or(NoRecord)?),
         _ => return Err(NoRecord),
     }))
 }
@@ -277,7 +277,7 @@ impl Broken {
 mod tests {
     use super::*;
 
-    fn fields(of: Fields<'_>, text: &[u8]) -> Vec<(String, String)> {
+    fn fields(of: RecordFields<'_>, text: &[u8]) -> Vec<(String, String)> {
         let part = |range: Range<usize>| String::from_utf8(text[range].to_vec()).unwrap();
         of.map(|(name, value)| (part(name), part(value))).collect()
     }
@@ -326,18 +326,18 @@ mod tests {
         ];
         broken.iter().for_each(|broken| broken.push(&mut input));
         let mut next = || next_response(&mut input).unwrap().unwrap();
-        let Response::Head { ends: false, status: 103, fields: got } = next() else { panic!() };
+        let ResponseRecord::Head { ends: false, status: 103, fields: got } = next() else { panic!() };
         assert_eq!(got.iter().map(|(name, _)| &got.text[name]).collect::<Vec<_>>(), [b"server"]);
-        let Response::Head { ends: true, status: 200, fields: got } = next() else { panic!() };
+        let ResponseRecord::Head { ends: true, status: 200, fields: got } = next() else { panic!() };
         assert_eq!(got.iter().count(), 0);
-        assert_eq!(next(), Response::Data(3));
+        assert_eq!(next(), ResponseRecord::Data(3));
         assert_eq!(input.split_to(3), "abc");
         let mut next = || next_response(&mut input).unwrap();
-        let Some(Response::Trailers(got)) = next() else { panic!() };
+        let Some(ResponseRecord::Trailers(got)) = next() else { panic!() };
         assert_eq!(got.iter().map(|(_, value)| &got.text[value]).collect::<Vec<_>>(), [b"x"]);
-        assert_eq!(next(), Some(Response::End));
+        assert_eq!(next(), Some(ResponseRecord::End));
         for broken in broken {
-            assert_eq!(next(), Some(Response::Broken(broken)));
+            assert_eq!(next(), Some(ResponseRecord::Broken(broken)));
         }
         assert_eq!(next(), None);
     }
@@ -355,6 +355,6 @@ mod tests {
         assert_eq!(next_response(&mut BytesMut::from(&[BROKEN, 0, 0, 0, 0][..])), Err(NoRecord));
         // Lengths of fields that lead beyond their record.
         let lying = [0, 1, 0xff, 0xff, 0xff, 0xff, b'a', b'b'];
-        assert_eq!(Fields { text: &lying, at: 0 }.count(), 0);
+        assert_eq!(RecordFields { text: &lying, at: 0 }.count(), 0);
     }
 }

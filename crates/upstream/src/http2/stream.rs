@@ -13,14 +13,14 @@ use freerun_proto::h2::{self, Slot};
 use freerun_runtime::loops;
 use freerun_runtime::waiter::Waiter;
 
-use super::connection::{Inner, Lost};
+use super::connection::{Http2State, LossReason};
 use super::handle::Http2Connection;
 use super::record::{self, Broken, RECORD_HEAD};
-use crate::pool::Shared;
+use crate::pool::SharedSlot;
 
 /// What has come on a stream and was not read yet.
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct StreamState {
     /// The records. The stream's window bounds them.
     received: RefCell<BytesMut>,
     /// Where the last record begins, if it is one of a body of which nothing was taken: more can be appended to it.
@@ -30,12 +30,12 @@ pub(super) struct State {
     /// Nothing more comes.
     has_ended: Cell<bool>,
     /// The connection was lost.
-    lost: RefCell<Option<Lost>>,
+    lost: RefCell<Option<LossReason>>,
     reader: Waiter,
     writer: Waiter,
 }
 
-impl State {
+impl StreamState {
     // ---- what the connection tells -------------------------------------------------------------------------------------
 
     /// Appends a record, unless nothing may follow.
@@ -97,8 +97,8 @@ impl State {
     }
 
     /// The connection is lost.
-    pub(super) fn lost(&self, why: &Lost) {
-        if let Lost::Invalid(text) = why {
+    pub(super) fn lost(&self, why: &LossReason) {
+        if let LossReason::Invalid(text) = why {
             self.broken(&Broken::Invalid(text.clone()));
         }
         self.lost.borrow_mut().get_or_insert_with(|| why.clone());
@@ -157,14 +157,14 @@ impl State {
 #[expect(dead_code, reason = "it keeps the connection")]
 enum Hold {
     /// A slot of a connection that others use, too.
-    Slot(Shared),
+    Slot(SharedSlot),
     /// The connection itself.
     Alone(Arc<Http2Connection>),
 }
 
 /// Where the records that are written have come to.
 #[derive(Default)]
-struct Writing {
+struct WriteState {
     /// The stream, once the head was written.
     slot: Option<Slot>,
     /// How many bytes of a body are still to be written.
@@ -175,36 +175,36 @@ struct Writing {
 
 /// One exchange on a connection of HTTP/2, as a byte stream: a request is written and a response is read as records
 /// ([`record`]). Dropping it gives up what is not complete, and the connection goes on.
-pub struct Stream {
-    inner: Rc<Inner>,
-    state: Rc<State>,
-    writing: RefCell<Writing>,
+pub struct ExchangeStream {
+    inner: Rc<Http2State>,
+    state: Rc<StreamState>,
+    writing: RefCell<WriteState>,
     _hold: Hold,
 }
 
-impl fmt::Debug for Stream {
+impl fmt::Debug for ExchangeStream {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "Stream({:?})", self.writing.borrow().slot)
     }
 }
 
-impl Stream {
-    fn on(inner: Rc<Inner>, hold: Hold) -> Stream {
-        Stream { inner, state: Rc::default(), writing: RefCell::default(), _hold: hold }
+impl ExchangeStream {
+    fn on(inner: Rc<Http2State>, hold: Hold) -> ExchangeStream {
+        ExchangeStream { inner, state: Rc::default(), writing: RefCell::default(), _hold: hold }
     }
 
     /// The stream for a slot of an [`Http2Connection`]. It begins when the head of the request is written. `None`: the
     /// connection has just ended.
-    pub fn of(slot: Shared) -> Option<Stream> {
+    pub fn of(slot: SharedSlot) -> Option<ExchangeStream> {
         let inner = slot.connection::<Http2Connection>()?.inner()?;
-        Some(Stream::on(inner, Hold::Slot(slot)))
+        Some(ExchangeStream::on(inner, Hold::Slot(slot)))
     }
 
     /// A stream of a connection that is in no pool. `None`: the connection has just ended.
-    pub fn alone(connection: impl Into<Arc<Http2Connection>>) -> Option<Stream> {
+    pub fn alone(connection: impl Into<Arc<Http2Connection>>) -> Option<ExchangeStream> {
         let connection = connection.into();
         let inner = connection.inner()?;
-        Some(Stream::on(inner, Hold::Alone(connection)))
+        Some(ExchangeStream::on(inner, Hold::Alone(connection)))
     }
 
     // ---- reading -------------------------------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ impl Stream {
     pub fn poll_read(&self, context: &mut Context<'_>, out: &mut BytesMut, most: usize) -> Poll<io::Result<usize>> {
         if self.state.received.borrow().is_empty() {
             if self.state.has_ended.get() {
-                let error = self.state.lost.borrow().as_ref().and_then(Lost::error);
+                let error = self.state.lost.borrow().as_ref().and_then(LossReason::error);
                 return Poll::Ready(error.map_or(Ok(0), Err));
             }
             self.state.reader.keep(context);
@@ -300,7 +300,7 @@ impl Stream {
     }
 
     /// Writes the record that begins at `at`; of a body only what precedes its bytes. Returns how many bytes it has.
-    fn write_record(&self, writing: &mut Writing, out: &[u8], at: usize) -> io::Result<usize> {
+    fn write_record(&self, writing: &mut WriteState, out: &[u8], at: usize) -> io::Result<usize> {
         let no_record = || io::Error::from(io::ErrorKind::InvalidInput);
         let record = out.get(at..).ok_or_else(no_record)?;
         let (kind, len) = record::parse(record).ok_or_else(no_record)?;
@@ -395,7 +395,7 @@ impl Stream {
     }
 }
 
-impl Drop for Stream {
+impl Drop for ExchangeStream {
     fn drop(&mut self) {
         if let Some(slot) = self.writing.get_mut().slot {
             self.inner.leave(slot);

@@ -10,7 +10,7 @@ use freerun_runtime::loops;
 
 use super::Peer;
 use crate::clock::Millis;
-use crate::failure::Verdict;
+use crate::failure::FailureVerdict;
 use crate::method::Measure;
 
 /// The value of one unit of a configured weight, so that a slow start can grow in steps.
@@ -32,7 +32,7 @@ fn millis(duration: Duration) -> Millis {
 
 /// The result of counting a connection.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Admitted {
+pub(crate) struct AdmittedConnection {
     /// Whether this request is the one that tries a server that was unavailable.
     pub(crate) probe: bool,
 }
@@ -101,7 +101,7 @@ impl Peer {
     }
 
     /// Counts a connection, unless the last free place is taken, or another request already tries the server.
-    pub(crate) fn admit(&self, now: Millis) -> Option<Admitted> {
+    pub(crate) fn admit(&self, now: Millis) -> Option<AdmittedConnection> {
         let most = self.settings.max_conns;
         if most == 0 {
             self.connections.fetch_add(1, Relaxed);
@@ -118,7 +118,7 @@ impl Peer {
                 return None;
             }
         }
-        Some(Admitted { probe })
+        Some(AdmittedConnection { probe })
     }
 
     /// Gives the place of a connection back.
@@ -137,10 +137,10 @@ impl Peer {
     }
 
     /// Records that an attempt failed.
-    pub(crate) fn bad(&self, now: Millis) -> Verdict {
+    pub(crate) fn bad(&self, now: Millis) -> FailureVerdict {
         let settings = &self.settings;
         if !self.fails_count() {
-            return Verdict::default();
+            return FailureVerdict::default();
         }
         let timeout = millis(settings.fail_timeout);
         let window = self.window.load(Relaxed);
@@ -156,12 +156,12 @@ impl Peer {
         let lost = self.lost.load(Relaxed).saturating_add(weight / settings.max_fails).min(weight);
         self.lost.store(lost, Relaxed);
         if fails < settings.max_fails {
-            return Verdict::default();
+            return FailureVerdict::default();
         }
         self.until.store(now + timeout.max(1), Relaxed);
         self.note_state(now);
         self.figures.unavailable.fetch_add(1, Relaxed);
-        Verdict { disabled: true, ejected: false }
+        FailureVerdict { disabled: true, ejected: false }
     }
 
     /// Records an answer, which may be an error or missing. Returns whether the server is ejected for it.

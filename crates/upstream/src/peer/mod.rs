@@ -4,7 +4,7 @@ use freerun_conf::bytes_of;
 
 mod avail;
 
-pub(crate) use avail::Admitted;
+pub(crate) use avail::AdmittedConnection;
 #[cfg(test)]
 pub(crate) use avail::SCALE;
 
@@ -65,7 +65,7 @@ impl Default for PeerSettings {
 
 /// The state of a server as shown by `status`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum PeerState {
     /// The server is in use.
     Up,
     /// The server is configured not to be used.
@@ -80,16 +80,16 @@ pub enum State {
     Draining,
 }
 
-impl State {
+impl PeerState {
     /// nginx's name for the state.
     pub fn word(self) -> &'static str {
         match self {
-            State::Up => "up",
-            State::Down => "down",
-            State::Unavailable => "unavail",
-            State::Checking => "checking",
-            State::Unhealthy => "unhealthy",
-            State::Draining => "draining",
+            PeerState::Up => "up",
+            PeerState::Down => "down",
+            PeerState::Unavailable => "unavail",
+            PeerState::Checking => "checking",
+            PeerState::Unhealthy => "unhealthy",
+            PeerState::Draining => "draining",
         }
     }
 }
@@ -137,19 +137,19 @@ impl Deref for Peer {
 
 impl Peer {
     /// The state of the server as shown by `status`.
-    pub fn state(&self, now: Millis) -> State {
+    pub fn state(&self, now: Millis) -> PeerState {
         if self.settings.down {
-            State::Down
+            PeerState::Down
         } else if self.unhealthy.load(Relaxed) > 0 {
-            State::Unhealthy
+            PeerState::Unhealthy
         } else if self.checking.load(Relaxed) > 0 {
-            State::Checking
+            PeerState::Checking
         } else if self.ejected.load(Relaxed) > now || (self.until.load(Relaxed) != 0 && self.fails_count()) {
-            State::Unavailable
+            PeerState::Unavailable
         } else if self.settings.drain {
-            State::Draining
+            PeerState::Draining
         } else {
-            State::Up
+            PeerState::Up
         }
     }
 

@@ -20,7 +20,7 @@ use rustc_hash::FxHashMap;
 use super::Pool;
 use super::keepalive::Scope;
 use super::lists::Lists;
-use super::slot::{Shared, Slot};
+use super::slot::{ExchangeSlot, SharedSlot};
 
 /// How many exchanges a connection is expected to carry if nothing is known of the server: what RFC 9113 section 6.5.2
 /// recommends as the least that a server allows.
@@ -28,7 +28,7 @@ const EXPECTED: usize = 100;
 
 /// The requests that wait together: those of one scope, for one pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Place {
+pub(super) struct WaitingRequests {
     /// The address of the pool's lists, which are there as long as anything is.
     lists: usize,
     pub(super) scope: Scope,
@@ -36,20 +36,20 @@ pub(super) struct Place {
 
 /// What a request finds.
 #[derive(Debug)]
-pub enum Found {
+pub enum JoinResult {
     /// A slot.
-    Slot(Shared),
+    Slot(SharedSlot),
     /// No slot: it has to make a connection, for which others may wait.
-    Make(Making),
+    Make(NewConnection),
     /// No slot: it waits for a connection that others make.
-    Wait(Waiting),
+    Wait(SlotWaiter),
 }
 
 /// Why a request does not wait any more.
 #[derive(Debug)]
-pub enum Woken {
+pub enum WakeReason {
     /// It has a slot.
-    Slot(Shared),
+    Slot(SharedSlot),
     /// There may be something to be found: it has to look again.
     Again,
     /// The connection that it has waited for cannot be made. This is what [`Making::failed`] was told.
@@ -74,11 +74,11 @@ struct Joint {
 /// A request that waits.
 #[derive(Default)]
 struct Waiter {
-    told: RefCell<Option<Told>>,
+    told: RefCell<Option<JoinNews>>,
     waker: RefCell<Option<Waker>>,
 }
 
-enum Told {
+enum JoinNews {
     Slot,
     Again,
     Failed(Rc<dyn Any>),
@@ -86,7 +86,7 @@ enum Told {
 
 thread_local! {
     /// The places of this loop where anybody waits, or makes a connection.
-    static JOINTS: RefCell<FxHashMap<Place, Joint>> = RefCell::default();
+    static JOINTS: RefCell<FxHashMap<WaitingRequests, Joint>> = RefCell::default();
     static NUMBER: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -108,14 +108,14 @@ impl Joint {
 }
 
 /// Uses the joint in this place, and tells those that are taken out of it.
-fn change(place: &Place, change: impl FnOnce(&mut Joint, &mut Vec<(Rc<Waiter>, Told)>)) {
+fn change(place: &WaitingRequests, change: impl FnOnce(&mut Joint, &mut Vec<(Rc<Waiter>, JoinNews)>)) {
     let mut told = Vec::new();
     // At the end of the thread there is nobody.
     let _ = JOINTS.try_with(|joints| {
         let mut joints = joints.borrow_mut();
         let Some(joint) = joints.get_mut(place) else { return };
         change(joint, &mut told);
-        joint.promised += told.iter().filter(|(_, told)| matches!(told, Told::Slot)).count();
+        joint.promised += told.iter().filter(|(_, told)| matches!(told, JoinNews::Slot)).count();
         debug_assert!(joint.waiting.len() <= joint.room(), "a request waits for a connection that nobody makes");
         if joint.is_over() {
             joints.remove(place);
@@ -130,15 +130,15 @@ fn change(place: &Place, change: impl FnOnce(&mut Joint, &mut Vec<(Rc<Waiter>, T
 }
 
 /// Tells a request that waits in this place that there is a slot.
-pub(super) fn freed(place: &Place) {
+pub(super) fn freed(place: &WaitingRequests) {
     change(place, |joint, told| {
-        told.extend(joint.waiting.pop_front().map(|waiter| (waiter, Told::Slot)));
+        told.extend(joint.waiting.pop_front().map(|waiter| (waiter, JoinNews::Slot)));
     });
 }
 
 impl Pool {
-    pub(super) fn place(&self, scope: Scope) -> Place {
-        Place { lists: Arc::as_ptr(&self.0).addr(), scope }
+    pub(super) fn place(&self, scope: Scope) -> WaitingRequests {
+        WaitingRequests { lists: Arc::as_ptr(&self.0).addr(), scope }
     }
 
     /// How many slots there are on this loop.
@@ -149,16 +149,16 @@ impl Pool {
 
     /// Finds a slot for a request of this scope, or says how to come to one. To be called on a loop, for connections that
     /// are [shared](Pool::share) and kept.
-    pub fn find(&self, scope: Scope) -> Found {
+    pub fn find(&self, scope: Scope) -> JoinResult {
         let place = self.place(scope);
         // Those who wait come first.
         let (waiting, promised) = JOINTS
             .with_borrow(|joints| joints.get(&place).map_or((0, 0), |joint| (joint.waiting.len(), joint.promised)));
         if waiting == 0
             && (promised == 0 || self.free(scope) > promised)
-            && let Some(slot) = self.acquire(scope, false).and_then(Slot::shared)
+            && let Some(slot) = self.acquire(scope, false).and_then(ExchangeSlot::shared)
         {
-            return Found::Slot(slot);
+            return JoinResult::Slot(slot);
         }
         let known = self.0.streams.load(Relaxed);
         let expected = if known == 0 { EXPECTED } else { known };
@@ -172,12 +172,12 @@ impl Pool {
                 let waiter = Rc::<Waiter>::default();
                 joint.waiting.push_back(waiter.clone());
                 let pool = Pool(joint.lists.clone());
-                return Found::Wait(Waiting { pool, place, waiter, is_over: false });
+                return JoinResult::Wait(SlotWaiter { pool, place, waiter, is_over: false });
             }
             let number = NUMBER.replace(NUMBER.get() + 1);
             debug_assert!(joint.making.iter().all(|(other, _)| *other != number), "a connection is made twice");
             joint.making.push((number, expected - 1));
-            Found::Make(Making { place, number })
+            JoinResult::Make(NewConnection { place, number })
         })
     }
 }
@@ -185,31 +185,31 @@ impl Pool {
 /// A connection that is being made, until it is known how many exchanges it carries. If it is dropped before, those who have
 /// waited for it look again, and one of them makes a connection.
 #[derive(Debug)]
-pub struct Making {
-    place: Place,
+pub struct NewConnection {
+    place: WaitingRequests,
     number: u64,
 }
 
-impl Making {
+impl NewConnection {
     /// Notes that the connection is in the pool and carries so many exchanges at a time, one of which is taken.
     pub fn ready(self, streams: usize) {
         change(&self.place, |joint, told| {
             joint.lists.streams.store(streams.max(1), Relaxed);
             joint.making.retain(|(number, _)| *number != self.number);
             let count = streams.saturating_sub(1).min(joint.waiting.len());
-            told.extend(joint.waiting.drain(..count).map(|waiter| (waiter, Told::Slot)));
+            told.extend(joint.waiting.drain(..count).map(|waiter| (waiter, JoinNews::Slot)));
             let surplus = joint.waiting.len().saturating_sub(joint.room());
-            told.extend(joint.waiting.drain(..surplus).map(|waiter| (waiter, Told::Again)));
+            told.extend(joint.waiting.drain(..surplus).map(|waiter| (waiter, JoinNews::Again)));
         });
     }
 
     /// Notes that there will be no connection, and why. This is told to those who wait, unless other connections are being
     /// made that have room for them.
     pub fn failed(self, why: &Rc<dyn Any>) {
-        self.end(|| Told::Failed(why.clone()));
+        self.end(|| JoinNews::Failed(why.clone()));
     }
 
-    fn end(&self, what: impl Fn() -> Told) {
+    fn end(&self, what: impl Fn() -> JoinNews) {
         change(&self.place, |joint, told| {
             joint.making.retain(|(number, _)| *number != self.number);
             let surplus = joint.waiting.len().saturating_sub(joint.room());
@@ -218,18 +218,18 @@ impl Making {
     }
 }
 
-impl Drop for Making {
+impl Drop for NewConnection {
     fn drop(&mut self) {
         // If it was ready, or has failed, there is nothing to be ended.
-        self.end(|| Told::Again);
+        self.end(|| JoinNews::Again);
     }
 }
 
 /// A request that waits for a slot. Dropping it gives that up.
 #[derive(Debug)]
-pub struct Waiting {
+pub struct SlotWaiter {
     pool: Pool,
-    place: Place,
+    place: WaitingRequests,
     waiter: Rc<Waiter>,
     /// It was polled to its end.
     is_over: bool,
@@ -241,10 +241,10 @@ impl std::fmt::Debug for Waiter {
     }
 }
 
-impl Future for Waiting {
-    type Output = Woken;
+impl Future for SlotWaiter {
+    type Output = WakeReason;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Woken> {
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<WakeReason> {
         let this = self.get_mut();
         let told = this.waiter.told.take();
         this.is_over = told.is_some();
@@ -253,18 +253,18 @@ impl Future for Waiting {
                 *this.waiter.waker.borrow_mut() = Some(context.waker().clone());
                 Poll::Pending
             }
-            Some(Told::Again) => Poll::Ready(Woken::Again),
-            Some(Told::Failed(why)) => Poll::Ready(Woken::Failed(why)),
-            Some(Told::Slot) => {
-                let slot = this.pool.acquire(this.place.scope, false).and_then(Slot::shared);
+            Some(JoinNews::Again) => Poll::Ready(WakeReason::Again),
+            Some(JoinNews::Failed(why)) => Poll::Ready(WakeReason::Failed(why)),
+            Some(JoinNews::Slot) => {
+                let slot = this.pool.acquire(this.place.scope, false).and_then(ExchangeSlot::shared);
                 change(&this.place, |joint, _| joint.keep_promise());
-                Poll::Ready(slot.map_or(Woken::Again, Woken::Slot))
+                Poll::Ready(slot.map_or(WakeReason::Again, WakeReason::Slot))
             }
         }
     }
 }
 
-impl Drop for Waiting {
+impl Drop for SlotWaiter {
     fn drop(&mut self) {
         if self.is_over {
             return;
@@ -273,9 +273,9 @@ impl Drop for Waiting {
         change(&self.place, |joint, tell| match told {
             None => joint.waiting.retain(|waiter| !Rc::ptr_eq(waiter, &self.waiter)),
             // The slot is for the next one.
-            Some(Told::Slot) => {
+            Some(JoinNews::Slot) => {
                 joint.keep_promise();
-                tell.extend(joint.waiting.pop_front().map(|waiter| (waiter, Told::Slot)));
+                tell.extend(joint.waiting.pop_front().map(|waiter| (waiter, JoinNews::Slot)));
             }
             Some(_) => {}
         });

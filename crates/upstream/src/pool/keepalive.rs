@@ -73,9 +73,9 @@ impl Scope {
 /// How many connections of one group are in the pools, for each loop: the number that `keepalive N` limits. All peers of a
 /// group share it, also over reloads.
 #[derive(Debug, Default)]
-pub struct Count(OnceLock<Box<[AtomicUsize]>>);
+pub struct IdleCount(OnceLock<Box<[AtomicUsize]>>);
 
-impl Count {
+impl IdleCount {
     pub(super) fn of(&self, list: usize) -> Option<&AtomicUsize> {
         let counts = self.0.get_or_init(|| (0..lists()).map(|_| AtomicUsize::new(0)).collect());
         counts.get(within(list, counts.len()))

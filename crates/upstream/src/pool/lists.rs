@@ -5,17 +5,17 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::keepalive::{Count, Scope, lists, within};
-use super::slot::{Carrier, Exclusive, Shared};
+use super::keepalive::{IdleCount, Scope, lists, within};
+use super::slot::{Carrier, Exclusive, SharedSlot};
 
 /// How often a list that another loop has locked is tried before it is passed over.
 const TRIES: usize = 16;
 
 /// A connection in a list.
-pub(super) struct Entry<T> {
+pub(super) struct IdleEntry<T> {
     pub(super) held: T,
     /// The count that the connection belongs to, if it is not that of the peer's lists.
-    pub(super) count: Option<Arc<Count>>,
+    pub(super) count: Option<Arc<IdleCount>>,
 }
 
 /// A connection that is idle.
@@ -34,27 +34,27 @@ impl Idle {
 }
 
 /// A connection of either kind, as a list holds it.
-pub(super) enum Held {
+pub(super) enum IdleConnection {
     Idle(Idle),
     Shared(Arc<Carrier>),
 }
 
 /// The result of looking for a connection in a list.
-pub(super) enum Found {
+pub(super) enum ListResult {
     /// A connection that was idle; it has left the list.
-    Idle(Entry<Idle>),
+    Idle(IdleEntry<Idle>),
     /// A slot of a shared connection.
-    Slot(Shared),
+    Slot(SharedSlot),
     /// A connection that is over; it has left the list.
-    Over(Entry<Arc<Carrier>>),
+    Over(IdleEntry<Arc<Carrier>>),
 }
 
 #[derive(Default)]
 pub(super) struct List {
     /// The idle connections, the one used last at the end.
-    idle: VecDeque<Entry<Idle>>,
+    idle: VecDeque<IdleEntry<Idle>>,
     /// The connections that carry several exchanges at a time, used or not.
-    shared: VecDeque<Entry<Arc<Carrier>>>,
+    shared: VecDeque<IdleEntry<Arc<Carrier>>>,
     /// Whether the sweep task of the list's loop knows the peer.
     pub(super) swept: bool,
 }
@@ -65,27 +65,27 @@ impl List {
     }
 
     /// Puts a connection into the list.
-    pub(super) fn put(&mut self, held: Held, count: Option<Arc<Count>>) {
+    pub(super) fn put(&mut self, held: IdleConnection, count: Option<Arc<IdleCount>>) {
         match held {
-            Held::Idle(held) => self.idle.push_back(Entry { held, count }),
-            Held::Shared(held) => self.shared.push_back(Entry { held, count }),
+            IdleConnection::Idle(held) => self.idle.push_back(IdleEntry { held, count }),
+            IdleConnection::Shared(held) => self.shared.push_back(IdleEntry { held, count }),
         }
     }
 
     /// Finds a connection for a request of this scope: the one used last.
-    pub(super) fn find(&mut self, scope: Scope, now: u64) -> Option<Found> {
+    pub(super) fn find(&mut self, scope: Scope, now: u64) -> Option<ListResult> {
         match self.idle.back() {
-            Some(last) if last.held.connection.scope == scope => return self.idle.pop_back().map(Found::Idle),
+            Some(last) if last.held.connection.scope == scope => return self.idle.pop_back().map(ListResult::Idle),
             _ => {}
         }
         if let Some(position) = self.idle.iter().rposition(|entry| entry.held.connection.scope == scope) {
-            return self.idle.remove(position).map(Found::Idle);
+            return self.idle.remove(position).map(ListResult::Idle);
         }
         let position = self.shared.iter().rposition(|entry| entry.held.offers(scope))?;
         debug_assert!(!self.idle.iter().any(|entry| entry.held.connection.scope == scope), "an idle one comes first");
         match self.shared[position].held.acquire(now) {
-            Some(slot) => Some(Found::Slot(slot)),
-            None => self.shared.remove(position).map(Found::Over),
+            Some(slot) => Some(ListResult::Slot(slot)),
+            None => self.shared.remove(position).map(ListResult::Over),
         }
     }
 
@@ -106,19 +106,23 @@ impl List {
     }
 
     /// Takes out the connection that is unused for longest, with the count that it belongs to.
-    pub(super) fn take_oldest(&mut self) -> Option<Entry<Held>> {
+    pub(super) fn take_oldest(&mut self) -> Option<IdleEntry<IdleConnection>> {
         let idle = self.idle.front().map(|entry| entry.held.since);
         match self.unused_share() {
-            Some((position, since)) if idle.is_none_or(|idle| since < idle) => {
-                self.shared.remove(position).map(|Entry { held, count }| Entry { held: Held::Shared(held), count })
-            }
-            _ => self.idle.pop_front().map(|Entry { held, count }| Entry { held: Held::Idle(held), count }),
+            Some((position, since)) if idle.is_none_or(|idle| since < idle) => self
+                .shared
+                .remove(position)
+                .map(|IdleEntry { held, count }| IdleEntry { held: IdleConnection::Shared(held), count }),
+            _ => self
+                .idle
+                .pop_front()
+                .map(|IdleEntry { held, count }| IdleEntry { held: IdleConnection::Idle(held), count }),
         }
     }
 }
 
 /// Takes the connections that fulfil the condition out of a part of a list.
-fn take_out<T>(from: &mut VecDeque<Entry<T>>, is_over: impl Fn(&T) -> bool) -> impl Iterator<Item = Entry<T>> {
+fn take_out<T>(from: &mut VecDeque<IdleEntry<T>>, is_over: impl Fn(&T) -> bool) -> impl Iterator<Item = IdleEntry<T>> {
     let mut stay = 0;
     for position in 0..from.len() {
         if !is_over(&from[position].held) {
@@ -135,7 +139,7 @@ fn take_out<T>(from: &mut VecDeque<Entry<T>>, is_over: impl Fn(&T) -> bool) -> i
 pub(super) struct Lists {
     lists: OnceLock<Box<[LoopList]>>,
     /// The count of the group that connections were first kept for; a peer seldom has a second one.
-    pub(super) count: OnceLock<Arc<Count>>,
+    pub(super) count: OnceLock<Arc<IdleCount>>,
     /// Set if this is a branch: one list, of one loop.
     branch: Option<Branch>,
     /// How many connections are in the lists of branches.
@@ -193,12 +197,12 @@ impl Lists {
     }
 
     /// The part of a group's count that the connections of a list belong to: that of the list's loop.
-    pub(super) fn counted<'c>(&self, index: usize, count: &'c Count) -> Option<&'c AtomicUsize> {
+    pub(super) fn counted<'c>(&self, index: usize, count: &'c IdleCount) -> Option<&'c AtomicUsize> {
         count.of(self.branch.as_ref().map_or(index, |branch| branch.loop_index))
     }
 
     /// Locks the list, unless another loop has it.
-    pub(super) fn try_lock(&self, index: usize) -> Option<Locked<'_>> {
+    pub(super) fn try_lock(&self, index: usize) -> Option<LockedList<'_>> {
         let LoopList { list, length } = &self.all()[index];
         let locked = (0..TRIES).find_map(|_| {
             let locked = list.try_lock().ok();
@@ -207,7 +211,7 @@ impl Lists {
             }
             locked
         });
-        locked.map(|list| Locked { list, length, sum: self.in_branches() })
+        locked.map(|list| LockedList { list, length, sum: self.in_branches() })
     }
 
     /// How many connections are in a list.
@@ -216,7 +220,7 @@ impl Lists {
     }
 
     /// Counts a connection that left a list, with the count that it belongs to. It has to be called for each one.
-    pub(super) fn left(&self, index: usize, count: Option<&Arc<Count>>) {
+    pub(super) fn left(&self, index: usize, count: Option<&Arc<IdleCount>>) {
         let count = count.or_else(|| self.count.get());
         if let Some(counted) = count.and_then(|count| self.counted(index, count)) {
             let before = counted.fetch_sub(1, Relaxed);
@@ -236,27 +240,27 @@ impl Lists {
     }
 
     /// Takes out the dead and expired connections of a list, and says whether the list has to be looked at again.
-    pub(super) fn sweep(&self, index: usize, now: u64) -> (Vec<Held>, bool) {
+    pub(super) fn sweep(&self, index: usize, now: u64) -> (Vec<IdleConnection>, bool) {
         let Some(mut list) = self.try_lock(index) else { return (Vec::new(), true) };
         let mut over = Vec::new();
-        for Entry { held, count } in take_out(&mut list.idle, |idle| idle.is_over(now, false)) {
+        for IdleEntry { held, count } in take_out(&mut list.idle, |idle| idle.is_over(now, false)) {
             self.left(index, count.as_ref());
-            over.push(Held::Idle(held));
+            over.push(IdleConnection::Idle(held));
         }
-        for Entry { held, count } in take_out(&mut list.shared, |carrier| carrier.is_over(now)) {
+        for IdleEntry { held, count } in take_out(&mut list.shared, |carrier| carrier.is_over(now)) {
             self.left(index, count.as_ref());
-            over.push(Held::Shared(held));
+            over.push(IdleConnection::Shared(held));
         }
         // While they are used, there may be more of them than are kept.
         while let Some((position, _)) = list.unused_share() {
-            let Entry { held, count } = &list.shared[position];
+            let IdleEntry { held, count } = &list.shared[position];
             let counted = count.as_ref().or_else(|| self.count.get()).and_then(|count| self.counted(index, count));
             if counted.is_none_or(|counted| counted.load(Relaxed) <= held.most_unused()) {
                 break;
             }
-            let Some(Entry { held, count }) = list.shared.remove(position) else { break };
+            let Some(IdleEntry { held, count }) = list.shared.remove(position) else { break };
             self.left(index, count.as_ref());
-            over.push(Held::Shared(held));
+            over.push(IdleConnection::Shared(held));
         }
         list.swept = list.len() > 0;
         (over, list.swept)
@@ -280,14 +284,14 @@ impl Drop for Lists {
 }
 
 /// A locked list. Its length is published when it is unlocked.
-pub(super) struct Locked<'l> {
+pub(super) struct LockedList<'l> {
     list: MutexGuard<'l, List>,
     length: &'l AtomicUsize,
     /// For a branch: the sum of the lengths of all branches.
     sum: Option<&'l AtomicUsize>,
 }
 
-impl Deref for Locked<'_> {
+impl Deref for LockedList<'_> {
     type Target = List;
 
     fn deref(&self) -> &List {
@@ -295,13 +299,13 @@ impl Deref for Locked<'_> {
     }
 }
 
-impl DerefMut for Locked<'_> {
+impl DerefMut for LockedList<'_> {
     fn deref_mut(&mut self) -> &mut List {
         &mut self.list
     }
 }
 
-impl Drop for Locked<'_> {
+impl Drop for LockedList<'_> {
     fn drop(&mut self) {
         let length = self.list.len();
         if let Some(sum) = self.sum {

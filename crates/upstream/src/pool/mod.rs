@@ -27,10 +27,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use freerun_runtime::loops;
 
 use keepalive::within;
-pub use keepalive::{Count, KeepAlive, MAX_LISTS, Scope};
-use lists::{Entry, Found, Held, Idle, Lists};
+pub use keepalive::{IdleCount, KeepAlive, MAX_LISTS, Scope};
+use lists::{Idle, IdleConnection, IdleEntry, ListResult, Lists};
 use slot::Carrier;
-pub use slot::{Exclusive, Multiplexed, Shared, Slot};
+pub use slot::{ExchangeSlot, Exclusive, MultiplexedConnection, SharedSlot};
 pub use sweep::leave;
 use sweep::{CLOSED_AT_ONCE, close_oldest, have_swept};
 
@@ -58,7 +58,7 @@ impl Pool {
     /// Acquires a slot of a live connection for a request of this scope, and counts the request. The connection is the one
     /// that this loop used last, or else a sibling's. With `surely`, the kernel is asked whether the peer has closed it
     /// meanwhile (for a request that must not be sent twice); otherwise the state known to the loop is used.
-    pub fn acquire(&self, scope: Scope, surely: bool) -> Option<Slot> {
+    pub fn acquire(&self, scope: Scope, surely: bool) -> Option<ExchangeSlot> {
         let lists = self.0.known()?;
         let me = loops::index().unwrap_or(0);
         let now = loops::nanos();
@@ -73,19 +73,26 @@ impl Pool {
         None
     }
 
-    fn acquire_from(&self, index: usize, scope: Scope, surely: bool, now: u64, closed: &mut usize) -> Option<Slot> {
+    fn acquire_from(
+        &self,
+        index: usize,
+        scope: Scope,
+        surely: bool,
+        now: u64,
+        closed: &mut usize,
+    ) -> Option<ExchangeSlot> {
         loop {
             if self.0.len(index) == 0 || *closed == CLOSED_AT_ONCE {
                 return None;
             }
             let found = self.0.try_lock(index)?.find(scope, now)?;
             match found {
-                Found::Slot(slot) => {
+                ListResult::Slot(slot) => {
                     debug_assert!(slot.scope() == scope, "a connection of another scope is handed out");
                     return Some(slot.into());
                 }
-                Found::Over(entry) => self.0.left(index, entry.count.as_ref()),
-                Found::Idle(Entry { held, count }) => {
+                ListResult::Over(entry) => self.0.left(index, entry.count.as_ref()),
+                ListResult::Idle(IdleEntry { held, count }) => {
                     self.0.left(index, count.as_ref());
                     if !held.is_over(now, surely) {
                         let mut connection = held.connection;
@@ -106,8 +113,8 @@ impl Pool {
     /// Releases a slot whose exchange has ended cleanly, so that another request may have it. `false` if the connection
     /// was closed instead: there are too many others, it has served enough, or something has come on it. A slot
     /// whose exchange has ended otherwise is dropped instead.
-    pub fn release(&self, slot: Slot, settings: &KeepAlive, count: &Arc<Count>) -> bool {
-        let Slot::Exclusive(connection) = slot else { return true };
+    pub fn release(&self, slot: ExchangeSlot, settings: &KeepAlive, count: &Arc<IdleCount>) -> bool {
+        let ExchangeSlot::Exclusive(connection) = slot else { return true };
         debug_assert!(connection.requests > 0, "a connection that was released has served a request");
         let now = loops::nanos();
         // A loop's clock may be a little behind that of the loop that made the connection.
@@ -119,7 +126,7 @@ impl Pool {
             return false;
         }
         let expires = now.saturating_add(loops::nanos_of(settings.timeout));
-        self.park(Held::Idle(Idle { connection, since: now, expires }), settings, count)
+        self.park(IdleConnection::Idle(Idle { connection, since: now, expires }), settings, count)
     }
 
     /// Adds a new connection that carries several exchanges at a time and returns its first slot. Other requests of
@@ -128,14 +135,14 @@ impl Pool {
     /// kept.
     pub fn share(
         &self,
-        connection: impl Multiplexed,
+        connection: impl MultiplexedConnection,
         scope: Scope,
         settings: &KeepAlive,
-        count: &Arc<Count>,
-    ) -> Shared {
+        count: &Arc<IdleCount>,
+    ) -> SharedSlot {
         let (carrier, slot) = Carrier::new(connection, self.place(scope), settings);
         if settings.connections > 0 {
-            self.park(Held::Shared(carrier), settings, count);
+            self.park(IdleConnection::Shared(carrier), settings, count);
         }
         slot
     }
@@ -149,13 +156,13 @@ impl Pool {
     }
 
     /// Puts a connection into this loop's list. `false`: there is no room for it.
-    fn park(&self, held: Held, settings: &KeepAlive, count: &Arc<Count>) -> bool {
+    fn park(&self, held: IdleConnection, settings: &KeepAlive, count: &Arc<IdleCount>) -> bool {
         let me = loops::index().unwrap_or(0);
         let index = self.0.of(me);
         let own = self.0.count.get_or_init(|| count.clone());
         let other = (!Arc::ptr_eq(own, count)).then(|| count.clone());
         let Some(counted) = self.0.counted(index, count) else { return false };
-        let is_shared = matches!(held, Held::Shared(_));
+        let is_shared = matches!(held, IdleConnection::Shared(_));
         if counted.fetch_add(1, Relaxed) >= settings.connections && !close_oldest(me, count) && !is_shared {
             let before = counted.fetch_sub(1, Relaxed);
             debug_assert!(before > 0, "the connection was counted a moment ago");

@@ -20,48 +20,48 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use freerun_runtime::loops;
 use freerun_transport::Transport;
 
-use super::joint::{self, Place};
+use super::joint::{self, WaitingRequests};
 use super::keepalive::{KeepAlive, Scope};
 
 /// The right to have one exchange on a connection.
 #[derive(Debug)]
-pub enum Slot {
+pub enum ExchangeSlot {
     /// The whole of a connection that carries one exchange at a time.
     Exclusive(Exclusive),
     /// One of the exchanges that a connection carries at a time.
-    Shared(Shared),
+    Shared(SharedSlot),
 }
 
-impl Slot {
+impl ExchangeSlot {
     /// The connection, if the slot has it for itself. A caller that asks with the scope of a protocol that carries one
     /// exchange at a time always gets this kind.
     #[inline]
     pub fn exclusive(self) -> Option<Exclusive> {
         match self {
-            Slot::Exclusive(connection) => Some(connection),
-            Slot::Shared(_) => None,
+            ExchangeSlot::Exclusive(connection) => Some(connection),
+            ExchangeSlot::Shared(_) => None,
         }
     }
 
     /// The slot as part of a shared connection, if it is one.
-    pub fn shared(self) -> Option<Shared> {
+    pub fn shared(self) -> Option<SharedSlot> {
         match self {
-            Slot::Exclusive(_) => None,
-            Slot::Shared(part) => Some(part),
+            ExchangeSlot::Exclusive(_) => None,
+            ExchangeSlot::Shared(part) => Some(part),
         }
     }
 }
 
-impl From<Exclusive> for Slot {
+impl From<Exclusive> for ExchangeSlot {
     #[inline]
-    fn from(connection: Exclusive) -> Slot {
-        Slot::Exclusive(connection)
+    fn from(connection: Exclusive) -> ExchangeSlot {
+        ExchangeSlot::Exclusive(connection)
     }
 }
 
-impl From<Shared> for Slot {
-    fn from(part: Shared) -> Slot {
-        Slot::Shared(part)
+impl From<SharedSlot> for ExchangeSlot {
+    fn from(part: SharedSlot) -> ExchangeSlot {
+        ExchangeSlot::Shared(part)
     }
 }
 
@@ -89,7 +89,7 @@ impl Exclusive {
 /// is over and no longer used.
 ///
 /// It is used only on the loop that has shared it. Its methods must not wait, because a list is locked meanwhile.
-pub trait Multiplexed: Any + Send + Sync {
+pub trait MultiplexedConnection: Any + Send + Sync {
     /// How many exchanges it carries at a time at most, as the server allows now. 0: it takes no new exchange any more,
     /// because the server is closing it, or it is broken.
     fn streams(&self) -> usize;
@@ -97,9 +97,9 @@ pub trait Multiplexed: Any + Send + Sync {
 
 /// A shared connection as the pool holds it.
 pub(super) struct Carrier {
-    connection: Box<dyn Multiplexed>,
+    connection: Box<dyn MultiplexedConnection>,
     /// Where requests wait that find no slot here.
-    place: Place,
+    place: WaitingRequests,
     /// The number of the loop that uses the connection; `None`: it was shared on a thread that is no loop.
     loop_index: Option<usize>,
     /// The time of its end, how long it may be unused, and how many requests it may serve: from [`KeepAlive`].
@@ -118,7 +118,11 @@ pub(super) struct Carrier {
 
 impl Carrier {
     /// Makes a carrier for a connection, with its first slot.
-    pub(super) fn new(connection: impl Multiplexed, place: Place, settings: &KeepAlive) -> (Arc<Carrier>, Shared) {
+    pub(super) fn new(
+        connection: impl MultiplexedConnection,
+        place: WaitingRequests,
+        settings: &KeepAlive,
+    ) -> (Arc<Carrier>, SharedSlot) {
         let now = loops::nanos();
         let carrier = Arc::new(Carrier {
             connection: Box::new(connection),
@@ -132,7 +136,7 @@ impl Carrier {
             requests: AtomicU64::new(1),
             unused_since: AtomicU64::new(now),
         });
-        let first = Shared(carrier.clone());
+        let first = SharedSlot(carrier.clone());
         (carrier, first)
     }
 
@@ -153,14 +157,14 @@ impl Carrier {
     }
 
     /// Acquires a slot, if one is free.
-    pub(super) fn acquire(self: &Arc<Carrier>, now: u64) -> Option<Shared> {
+    pub(super) fn acquire(self: &Arc<Carrier>, now: u64) -> Option<SharedSlot> {
         if self.is_over(now) || self.used.load(Relaxed) >= self.connection.streams() {
             return None;
         }
         debug_assert!(self.loop_index == loops::index(), "a connection is used on another loop");
         self.used.fetch_add(1, Relaxed);
         self.requests.fetch_add(1, Relaxed);
-        Some(Shared(self.clone()))
+        Some(SharedSlot(self.clone()))
     }
 
     /// Whether the connection is used.
@@ -188,28 +192,28 @@ impl Carrier {
 }
 
 /// One of the exchanges that a connection carries at a time. Dropping it releases the slot.
-pub struct Shared(Arc<Carrier>);
+pub struct SharedSlot(Arc<Carrier>);
 
-impl Shared {
+impl SharedSlot {
     /// The scope of the connection.
     pub(super) fn scope(&self) -> Scope {
         self.0.place.scope
     }
 
     /// The connection, if it is of this type: the caller knows that from the scope.
-    pub fn connection<C: Multiplexed>(&self) -> Option<&C> {
+    pub fn connection<C: MultiplexedConnection>(&self) -> Option<&C> {
         let connection: &dyn Any = &*self.0.connection;
         connection.downcast_ref()
     }
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for SharedSlot {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "Shared({} of {})", self.0.used.load(Relaxed), self.0.connection.streams())
     }
 }
 
-impl Drop for Shared {
+impl Drop for SharedSlot {
     fn drop(&mut self) {
         self.0.unused_since.store(loops::nanos(), Relaxed);
         let before = self.0.used.fetch_sub(1, Relaxed);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use freerun_runtime::loops;
 use smallvec::SmallVec;
 
-use super::keepalive::Count;
+use super::keepalive::IdleCount;
 use super::lists::Lists;
 
 /// The interval at which dead and expired connections are looked for.
@@ -28,13 +28,13 @@ thread_local! {
     pub(super) static SWEPT: RefCell<Swept> = RefCell::default();
 }
 
-fn key(count: &Arc<Count>) -> usize {
+fn key(count: &Arc<IdleCount>) -> usize {
     Arc::as_ptr(count).addr()
 }
 
 /// Makes room in the share of a group that the loop with the number `me` has, by closing the connection that was unused
 /// for longest.
-pub(super) fn close_oldest(me: usize, count: &Arc<Count>) -> bool {
+pub(super) fn close_oldest(me: usize, count: &Arc<IdleCount>) -> bool {
     // Closing a connection runs code of its protocol, which may use the pools: nothing is borrowed meanwhile.
     let known: SmallVec<[Arc<Lists>; 8]> =
         SWEPT.with_borrow(|swept| swept.get(&key(count)).into_iter().flatten().filter_map(Weak::upgrade).collect());
@@ -55,7 +55,7 @@ pub(super) fn close_oldest(me: usize, count: &Arc<Count>) -> bool {
 }
 
 /// Registers a peer with this loop's sweep task, and starts the task if it does not run.
-pub(super) fn have_swept(lists: &Arc<Lists>, count: &Arc<Count>) {
+pub(super) fn have_swept(lists: &Arc<Lists>, count: &Arc<IdleCount>) {
     let first = SWEPT.with_borrow_mut(|swept| {
         let first = swept.is_empty();
         swept.entry(key(count)).or_default().push(Arc::downgrade(lists));

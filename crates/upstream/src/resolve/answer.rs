@@ -17,7 +17,7 @@ const CODE: u16 = 0x000f;
 
 /// A record of a type that may be asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Record {
+pub(super) struct DnsRecord {
     /// How long the record is valid, in seconds.
     pub(super) ttl: u32,
     pub(super) data: Data,
@@ -38,7 +38,7 @@ pub(super) enum Data {
     },
 }
 
-impl Record {
+impl DnsRecord {
     pub(super) fn kind(&self) -> RecordType {
         match self.data {
             Data::Address(IpAddr::V4(_)) => RecordType::A,
@@ -51,13 +51,13 @@ impl Record {
 
 /// The answer to a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Answer {
+pub(super) struct DnsAnswer {
     /// The response code; 0: no error.
     pub(super) code: u16,
     /// Whether the message did not fit into the datagram.
     pub(super) truncated: bool,
     /// The records of the message; `None`: they cannot be parsed.
-    pub(super) records: Option<Vec<Record>>,
+    pub(super) records: Option<Vec<DnsRecord>>,
 }
 
 /// The identifier of a message, which tells the question that it belongs to.
@@ -66,7 +66,7 @@ pub(super) fn id(message: &[u8]) -> Option<u16> {
 }
 
 /// Parses the message, if it is an answer to the question with this identifier.
-pub(super) fn fitting(message: &[u8], of: u16, question: &Query) -> Option<Answer> {
+pub(super) fn fitting(message: &[u8], of: u16, question: &Query) -> Option<DnsAnswer> {
     let header = |at: usize| Some(u16::from_be_bytes(*message.get(at..)?.first_chunk()?));
     let (flags, questions, answers) = (header(2)?, header(4)?, header(6)?);
     if id(message)? != of || flags & RESPONSE == 0 || message.len() < usize::from(HEADER) {
@@ -89,11 +89,11 @@ pub(super) fn fitting(message: &[u8], of: u16, question: &Query) -> Option<Answe
         None => code != 0,
     };
     let truncated = flags & TRUNCATED != 0;
-    fits.then(|| Answer { code, truncated, records: records(&mut decoder, answers) })
+    fits.then(|| DnsAnswer { code, truncated, records: records(&mut decoder, answers) })
 }
 
 /// The records of the answer section. `None`: the message ends too early.
-fn records(decoder: &mut BinDecoder<'_>, count: u16) -> Option<Vec<Record>> {
+fn records(decoder: &mut BinDecoder<'_>, count: u16) -> Option<Vec<DnsRecord>> {
     let mut records = Vec::new();
     for _ in 0..count {
         Name::read(decoder).ok()?;
@@ -109,7 +109,7 @@ fn records(decoder: &mut BinDecoder<'_>, count: u16) -> Option<Vec<Record>> {
         // A record whose data do not fit its type is left out; the start of the next one is known all the same.
         if let Some(data) = read(kind, data, &mut decoder.clone(start)) {
             // The highest bit is not part of a valid time (RFC 2181 section 8).
-            records.push(Record { ttl: if ttl > i32::MAX as u32 { 0 } else { ttl }, data });
+            records.push(DnsRecord { ttl: if ttl > i32::MAX as u32 { 0 } else { ttl }, data });
         }
     }
     Some(records)

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use arc_swap::ArcSwap;
 
-use super::{Found, ResolveError};
+use super::{CacheResult, ResolveError};
 
 /// The number of parts of the table: a write copies one of them.
 const PARTS: usize = 32;
@@ -18,7 +18,7 @@ const PART_SIZE: usize = 256;
 
 /// The type of the records that are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Kind {
+pub(super) enum QuestionKind {
     /// IPv4 and IPv6 addresses.
     Addresses,
     /// SRV records.
@@ -30,48 +30,48 @@ pub(super) enum Kind {
 pub(super) struct Question {
     /// The name in lower case, without the final dot.
     pub(super) name: Box<str>,
-    pub(super) kind: Kind,
+    pub(super) kind: QuestionKind,
 }
 
 impl Question {
-    pub(super) fn new(name: &str, kind: Kind) -> Question {
+    pub(super) fn new(name: &str, kind: QuestionKind) -> Question {
         Question { name: name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase().into(), kind }
     }
 }
 
 /// An answer with the time of its expiry.
 #[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) found: Result<Found, ResolveError>,
+pub(super) struct CachedAnswer {
+    pub(super) found: Result<CacheResult, ResolveError>,
     pub(super) expires: Instant,
 }
 
-type Part = ArcSwap<HashMap<Question, Arc<Entry>>>;
+type CacheShard = ArcSwap<HashMap<Question, Arc<CachedAnswer>>>;
 
 /// The table of answers.
 #[derive(Debug)]
-pub(super) struct Cache([Part; PARTS]);
+pub(super) struct Cache([CacheShard; PARTS]);
 
 impl Default for Cache {
     fn default() -> Cache {
-        Cache(std::array::from_fn(|_| Part::default()))
+        Cache(std::array::from_fn(|_| CacheShard::default()))
     }
 }
 
 impl Cache {
-    fn part(&self, question: &Question) -> &Part {
+    fn part(&self, question: &Question) -> &CacheShard {
         let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(question);
         &self.0[hash as usize % PARTS]
     }
 
     /// The answer to a question, if it is still valid.
-    pub(super) fn get(&self, question: &Question, now: Instant) -> Option<Arc<Entry>> {
+    pub(super) fn get(&self, question: &Question, now: Instant) -> Option<Arc<CachedAnswer>> {
         let part = self.part(question).load();
         part.get(question).filter(|entry| now < entry.expires).cloned()
     }
 
     /// Stores an answer. Only one thread at a time may call it.
-    pub(super) fn put(&self, question: Question, entry: Arc<Entry>) {
+    pub(super) fn put(&self, question: Question, entry: Arc<CachedAnswer>) {
         let part = self.part(&question);
         let mut next = HashMap::clone(&part.load());
         if next.len() >= PART_SIZE && !next.contains_key(&question) {
@@ -104,16 +104,16 @@ mod tests {
         let cache = Cache::default();
         let entry = |seconds| {
             let expires = Instant::now() + Duration::from_secs(seconds);
-            Arc::new(Entry { found: Err(ResolveError::NotFound), expires })
+            Arc::new(CachedAnswer { found: Err(ResolveError::NotFound), expires })
         };
-        let long = Question::new("Long.Example.", Kind::Addresses);
+        let long = Question::new("Long.Example.", QuestionKind::Addresses);
         cache.put(long.clone(), entry(10_000));
         for n in 0..20_000 {
-            cache.put(Question::new(&format!("n{n}.example"), Kind::Addresses), entry(60));
+            cache.put(Question::new(&format!("n{n}.example"), QuestionKind::Addresses), entry(60));
         }
         assert!(cache.len() <= PARTS * PART_SIZE);
-        assert!(cache.get(&Question::new("long.example", Kind::Addresses), Instant::now()).is_some());
-        assert!(cache.get(&Question::new("long.example", Kind::Services), Instant::now()).is_none());
+        assert!(cache.get(&Question::new("long.example", QuestionKind::Addresses), Instant::now()).is_some());
+        assert!(cache.get(&Question::new("long.example", QuestionKind::Services), Instant::now()).is_none());
         assert!(cache.get(&long, Instant::now() + Duration::from_secs(10_001)).is_none());
     }
 }

@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 
-use super::answer::{self, Answer, Data, Record};
+use super::answer::{self, Data, DnsAnswer, DnsRecord};
 use super::{MAX_ADDRESSES, ResolveError, Service, sockets, told};
 
 /// The largest datagram that name servers are allowed to send: it is not fragmented on the way (RFC 9715).
@@ -60,7 +60,7 @@ pub(super) async fn query(
     name: Name,
     kind: RecordType,
     nobody_waits: impl Fn() -> bool,
-) -> Result<(Vec<Record>, Duration), ResolveError> {
+) -> Result<(Vec<DnsRecord>, Duration), ResolveError> {
     let mut name = name;
     let mut holds = u32::MAX;
     for _ in 0..MAX_ALIASES {
@@ -71,7 +71,7 @@ pub(super) async fn query(
             Data::Alias(target) => Some(target.clone()),
             _ => None,
         });
-        let records: Vec<Record> = answers.into_iter().filter(|record| record.kind() == kind).collect();
+        let records: Vec<DnsRecord> = answers.into_iter().filter(|record| record.kind() == kind).collect();
         match alias {
             _ if !records.is_empty() => return Ok((records, Duration::from_secs(holds.into()))),
             Some(alias) if alias != name => name = alias,
@@ -82,8 +82,8 @@ pub(super) async fn query(
 }
 
 /// The result of asking one name server once.
-enum Tried {
-    Answered(Vec<Record>),
+enum AskResult {
+    Answered(Vec<DnsRecord>),
     /// It answers, but not with the records.
     Failed(ResolveError),
     /// It could not be asked.
@@ -91,13 +91,13 @@ enum Tried {
 }
 
 /// A question to a name server, which it ends with.
-type Question<'q> = Pin<Box<dyn Future<Output = (SocketAddr, Tried)> + 'q>>;
+type PendingQuestion<'q> = Pin<Box<dyn Future<Output = (SocketAddr, AskResult)> + 'q>>;
 
 /// The questions about one name that have no answer yet, the oldest first.
 #[derive(Default)]
-struct Pending<'q>(VecDeque<Question<'q>>);
+struct PendingQuestions<'q>(VecDeque<PendingQuestion<'q>>);
 
-impl<'q> Pending<'q> {
+impl<'q> PendingQuestions<'q> {
     /// Asks a name server. Beyond [`MAX_PENDING`] questions, the oldest one is given up.
     fn ask(&mut self, server: SocketAddr, name: &'q Name, kind: RecordType) {
         if self.0.len() >= MAX_PENDING {
@@ -107,7 +107,7 @@ impl<'q> Pending<'q> {
     }
 
     /// Waits for the next answer to any of the questions.
-    async fn next(&mut self) -> (SocketAddr, Tried) {
+    async fn next(&mut self) -> (SocketAddr, AskResult) {
         poll_fn(|context| {
             let answered =
                 self.0.iter_mut().enumerate().find_map(|(index, question)| match question.as_mut().poll(context) {
@@ -132,9 +132,9 @@ async fn answers(
     name: &Name,
     kind: RecordType,
     nobody_waits: &impl Fn() -> bool,
-) -> Result<Vec<Record>, ResolveError> {
+) -> Result<Vec<DnsRecord>, ResolveError> {
     let begun = Instant::now();
-    let mut pending = Pending::default();
+    let mut pending = PendingQuestions::default();
     let mut failed = None;
     let mut round = 0;
     while begun.elapsed() < LONGEST {
@@ -154,13 +154,13 @@ async fn answers(
                     break;
                 };
                 match tried {
-                    Tried::Answered(records) => return Ok(records),
-                    Tried::Failed(error @ ResolveError::NotFound) => return Err(error),
-                    Tried::Failed(error) => {
+                    AskResult::Answered(records) => return Ok(records),
+                    AskResult::Failed(error @ ResolveError::NotFound) => return Err(error),
+                    AskResult::Failed(error) => {
                         failed = Some(error);
                         unreachable = false;
                     }
-                    Tried::Unreachable => {}
+                    AskResult::Unreachable => {}
                 }
                 if server == asked {
                     break;
@@ -179,7 +179,7 @@ async fn answers(
 }
 
 /// Asks a name server, without a time limit.
-async fn once(server: SocketAddr, name: &Name, kind: RecordType) -> Tried {
+async fn once(server: SocketAddr, name: &Name, kind: RecordType) -> AskResult {
     let mut with_edns = true;
     loop {
         let mut message = Message::query();
@@ -190,23 +190,23 @@ async fn once(server: SocketAddr, name: &Name, kind: RecordType) -> Tried {
             edns.set_max_payload(PAYLOAD);
             message.set_edns(edns);
         }
-        let Ok(answer) = exchange(server, &mut message).await else { return Tried::Unreachable };
+        let Ok(answer) = exchange(server, &mut message).await else { return AskResult::Unreachable };
         return match ResolveError::of_code(answer.code) {
             None => match answer.records {
-                Some(records) => Tried::Answered(records),
-                None => Tried::Failed(ResolveError::Unreadable),
+                Some(records) => AskResult::Answered(records),
+                None => AskResult::Failed(ResolveError::Unreadable),
             },
             Some(_) if answer.code == FORMAT_ERROR && with_edns => {
                 with_edns = false;
                 continue;
             }
-            Some(error) => Tried::Failed(error),
+            Some(error) => AskResult::Failed(error),
         };
     }
 }
 
 /// Sends a question and waits for its answer.
-async fn exchange(server: SocketAddr, question: &mut Message) -> io::Result<Answer> {
+async fn exchange(server: SocketAddr, question: &mut Message) -> io::Result<DnsAnswer> {
     let answer = sockets::exchange(server, question).await?;
     if !answer.truncated {
         return Ok(answer);
@@ -214,7 +214,7 @@ async fn exchange(server: SocketAddr, question: &mut Message) -> io::Result<Answ
     tokio::time::timeout(CONNECTION, by_connection(server, question)).await?
 }
 
-async fn by_connection(server: SocketAddr, question: &Message) -> io::Result<Answer> {
+async fn by_connection(server: SocketAddr, question: &Message) -> io::Result<DnsAnswer> {
     // The semaphore is never closed.
     let _place = CONNECTING.acquire().await.map_err(io::Error::other)?;
     let packed = question.to_vec().map_err(io::Error::other)?;
@@ -231,7 +231,7 @@ async fn by_connection(server: SocketAddr, question: &Message) -> io::Result<Ans
 }
 
 /// The addresses in records.
-pub(super) fn addresses(records: &[Record]) -> impl Iterator<Item = IpAddr> {
+pub(super) fn addresses(records: &[DnsRecord]) -> impl Iterator<Item = IpAddr> {
     records.iter().filter_map(|record| match record.data {
         Data::Address(address) => Some(address),
         _ => None,
@@ -239,14 +239,14 @@ pub(super) fn addresses(records: &[Record]) -> impl Iterator<Item = IpAddr> {
 }
 
 /// The services in records, sorted so that those to be used first are at the front.
-pub(super) fn services(records: &[Record]) -> std::sync::Arc<[Service]> {
+pub(super) fn services(records: &[DnsRecord]) -> std::sync::Arc<[Service]> {
     let mut services: Vec<Service> = records.iter().filter_map(service).collect();
     services.sort_by_key(|service| service.priority);
     services.truncate(MAX_ADDRESSES);
     services.into()
 }
 
-fn service(record: &Record) -> Option<Service> {
+fn service(record: &DnsRecord) -> Option<Service> {
     let Data::Service { priority, weight, port, target } = &record.data else { return None };
     // A target that is the root means that there is no such service (RFC 2782).
     if target.is_root() {

@@ -30,8 +30,8 @@ use freerun_runtime::stats::Counter;
 use hickory_proto::rr::RecordType;
 use tokio::sync::oneshot;
 
-use crate::place::Place;
-use cache::{Cache, Entry, Kind, Question};
+use crate::place::ServerPlace;
+use cache::{Cache, CachedAnswer, Question, QuestionKind};
 
 /// The most questions, of all resolvers, that wait for an answer at a time. More are refused ([`ResolveError::Busy`]).
 pub const MAX_WAITING: usize = 16 * 1024;
@@ -57,7 +57,7 @@ const SERVERS_HOLD: Duration = Duration::from_secs(60);
 
 /// The addresses of a name, and the time until which they may be used without asking again.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
+pub struct ResolvedName {
     /// The addresses, at least one.
     pub addresses: Arc<[IpAddr]>,
     /// When the addresses have to be asked for again.
@@ -87,7 +87,7 @@ pub struct Services {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum Found {
+enum CacheResult {
     Addresses(Arc<[IpAddr]>),
     Services(Arc<[Service]>),
 }
@@ -140,40 +140,40 @@ pub struct Resolver {
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
 /// One question's place among [`WAITING`]. Dropping it frees the place.
-struct Waiting;
+struct WaitingPlace;
 
-impl Waiting {
-    fn take() -> Result<Waiting, ResolveError> {
+impl WaitingPlace {
+    fn take() -> Result<WaitingPlace, ResolveError> {
         if WAITING.fetch_add(1, Relaxed) >= MAX_WAITING {
             WAITING.fetch_sub(1, Relaxed);
             return Err(ResolveError::Busy);
         }
-        Ok(Waiting)
+        Ok(WaitingPlace)
     }
 }
 
-impl Drop for Waiting {
+impl Drop for WaitingPlace {
     fn drop(&mut self) {
         WAITING.fetch_sub(1, Relaxed);
     }
 }
 
-type Waiters = Vec<oneshot::Sender<Arc<Entry>>>;
+type Waiters = Vec<oneshot::Sender<Arc<CachedAnswer>>>;
 
 /// The results of the system's lookups of hosts, with the time of each.
-type Looked = HashMap<Box<str>, (Instant, Vec<IpAddr>)>;
+type SystemLookups = HashMap<Box<str>, (Instant, Vec<IpAddr>)>;
 
 thread_local! {
     /// The tasks that wait for each question of each resolver. Used on the resolver thread.
     static ASKED: RefCell<HashMap<(usize, Question), Waiters>> = RefCell::default();
     /// The addresses of name servers that are given by name. Used on the resolver thread.
-    static SERVERS: RefCell<Looked> = RefCell::default();
+    static SERVERS: RefCell<SystemLookups> = RefCell::default();
 }
 
 /// A question that is being asked. However it ends, no task goes on waiting for it.
-struct Asking((usize, Question));
+struct QuestionGuard((usize, Question));
 
-impl Asking {
+impl QuestionGuard {
     fn nobody_waits(&self) -> bool {
         ASKED.with_borrow(|asked| {
             asked.get(&self.0).is_none_or(|waiters| waiters.iter().all(oneshot::Sender::is_closed))
@@ -181,7 +181,7 @@ impl Asking {
     }
 }
 
-impl Drop for Asking {
+impl Drop for QuestionGuard {
     fn drop(&mut self) {
         ASKED.with_borrow_mut(|asked| asked.remove(&self.0));
     }
@@ -209,11 +209,11 @@ impl Resolver {
     ///
     /// # Errors
     /// [`ResolveError`].
-    pub async fn addresses(self: &Arc<Self>, host: &str, timeout: Duration) -> Result<Answer, ResolveError> {
-        let entry = self.entry(Question::new(host, Kind::Addresses), timeout).await?;
+    pub async fn addresses(self: &Arc<Self>, host: &str, timeout: Duration) -> Result<ResolvedName, ResolveError> {
+        let entry = self.entry(Question::new(host, QuestionKind::Addresses), timeout).await?;
         match entry.found.clone()? {
-            Found::Addresses(addresses) => Ok(Answer { addresses, expires: entry.expires }),
-            Found::Services(_) => Err(ResolveError::NotFound),
+            CacheResult::Addresses(addresses) => Ok(ResolvedName { addresses, expires: entry.expires }),
+            CacheResult::Services(_) => Err(ResolveError::NotFound),
         }
     }
 
@@ -222,14 +222,14 @@ impl Resolver {
     /// # Errors
     /// [`ResolveError`].
     pub async fn services(self: &Arc<Self>, name: &str, timeout: Duration) -> Result<Services, ResolveError> {
-        let entry = self.entry(Question::new(name, Kind::Services), timeout).await?;
+        let entry = self.entry(Question::new(name, QuestionKind::Services), timeout).await?;
         match entry.found.clone()? {
-            Found::Services(services) => Ok(Services { services, expires: entry.expires }),
-            Found::Addresses(_) => Err(ResolveError::NotFound),
+            CacheResult::Services(services) => Ok(Services { services, expires: entry.expires }),
+            CacheResult::Addresses(_) => Err(ResolveError::NotFound),
         }
     }
 
-    async fn entry(self: &Arc<Self>, question: Question, timeout: Duration) -> Result<Arc<Entry>, ResolveError> {
+    async fn entry(self: &Arc<Self>, question: Question, timeout: Duration) -> Result<Arc<CachedAnswer>, ResolveError> {
         if let Some(known) = self.cache.get(&question, Instant::now()) {
             return Ok(known);
         }
@@ -237,7 +237,7 @@ impl Resolver {
         if question.name.len() > MAX_NAME {
             return Err(ResolveError::Format);
         }
-        let _waiting = Waiting::take()?;
+        let _waiting = WaitingPlace::take()?;
         let (sender, answer) = oneshot::channel();
         let resolver = self.clone();
         thread::run(move || resolver.ask(question, sender)).map_err(|_| ResolveError::ServerFailure)?;
@@ -252,7 +252,7 @@ impl Resolver {
     }
 
     /// Asks a question on the resolver thread, unless the same question is being asked already.
-    fn ask(self: Arc<Self>, question: Question, sender: oneshot::Sender<Arc<Entry>>) {
+    fn ask(self: Arc<Self>, question: Question, sender: oneshot::Sender<Arc<CachedAnswer>>) {
         if let Some(known) = self.cache.get(&question, Instant::now()) {
             // The receiver may be gone.
             let _ = sender.send(known);
@@ -266,10 +266,10 @@ impl Resolver {
         });
         if first {
             tokio::task::spawn_local(async move {
-                let asking = Asking(key);
+                let asking = QuestionGuard(key);
                 let (found, holds) = self.look_up(&asking).await;
                 self.count(&found);
-                let entry = Arc::new(Entry { found, expires: Instant::now() + holds });
+                let entry = Arc::new(CachedAnswer { found, expires: Instant::now() + holds });
                 if entry.found != Err(ResolveError::TimedOut) {
                     self.cache.put(asking.0.1.clone(), entry.clone());
                 }
@@ -281,7 +281,7 @@ impl Resolver {
         }
     }
 
-    fn count(&self, found: &Result<Found, ResolveError>) {
+    fn count(&self, found: &Result<CacheResult, ResolveError>) {
         match found {
             Ok(_) => self.figures.found.add(),
             Err(ResolveError::NotFound) => self.figures.not_found.add(),
@@ -295,8 +295,8 @@ impl Resolver {
         }
     }
 
-    async fn look_up(&self, asking: &Asking) -> (Result<Found, ResolveError>, Duration) {
-        let Asking((_, question)) = asking;
+    async fn look_up(&self, asking: &QuestionGuard) -> (Result<CacheResult, ResolveError>, Duration) {
+        let QuestionGuard((_, question)) = asking;
         let servers = self.servers().await;
         if servers.is_empty() {
             return (Err(ResolveError::ServerFailure), NEGATIVE);
@@ -305,22 +305,22 @@ impl Resolver {
         let first = self.turn.fetch_add(1, Relaxed);
         let ask = |kind| client::query(&servers, first, name.clone(), kind, || asking.nobody_waits());
         let answered = match question.kind {
-            Kind::Services => {
+            QuestionKind::Services => {
                 self.figures.services.add();
                 let found = ask(RecordType::SRV).await.map(|(records, ttl)| (client::services(&records), ttl));
                 found.and_then(|(services, ttl)| match services.len() {
                     0 => Err(ResolveError::NotFound),
-                    _ => Ok((Found::Services(services), ttl)),
+                    _ => Ok((CacheResult::Services(services), ttl)),
                 })
             }
-            Kind::Addresses => {
+            QuestionKind::Addresses => {
                 self.figures.names.add();
                 let (v4, v6) = match (self.spec.ipv4, self.spec.ipv6) {
                     (true, true) => both(ask(RecordType::A), ask(RecordType::AAAA)).await,
                     (_, false) => (Some(ask(RecordType::A).await), None),
                     (false, true) => (None, Some(ask(RecordType::AAAA).await)),
                 };
-                addresses(v4, v6).map(|(addresses, ttl)| (Found::Addresses(addresses), ttl))
+                addresses(v4, v6).map(|(addresses, ttl)| (CacheResult::Addresses(addresses), ttl))
             }
         };
         match answered {
@@ -337,9 +337,9 @@ impl Resolver {
         let mut all = Vec::new();
         for server in &self.spec.servers {
             match &server.place {
-                Place::Address(crate::UpstreamAddress::Ip(address)) => all.push(*address),
-                Place::Address(crate::UpstreamAddress::Unix(_)) => {}
-                Place::Name(name) => {
+                ServerPlace::Address(crate::UpstreamAddress::Ip(address)) => all.push(*address),
+                ServerPlace::Address(crate::UpstreamAddress::Unix(_)) => {}
+                ServerPlace::Name(name) => {
                     let known = SERVERS.with_borrow(|known| known.get(&name.host).cloned());
                     let addresses = match known.filter(|(since, _)| since.elapsed() < SERVERS_HOLD) {
                         Some((_, addresses)) => addresses,
@@ -360,11 +360,14 @@ impl Resolver {
     }
 }
 
-type Asked = Result<(Vec<answer::Record>, Duration), ResolveError>;
+type QueryResult = Result<(Vec<answer::DnsRecord>, Duration), ResolveError>;
 
 /// Waits for both futures, but only for a short while longer when one of them has found something. `None`: that future
 /// was not waited for.
-async fn both(v4: impl Future<Output = Asked>, v6: impl Future<Output = Asked>) -> (Option<Asked>, Option<Asked>) {
+async fn both(
+    v4: impl Future<Output = QueryResult>,
+    v6: impl Future<Output = QueryResult>,
+) -> (Option<QueryResult>, Option<QueryResult>) {
     let (mut v4, mut v6) = (std::pin::pin!(v4), std::pin::pin!(v6));
     tokio::select! {
         four = &mut v4 => {
@@ -379,7 +382,7 @@ async fn both(v4: impl Future<Output = Asked>, v6: impl Future<Output = Asked>) 
 }
 
 /// Joins the answers to both questions. One answer with addresses is enough.
-fn addresses(v4: Option<Asked>, v6: Option<Asked>) -> Result<(Arc<[IpAddr]>, Duration), ResolveError> {
+fn addresses(v4: Option<QueryResult>, v6: Option<QueryResult>) -> Result<(Arc<[IpAddr]>, Duration), ResolveError> {
     let mut all = Vec::new();
     let mut holds = TIMES[1];
     let mut error = None;

@@ -16,7 +16,7 @@ use tokio::net::UdpSocket;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
-use super::answer::{self, Answer};
+use super::answer::{self, DnsAnswer};
 use super::told;
 
 /// The most sockets to one name server that take questions.
@@ -42,21 +42,21 @@ thread_local! {
     static POOLS: RefCell<HashMap<SocketAddr, Vec<Weak<Socket>>>> = RefCell::default();
 }
 
-struct Asked {
+struct SentQuestion {
     question: Query,
-    answer: oneshot::Sender<Answer>,
+    answer: oneshot::Sender<DnsAnswer>,
 }
 
 /// The state that a socket's questions share with its reader.
-struct Open {
+struct OpenSocket {
     socket: UdpSocket,
     server: SocketAddr,
     /// The waiting questions, by identifier.
-    waiting: RefCell<HashMap<u16, Asked>>,
+    waiting: RefCell<HashMap<u16, SentQuestion>>,
     asked: Cell<u32>,
 }
 
-impl Open {
+impl OpenSocket {
     /// Fails all waiting questions and takes no new ones, because the name server cannot be reached.
     fn fail(&self) {
         self.asked.set(u32::MAX);
@@ -66,7 +66,7 @@ impl Open {
 
 /// A connected socket, and its reader task. It is closed when the last reference is dropped.
 struct Socket {
-    open: Rc<Open>,
+    open: Rc<OpenSocket>,
     reader: AbortHandle,
 }
 
@@ -87,12 +87,12 @@ impl Drop for Socket {
 }
 
 /// A question's place at a socket.
-struct Place {
+struct SocketPlace {
     socket: Rc<Socket>,
     id: u16,
 }
 
-impl Drop for Place {
+impl Drop for SocketPlace {
     fn drop(&mut self) {
         self.socket.open.waiting.borrow_mut().remove(&self.id);
     }
@@ -102,7 +102,7 @@ impl Drop for Place {
 ///
 /// # Errors
 /// There is no socket, or the system says that the name server cannot be reached.
-pub(super) async fn exchange(server: SocketAddr, question: &mut Message) -> io::Result<Answer> {
+pub(super) async fn exchange(server: SocketAddr, question: &mut Message) -> io::Result<DnsAnswer> {
     let query = question.queries.first().cloned().ok_or(io::ErrorKind::InvalidInput)?;
     let socket = socket(server).await?;
     let (sender, answer) = oneshot::channel();
@@ -112,10 +112,10 @@ pub(super) async fn exchange(server: SocketAddr, question: &mut Message) -> io::
             return Err(io::ErrorKind::QuotaExceeded.into());
         }
         let id = std::iter::repeat_with(random).find(|id| !waiting.contains_key(id)).unwrap_or_default();
-        waiting.insert(id, Asked { question: query, answer: sender });
+        waiting.insert(id, SentQuestion { question: query, answer: sender });
         id
     };
-    let place = Place { socket, id };
+    let place = SocketPlace { socket, id };
     question.metadata.id = id;
     let packed = question.to_vec().map_err(io::Error::other)?;
     if let Err(error) = place.socket.open.socket.send(&packed).await {
@@ -175,7 +175,7 @@ async fn open(server: SocketAddr) -> io::Result<Rc<Socket>> {
     let socket = UdpSocket::bind(SocketAddr::new(any, 0)).await?;
     // From now on the kernel drops datagrams from other senders.
     socket.connect(server).await?;
-    let open = Rc::new(Open { socket, server, waiting: RefCell::default(), asked: Cell::new(0) });
+    let open = Rc::new(OpenSocket { socket, server, waiting: RefCell::default(), asked: Cell::new(0) });
     let reader = tokio::task::spawn_local(read(open.clone())).abort_handle();
     let socket = Rc::new(Socket { open, reader });
     POOLS.with_borrow_mut(|pools| pools.entry(server).or_default().push(Rc::downgrade(&socket)));
@@ -183,7 +183,7 @@ async fn open(server: SocketAddr) -> io::Result<Rc<Socket>> {
 }
 
 /// Hands answers to the tasks that wait for them until the socket fails; then it fails all waiting questions.
-async fn read(open: Rc<Open>) {
+async fn read(open: Rc<OpenSocket>) {
     let mut buffer = [0; LARGEST];
     loop {
         let Ok(len) = open.socket.recv(&mut buffer).await else {

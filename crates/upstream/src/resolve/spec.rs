@@ -3,13 +3,13 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::place::Place;
+use crate::place::ServerPlace;
 
 /// A name server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct NameServer {
     /// The place of the name server; a name is looked up by the system when the server is first asked.
-    pub place: Place,
+    pub place: ServerPlace,
 }
 
 /// The settings of `resolver address … [valid=time] [ipv4=on|off] [ipv6=on|off] [status_zone=name]`.

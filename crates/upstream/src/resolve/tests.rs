@@ -13,7 +13,7 @@ fn run<T>(future: impl Future<Output = T>) -> T {
 }
 
 fn resolver_of(servers: &[SocketAddr], valid: Option<Duration>) -> Arc<Resolver> {
-    let servers = servers.iter().map(|server| NameServer { place: Place::Address((*server).into()) }).collect();
+    let servers = servers.iter().map(|server| NameServer { place: ServerPlace::Address((*server).into()) }).collect();
     Arc::new(Resolver::new(ResolverSpec { servers, valid, ipv4: true, ipv6: true, status_zone: None }))
 }
 

@@ -4,7 +4,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use freerun_cache::key::{Key, Levels};
-use freerun_cache::rules::{Answer, Asked, Field, Ignored, Rules, Valid, Verdict, judge};
+use freerun_cache::rules::{Answer, Field, IgnoredFields, RequestFacts, Rules, Valid, Verdict, judge};
 use freerun_proto::date::imf_fixdate;
 use freerun_testkit::{Kind, Received, Server, Setup, Site, Upstream, require};
 
@@ -55,8 +55,8 @@ fn bytes(text: &str, base: u64) -> Vec<u8> {
 }
 
 /// The rules of the locations of [`table::LOCATIONS`].
-fn rules(location: &str) -> (Ignored, Valid) {
-    let (mut ignored, mut valid) = (Ignored::default(), Valid::default());
+fn rules(location: &str) -> (IgnoredFields, Valid) {
+    let (mut ignored, mut valid) = (IgnoredFields::default(), Valid::default());
     match location {
         "any" => {
             valid.push(&[Some(200), Some(302)], 1000);
@@ -81,7 +81,8 @@ fn rules(location: &str) -> (Ignored, Valid) {
         "isc" => ignored.set_cookie = true,
         "ivary" => ignored.vary = true,
         "iall" => {
-            ignored = Ignored { accel_expires: true, expires: true, cache_control: true, set_cookie: true, vary: true };
+            ignored =
+                IgnoredFields { accel_expires: true, expires: true, cache_control: true, set_cookie: true, vary: true };
         }
         _ => {}
     }
@@ -97,7 +98,7 @@ fn ours(location: &str, text: &str, base: u64, now: u64) -> Stored {
     let field = |(name, value): (String, String)| -> Field { (name.into(), value.into()) };
     let fields: Vec<Field> = fields.into_iter().map(field).collect();
     let rules = Rules { rfc9111: false, ignored, valid: Some(&valid) };
-    match judge(&Asked::default(), &Answer { status, fields: &fields }, &rules, now) {
+    match judge(&RequestFacts::default(), &Answer { status, fields: &fields }, &rules, now) {
         Verdict::Store { lifetime: l, .. } => {
             Some((l.fresh_until, l.stale_while_revalidate.into(), l.stale_if_error.into()))
         }

@@ -18,7 +18,7 @@ fn store(bench: &Bench, number: u32, known: Option<&Arc<Entry>>, body: Bytes) {
 
 fn entry(bench: &Bench, number: u32) -> Arc<Entry> {
     match bench.cache.find(key(number), NOW) {
-        Found::Stored(entry) => entry,
+        IndexAnswer::Stored(entry) => entry,
         found => panic!("{found:?}"),
     }
 }
@@ -47,8 +47,8 @@ fn what_is_being_stored_when_the_cache_ends_is_known_or_not_there() {
         let bench = Bench::new();
         let limit = Duration::from_secs(30);
         match before_its_name {
-            true => bench.faults.write(Fault::Hang, 0),
-            false => bench.faults.name(Fault::Hang),
+            true => bench.faults.write(FaultBehaviour::Hang, 0),
+            false => bench.faults.name(FaultBehaviour::Hang),
         }
         store(&bench, 1, None, body(1, LARGE));
         eventually("it hangs", || bench.faults.waiting() == 1);
@@ -67,7 +67,7 @@ fn what_cannot_be_read_to_its_end_is_not_given_to_others() {
         file.set_len(50_000).unwrap();
     };
     type Break = fn(&Bench);
-    let fails: Break = |bench| bench.faults.read(Fault::Fail(EIO));
+    let fails: Break = |bench| bench.faults.read(FaultBehaviour::Fail(EIO));
     for (breaks, errors) in [(fails, 1), (cut as Break, 0)] {
         let bench = Bench::new();
         store(&bench, 1, None, body(1, LARGE));
@@ -78,7 +78,7 @@ fn what_cannot_be_read_to_its_end_is_not_given_to_others() {
         let disk = bench.cache.store().disk.get().unwrap();
         let read = disk.files.read_at(file, *offset, *len as usize, bytes::BytesMut::new(), bench.via());
         assert!(run(read).is_ok_and(|read| read.len() < LARGE) == (errors == 0));
-        assert!(matches!(bench.cache.find(key(1), NOW), Found::Nothing));
+        assert!(matches!(bench.cache.find(key(1), NOW), IndexAnswer::Nothing));
         assert_eq!(disk.health.figures().errors, errors);
     }
 }
@@ -88,7 +88,7 @@ fn what_cannot_be_read_to_its_end_is_not_given_to_others() {
 #[test]
 fn errors_name_the_file_and_go_where_the_newest_configuration_says() {
     let bench = Bench::new();
-    bench.faults.write(Fault::Fail(ENOSPC), 0);
+    bench.faults.write(FaultBehaviour::Fail(ENOSPC), 0);
     let store = |number: u32, variant: u32| {
         let mut filling = bench.lead(key(number));
         assert!(filling.head(head(number), Some(4), key(variant)));
@@ -115,7 +115,7 @@ fn errors_name_the_file_and_go_where_the_newest_configuration_says() {
 #[test]
 fn a_disk_comes_back_though_nobody_asks() {
     let bench = Bench::new();
-    bench.faults.write(Fault::Fail(EIO), 0);
+    bench.faults.write(FaultBehaviour::Fail(EIO), 0);
     let health = &bench.cache.store().disk.get().unwrap().health;
     for _ in 0..crate::health::STRIKES {
         health.failed(&FileError::System { call: "pread()", errno: EIO });
@@ -151,7 +151,7 @@ fn a_purge_of_others_costs_nothing_that_is_being_asked_for() {
         filling.whole(body(1, 4));
         bench.over();
         match bench.cache.find(key(1), NOW) {
-            Found::Stored(entry) => {
+            IndexAnswer::Stored(entry) => {
                 assert!(!meant && !bench.cache.is_purged(&entry, &text(1), &[Bytes::from_static(b"tag")]), "{tag}");
                 assert!(entry.sequence() < number);
                 assert!(bench.cache.discard(&entry, Leave::Purged));

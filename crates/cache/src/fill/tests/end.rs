@@ -5,7 +5,7 @@ use std::sync::Weak;
 use freerun_testkit::eventually;
 
 use super::*;
-use crate::cache::State;
+use crate::cache::LoadState;
 use crate::store::Store;
 
 const LARGE: usize = 100_000;
@@ -22,7 +22,7 @@ impl Drop for Bench {
 fn again(bench: &Bench) -> Arc<Cache> {
     let cache = Arc::new(Cache::new(bench.config.clone()));
     bench.start(&cache);
-    eventually("the folder is its own", || cache.figures().state == State::Ready);
+    eventually("the folder is its own", || cache.figures().state == LoadState::Ready);
     cache
 }
 

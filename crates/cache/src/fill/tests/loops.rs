@@ -33,8 +33,8 @@ fn many_loops_and_any_order_of_events() {
         let whole = body(seed as u32, len);
         let breaks = random.below(4) == 0;
         match random.below(4) {
-            0 => bench.faults.write(Fault::Fail(ENOSPC), random.below(len + 1) as u64),
-            1 => bench.faults.name(Fault::Fail(EIO)),
+            0 => bench.faults.write(FaultBehaviour::Fail(ENOSPC), random.below(len + 1) as u64),
+            1 => bench.faults.name(FaultBehaviour::Fail(EIO)),
             _ => {}
         }
         let filling = bench.lead(key(1));
@@ -113,7 +113,7 @@ fn many_loops_and_any_order_of_events() {
         bench.over();
         bench.faults.clear();
         match bench.cache.find(key(1), NOW) {
-            Found::Stored(_) => assert!(run(bench.body(key(1))) == whole, "seed {seed}"),
+            IndexAnswer::Stored(_) => assert!(run(bench.body(key(1))) == whole, "seed {seed}"),
             _ => assert!(bench.objects().is_empty(), "seed {seed}"),
         }
         drop(fill);

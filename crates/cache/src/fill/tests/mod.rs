@@ -9,14 +9,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use freerun_runtime::files::faults::{Fault, Faults};
+use freerun_runtime::files::faults::{FaultBehaviour, Faults};
 use freerun_runtime::files::{Aio, FileSystem, Via};
 use freerun_runtime::pool::{PoolSpec, ThreadPool};
 use freerun_testkit::TempDir;
 
 use super::seats::MAX_SEATS;
 use super::*;
-use crate::cache::{Cache, CacheConfig, Entry, Found, Pace, Tell};
+use crate::cache::{Cache, CacheConfig, Entry, IndexAnswer, Pace, Tell};
 use crate::key::{Key, Levels};
 use crate::object::{ObjectBody, Unreadable};
 use crate::purge::Purge;
@@ -93,7 +93,7 @@ impl Bench {
         Via { aio: &self.aio, client: 1, gone: None }
     }
 
-    fn lead(&self, key: Key) -> Filling {
+    fn lead(&self, key: Key) -> FillWriter {
         match self.cache.lead(key, key, None, None, &self.aio, 1) {
             Lead::Leader(filling) => filling,
             other => panic!("{other:?}"),
@@ -132,8 +132,8 @@ impl Bench {
         freerun_testkit::eventually("no fill is left", || self.figures().now == 0);
     }
 
-    async fn object(&self, key: Key) -> Result<Arc<crate::object::Object>, Unreadable> {
-        let Found::Stored(entry) = self.cache.find(key, NOW) else { panic!("it is not stored") };
+    async fn object(&self, key: Key) -> Result<Arc<crate::object::StoredObject>, Unreadable> {
+        let IndexAnswer::Stored(entry) = self.cache.find(key, NOW) else { panic!("it is not stored") };
         self.cache.object(&entry, 1, self.via()).await
     }
 
@@ -312,7 +312,7 @@ fn an_origin_that_breaks_off_or_lies_about_the_length() {
             }
             let error = drain(&mut follower).await.unwrap_err();
             assert_eq!(error.kind(), std::io::ErrorKind::ConnectionAborted);
-            assert!(matches!(bench.cache.find(key(number), NOW), Found::Nothing));
+            assert!(matches!(bench.cache.find(key(number), NOW), IndexAnswer::Nothing));
             // The next request leads anew.
             drop(bench.lead(key(number)));
         }
@@ -335,11 +335,11 @@ fn a_disk_that_fails_meanwhile_costs_nobody_the_answer() {
     let whole = body(1, 4_000_000);
     type Break = fn(&Faults);
     let cases: [(&str, Break); 5] = [
-        ("a full disk", |faults| faults.write(Fault::Fail(ENOSPC), 1_000_000)),
-        ("errors of the device", |faults| faults.write(Fault::Fail(EIO), 2_000_000)),
-        ("from the beginning", |faults| faults.open(Fault::Fail(EIO))),
-        ("no name for it", |faults| faults.name(Fault::Fail(ENOSPC))),
-        ("a write that hangs", |faults| faults.write(Fault::Hang, 2_000_000)),
+        ("a full disk", |faults| faults.write(FaultBehaviour::Fail(ENOSPC), 1_000_000)),
+        ("errors of the device", |faults| faults.write(FaultBehaviour::Fail(EIO), 2_000_000)),
+        ("from the beginning", |faults| faults.open(FaultBehaviour::Fail(EIO))),
+        ("no name for it", |faults| faults.name(FaultBehaviour::Fail(ENOSPC))),
+        ("a write that hangs", |faults| faults.write(FaultBehaviour::Hang, 2_000_000)),
     ];
     for (what, breaks) in cases {
         let bench = Bench::new();
@@ -362,7 +362,7 @@ fn a_disk_that_fails_meanwhile_costs_nobody_the_answer() {
         bench.over();
         bench.faults.clear();
         freerun_testkit::eventually("nothing is reserved", || bench.cache.figures().reserved == 0);
-        assert!(matches!(bench.cache.find(key(1), NOW), Found::Nothing), "{what}");
+        assert!(matches!(bench.cache.find(key(1), NOW), IndexAnswer::Nothing), "{what}");
         assert!(bench.objects().is_empty(), "{what}");
         assert_eq!((bench.figures().stored, bench.figures().unstored), (0, 1), "{what}");
     }
@@ -407,7 +407,7 @@ fn nobody_is_left_to_want_it() {
         drop(bench.lead(key(1)));
         filling.push(body(1, 100)).await.unwrap();
         drop(follower);
-        assert_eq!(filling.push(body(1, 100)).await, Err(Unwanted));
+        assert_eq!(filling.push(body(1, 100)).await, Err(UnwantedRest));
     });
 }
 
@@ -440,7 +440,7 @@ fn purges_while_it_is_fetched() {
                 assert_eq!(drain(&mut follower).await.unwrap(), body(1, 1000));
             });
             bench.over();
-            assert!(matches!(bench.cache.find(key(1), NOW), Found::Nothing), "{number} {before_head}");
+            assert!(matches!(bench.cache.find(key(1), NOW), IndexAnswer::Nothing), "{number} {before_head}");
         }
     }
     // A fill whose place another one has taken.
@@ -456,14 +456,14 @@ fn purges_while_it_is_fetched() {
     old.whole(body(1, 4));
     new.whole(body(1, 4));
     bench.over();
-    assert!(matches!(bench.cache.find(key(1), NOW), Found::Nothing));
+    assert!(matches!(bench.cache.find(key(1), NOW), IndexAnswer::Nothing));
     // A purge that means other objects.
     let mut filling = bench.lead(key(1));
     filling.head(head(1), Some(4), key(1));
     bench.cache.purge(&Purge::Tag(Bytes::from_static(b"other"))).unwrap();
     filling.whole(body(1, 4));
     bench.over();
-    assert!(matches!(bench.cache.find(key(1), NOW), Found::Stored(_)));
+    assert!(matches!(bench.cache.find(key(1), NOW), IndexAnswer::Stored(_)));
 }
 
 #[test]
@@ -489,7 +489,7 @@ fn purges_of_a_key_mean_variants_that_are_being_fetched() {
         other.whole(body(2, 4));
         assert_eq!(run(drain(&mut follower)).unwrap(), body(1, 100_000));
         bench.over();
-        assert!(matches!(bench.cache.find(key(11), NOW), Found::Nothing));
+        assert!(matches!(bench.cache.find(key(11), NOW), IndexAnswer::Nothing));
         assert!(
             bench.cache.peek(key(12)).is_some_and(|entry| bench.cache.discard(&entry, crate::cache::Leave::Damaged))
         );
@@ -529,7 +529,7 @@ fn a_stale_object_is_led_anew_and_another_one_noticed() {
     };
     store();
     assert!(matches!(bench.cache.lead(key(1), key(1), None, None, &bench.aio, 1), Lead::Changed));
-    let Found::Stored(entry) = bench.cache.find(key(1), NOW) else { panic!() };
+    let IndexAnswer::Stored(entry) = bench.cache.find(key(1), NOW) else { panic!() };
     let Lead::Leader(mut filling) = bench.cache.lead(key(1), key(1), Some(&entry), None, &bench.aio, 1) else {
         panic!()
     };
@@ -570,7 +570,7 @@ fn damaged_and_missing_files_are_noticed_and_forgotten() {
             breaks(&bench.objects()[0]);
             let error = run(bench.object(key(1))).unwrap_err();
             assert!(matches!(error, Unreadable::Missing | Unreadable::Damaged(_)), "{error}");
-            assert!(matches!(bench.cache.find(key(1), NOW), Found::Nothing));
+            assert!(matches!(bench.cache.find(key(1), NOW), IndexAnswer::Nothing));
             let _ = bench.objects().first().map(std::fs::remove_file);
         }
     }
@@ -583,14 +583,14 @@ fn a_disk_that_does_not_answer_is_not_waited_for() {
     filling.head(head(1), Some(100_000), key(1));
     filling.whole(body(1, 100_000));
     bench.over();
-    bench.faults.read(Fault::Hang);
+    bench.faults.read(FaultBehaviour::Hang);
     assert_eq!(run_paused(bench.object(key(1))).unwrap_err(), Unreadable::Disk);
     bench.faults.clear();
     // The object is still there.
     assert_eq!(run(bench.body(key(1))), body(1, 100_000));
     // An object on a bad part of the disk is not asked for again.
     bench.cache.store().memory.forget(key(1));
-    bench.faults.read(Fault::Fail(EIO));
+    bench.faults.read(FaultBehaviour::Fail(EIO));
     assert!(matches!(run(bench.object(key(1))).unwrap_err(), Unreadable::Failed(_)));
-    assert!(matches!(bench.cache.find(key(1), NOW), Found::Nothing));
+    assert!(matches!(bench.cache.find(key(1), NOW), IndexAnswer::Nothing));
 }

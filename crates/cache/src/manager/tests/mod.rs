@@ -13,7 +13,7 @@ use bytes::Bytes;
 use freerun_testkit::TempDir;
 
 use super::*;
-use crate::cache::{About, Cache, CacheConfig, Found, Pace, Tell};
+use crate::cache::{About, Cache, CacheConfig, IndexAnswer, Pace, Tell};
 use crate::key::{Key, Levels};
 use crate::purge::Purge;
 use crate::record::Head;
@@ -62,7 +62,7 @@ impl Bench {
         let Lock::Own(lock) = Lock::take(cache.store()) else { panic!("the folder is in use") };
         let at = Moment { unix, clock: Duration::ZERO };
         cache.store().reporter.set(tell);
-        let Opened { journal, policy, walk } = open::open(cache.store(), at);
+        let OpenState { journal, policy, walk } = open::open(cache.store(), at);
         let manager = Manager::new(cache.store().clone(), Arc::downgrade(cache.fills()), journal, policy, walk);
         Bench { cache, manager, lock, clock: Duration::ZERO, told }
     }
@@ -113,7 +113,7 @@ impl Bench {
     }
 
     fn has(&self, text: &str) -> bool {
-        matches!(self.cache.find(Key::of(text.as_bytes()), NOW + self.clock.as_secs()), Found::Stored(_))
+        matches!(self.cache.find(Key::of(text.as_bytes()), NOW + self.clock.as_secs()), IndexAnswer::Stored(_))
     }
 
     fn has_file(&self, text: &str) -> bool {
@@ -328,7 +328,7 @@ fn what_nobody_asks_for_is_removed() {
     bench.settle();
     let later = NOW + bench.clock.as_secs();
     bench.clock += Duration::from_secs(500);
-    assert!(matches!(bench.cache.find(Key::of(b"a"), later + 500), Found::Stored(_)));
+    assert!(matches!(bench.cache.find(Key::of(b"a"), later + 500), IndexAnswer::Stored(_)));
     bench.clock += Duration::from_secs(200);
     bench.settle();
     assert!(bench.has("a") && !bench.has("b") && !bench.has_file("b"));
@@ -380,11 +380,11 @@ fn a_clean_end_keeps_everything() {
     assert!(bench.manager.walk.is_none());
     assert_eq!(bench.told(), "");
     assert!(bench.has("a") && !bench.has("c"));
-    let Found::Stored(b) = bench.cache.find(Key::of(b"b"), NOW) else { panic!() };
+    let IndexAnswer::Stored(b) = bench.cache.find(Key::of(b"b"), NOW) else { panic!() };
     assert_eq!((b.lifetime(), b.disk()), (renewed, 12_288));
     assert!(!b.is_verified());
     let figures = bench.cache.figures();
-    assert_eq!((figures.entries, figures.used, figures.state), (2, 4096 + 12_288, State::Ready));
+    assert_eq!((figures.entries, figures.used, figures.state), (2, 4096 + 12_288, LoadState::Ready));
     assert!(bench.cache.sequence() >= sequence - 1);
     assert!(bench.close());
     // Once more, from the snapshot alone.
@@ -425,9 +425,9 @@ fn after_an_unclean_end_the_folder_is_looked_through() {
     let mut bench = Bench::open(&config(&folder));
     assert!(bench.manager.walk.is_some() && bench.told().contains("was not closed"), "{}", bench.told());
     assert!(bench.has("a"));
-    assert!(matches!(bench.cache.find(Key::of(b"late"), NOW), Found::Nothing));
+    assert!(matches!(bench.cache.find(Key::of(b"late"), NOW), IndexAnswer::Nothing));
     bench.settle();
-    assert_eq!(bench.cache.figures().state, State::Ready);
+    assert_eq!(bench.cache.figures().state, LoadState::Ready);
     assert!(bench.has("a") && bench.has("late"));
     assert!(!bench.has("gone") && !bench.has_file("gone"));
     assert!(!bench.has_file("short") && !bench.has_file("other"));
@@ -462,7 +462,7 @@ fn without_a_journal_the_files_are_the_index() {
     let mut bench = Bench::open(&config(&folder));
     // A request looks at the disk meanwhile.
     let key = Key::of(b"7");
-    assert!(matches!(bench.cache.find(key, NOW), Found::Unknown));
+    assert!(matches!(bench.cache.find(key, NOW), IndexAnswer::Unknown));
     assert!(bench.cache.adopt(key, key, 200, lifetime(), NOW).is_some());
     assert!(bench.cache.adopt(key, key, 200, lifetime(), NOW).is_none());
     // An object that is purged now does not come back.
@@ -471,7 +471,7 @@ fn without_a_journal_the_files_are_the_index() {
     bench.settle();
     let figures = bench.cache.figures();
     assert_eq!((figures.entries, figures.used, files(folder.path()).0), (49, 49 * 4096, 49));
-    assert!(matches!(bench.cache.find(Key::of(b"x"), NOW), Found::Nothing));
+    assert!(matches!(bench.cache.find(Key::of(b"x"), NOW), IndexAnswer::Nothing));
 }
 
 #[test]
@@ -522,7 +522,7 @@ fn the_thread_does_all_this_by_itself() {
         runtime.block_on(async {
             assert!(cache.settled(limit).await);
             if round > 0 {
-                assert!(matches!(cache.find(Key::of(b"0"), NOW), Found::Stored(_)));
+                assert!(matches!(cache.find(Key::of(b"0"), NOW), IndexAnswer::Stored(_)));
             }
             for number in 0..100_u32 {
                 let reservation = cache.reserve_within(20_000, limit).await.unwrap();
@@ -545,7 +545,7 @@ fn the_thread_does_all_this_by_itself() {
             assert!(figures.used <= figures.max_size && figures.evicted > 0, "{figures:?}");
         });
         assert!(cache.stop(limit));
-        assert_eq!(cache.figures().state, State::Stopped);
+        assert_eq!(cache.figures().state, LoadState::Stopped);
         assert!(cache.reserve(1).is_none());
     }
 }

@@ -113,7 +113,7 @@ fn purges_outlive_the_process() {
     bench.kill();
 
     let mut bench = Bench::open(&config(&folder));
-    let Found::Stored(a) = bench.cache.find(Key::of(b"/a"), NOW) else { panic!() };
+    let IndexAnswer::Stored(a) = bench.cache.find(Key::of(b"/a"), NOW) else { panic!() };
     assert!(bench.cache.is_purged(&a, b"/a", &[]));
     bench.settle();
     assert!(!bench.has("/a") && bench.has("/b") && !bench.has_file("/a"));
@@ -121,7 +121,7 @@ fn purges_outlive_the_process() {
     // If the list cannot be read, any object may be meant.
     fs::write(folder.path().join(".freerun-purges"), b"what is this").unwrap();
     let mut bench = Bench::open(&config(&folder));
-    let Found::Stored(b) = bench.cache.find(Key::of(b"/b"), NOW) else { panic!() };
+    let IndexAnswer::Stored(b) = bench.cache.find(Key::of(b"/b"), NOW) else { panic!() };
     assert!(bench.cache.is_purged(&b, b"/b", &[]));
     bench.settle();
     assert_eq!(files(folder.path()).0, 0);
@@ -146,7 +146,7 @@ fn purges_that_come_before_the_index_is_there_are_in_force() {
         };
         let mut bench = Bench::open_at(&config(&folder), unix, purge);
         let find = |text: &[u8]| match bench.cache.find(Key::of(text), NOW) {
-            Found::Stored(entry) => entry,
+            IndexAnswer::Stored(entry) => entry,
             found => panic!("{found:?}"),
         };
         assert!(bench.cache.is_purged(&find(b"/a"), b"/a", &[]), "{unix}");
@@ -157,7 +157,7 @@ fn purges_that_come_before_the_index_is_there_are_in_force() {
         assert!(bench.close());
         let bench = Bench::open_at(&config(&folder), unix, |_| {});
         bench.cache.purge(&Purge::Prefix(Bytes::from_static(b"/b"))).unwrap();
-        let Found::Stored(b) = bench.cache.find(Key::of(b"/b"), NOW) else { panic!() };
+        let IndexAnswer::Stored(b) = bench.cache.find(Key::of(b"/b"), NOW) else { panic!() };
         assert!(bench.cache.is_purged(&b, b"/b", &[]), "{unix}");
     }
 }

@@ -49,7 +49,7 @@ fn take(cache: &Cache, step: &Step) {
         Step::GiveUp { size } => drop(cache.reserve((*size).into())),
         Step::Remove { key: number } => drop(cache.remove(key(number))),
         Step::Discard { key: number } => {
-            if let Found::Stored(entry) = cache.find(key(number), NOW) {
+            if let IndexAnswer::Stored(entry) = cache.find(key(number), NOW) {
                 cache.discard(&entry, crate::cache::Leave::Damaged);
                 assert!(entry.is_gone());
             }

@@ -8,7 +8,7 @@
 use bytes::Bytes;
 
 use super::headers::seconds;
-use super::{Answer, Field, Lifetime, Renewed, Rules, Verdict, Why, vary};
+use super::{Answer, Field, Lifetime, NotStoredReason, Revalidation, Rules, Verdict, vary};
 use freerun_proto::date::parse_http_date;
 
 /// The longest `Vary` with which nginx stores a response, in bytes.
@@ -16,7 +16,7 @@ pub const MAX_VARY: usize = 128;
 
 /// The state of the decision after the fields seen so far.
 #[derive(Default)]
-struct Said {
+struct FieldState {
     /// The time up to which the response may be used.
     until: Option<u64>,
     /// `until` is from `X-Accel-Expires`.
@@ -24,16 +24,16 @@ struct Said {
     /// `Expires` is in the past, or cannot be read; a time in `Cache-Control` counts before it.
     expired: bool,
     /// `Cache-Control` forbids storing; `X-Accel-Expires` counts before it.
-    forbidden: Option<Why>,
+    forbidden: Option<NotStoredReason>,
     /// `X-Accel-Expires: 0` or a cookie forbids storing: no other field counts before that.
-    never: Option<Why>,
+    never: Option<NotStoredReason>,
     stale_while_revalidate: Option<u64>,
     stale_if_error: Option<u64>,
 }
 
 /// Whether a response may be stored, and how long it may be used. `now` is in seconds since the epoch.
 pub fn judge(answer: &Answer<'_>, rules: &Rules<'_>, now: u64) -> Verdict {
-    let said = Said::of(answer.fields, rules, now);
+    let said = FieldState::of(answer.fields, rules, now);
     let vary = match vary_names(answer.fields, rules) {
         Ok(names) => names,
         Err(why) => return Verdict::DoNot(why),
@@ -46,30 +46,30 @@ pub fn judge(answer: &Answer<'_>, rules: &Rules<'_>, now: u64) -> Verdict {
 
 /// The state of a stored response after a 304. A time in the 304 counts; otherwise the time in the stored fields, from
 /// now on, or that of `*_cache_valid`; if there is none either, the stored response stays as stale as it is.
-pub fn revalidated(stored: &Answer<'_>, not_modified: &[Field], rules: &Rules<'_>, now: u64) -> Renewed {
-    let said = Said::of(not_modified, rules, now);
+pub fn revalidated(stored: &Answer<'_>, not_modified: &[Field], rules: &Rules<'_>, now: u64) -> Revalidation {
+    let said = FieldState::of(not_modified, rules, now);
     if let Some(until) = said.until
         && (said.accel || said.forbidden.is_none())
     {
-        return Renewed::Until(said.lifetime(until, now));
+        return Revalidation::Until(said.lifetime(until, now));
     }
-    match Said::of(stored.fields, rules, now).verdict(stored.status, rules, now) {
-        Ok(lifetime) => Renewed::Until(lifetime),
-        Err(_) => Renewed::Stays,
+    match FieldState::of(stored.fields, rules, now).verdict(stored.status, rules, now) {
+        Ok(lifetime) => Revalidation::Until(lifetime),
+        Err(_) => Revalidation::Stays,
     }
 }
 
 /// The names in `Vary`.
-fn vary_names(fields: &[Field], rules: &Rules<'_>) -> Result<Option<Bytes>, Why> {
+fn vary_names(fields: &[Field], rules: &Rules<'_>) -> Result<Option<Bytes>, NotStoredReason> {
     if rules.ignored.vary {
         return Ok(None);
     }
-    vary::names(fields, MAX_VARY).map_err(|()| Why::Vary)
+    vary::names(fields, MAX_VARY).map_err(|()| NotStoredReason::Vary)
 }
 
-impl Said {
-    fn of(fields: &[Field], rules: &Rules<'_>, now: u64) -> Said {
-        let mut said = Said::default();
+impl FieldState {
+    fn of(fields: &[Field], rules: &Rules<'_>, now: u64) -> FieldState {
+        let mut said = FieldState::default();
         let (mut accel_expires, mut expires) = (false, false);
         let is_first = |seen: &mut bool| !std::mem::replace(seen, true);
         for (name, value) in fields {
@@ -85,7 +85,7 @@ impl Said {
                     said.expires(value, now);
                 }
             } else if is("set-cookie") && !rules.ignored.set_cookie {
-                said.never = Some(Why::SetCookie);
+                said.never = Some(NotStoredReason::SetCookie);
             }
         }
         said
@@ -93,7 +93,7 @@ impl Said {
 
     fn accel_expires(&mut self, value: &[u8], now: u64) {
         let until = match accel_expires(value, now) {
-            Some(0) => return self.never = Some(Why::Expired),
+            Some(0) => return self.never = Some(NotStoredReason::Expired),
             Some(until) => until,
             None => return,
         };
@@ -101,14 +101,18 @@ impl Said {
     }
 
     fn cache_control(&mut self, value: &[u8], now: u64) {
-        for (word, why) in [("no-cache", Why::NoCache), ("no-store", Why::NoStore), ("private", Why::Private)] {
+        for (word, why) in [
+            ("no-cache", NotStoredReason::NoCache),
+            ("no-store", NotStoredReason::NoStore),
+            ("private", NotStoredReason::Private),
+        ] {
             if find(value, word).is_some() {
                 self.forbidden = Some(why);
             }
         }
         match parameter(value, "s-maxage=").or_else(|| parameter(value, "max-age=")) {
-            Some(Ok(0)) => self.forbidden = Some(Why::Expired),
-            Some(Err(())) => self.forbidden = Some(Why::Unreadable),
+            Some(Ok(0)) => self.forbidden = Some(NotStoredReason::Expired),
+            Some(Err(())) => self.forbidden = Some(NotStoredReason::Unreadable),
             Some(Ok(seconds)) if !self.accel => {
                 (self.until, self.expired) = (Some(now + seconds), false);
             }
@@ -120,7 +124,7 @@ impl Said {
         ] {
             match parameter(value, word) {
                 Some(Ok(seconds)) => *slot = Some(seconds),
-                Some(Err(())) => self.forbidden = Some(Why::Unreadable),
+                Some(Err(())) => self.forbidden = Some(NotStoredReason::Unreadable),
                 None => {}
             }
         }
@@ -136,7 +140,7 @@ impl Said {
         }
     }
 
-    fn verdict(self, status: u16, rules: &Rules<'_>, now: u64) -> Result<Lifetime, Why> {
+    fn verdict(self, status: u16, rules: &Rules<'_>, now: u64) -> Result<Lifetime, NotStoredReason> {
         if let Some(why) = self.never {
             return Err(why);
         }
@@ -145,13 +149,13 @@ impl Said {
                 return Err(why);
             }
             if self.expired {
-                return Err(Why::Expired);
+                return Err(NotStoredReason::Expired);
             }
         }
         let fresh_until = match self.until {
             Some(until) => until,
             None => match rules.valid.map_or(0, |valid| valid.seconds(status)) {
-                0 => return Err(Why::NoLifetime),
+                0 => return Err(NotStoredReason::NoLifetime),
                 seconds => now + u64::from(seconds),
             },
         };

@@ -2,11 +2,11 @@
 //! `tests/differential/t15_cache/cache_rules/mod.rs` compares with; see the table there for all others.
 
 use super::*;
-use crate::rules::{Ignored, Valid};
+use crate::rules::{IgnoredFields, Valid};
 
 const NOW: u64 = 1_800_000_000;
 
-fn judged(text: &str, rules: &Rules<'_>) -> Result<(i64, u32, u32), Why> {
+fn judged(text: &str, rules: &Rules<'_>) -> Result<(i64, u32, u32), NotStoredReason> {
     let pair = |line: &str| line.split_once(": ").map(|(name, v)| (name.to_owned().into(), v.to_owned().into()));
     let fields: Vec<Field> = text.split('|').filter_map(pair).collect();
     match judge(&Answer { status: 200, fields: &fields }, rules, NOW) {
@@ -28,10 +28,10 @@ fn the_order_of_fields_does_not_matter() {
         ("Cache-Control: stale-while-revalidate=3, stale-if-error=4|X-Accel-Expires: 100", Ok((100, 3, 4))),
         (&format!("{past}|Cache-Control: max-age=50"), Ok((50, 0, 0))),
         (&format!("{past}|X-Accel-Expires: 100"), Ok((100, 0, 0))),
-        (&format!("{past}|Cache-Control: no-cache"), Err(Why::NoCache)),
-        (&format!("{past}|Cache-Control: public"), Err(Why::Expired)),
-        ("X-Accel-Expires: 0|Cache-Control: max-age=5", Err(Why::Expired)),
-        ("X-Accel-Expires: 100|Set-Cookie: a", Err(Why::SetCookie)),
+        (&format!("{past}|Cache-Control: no-cache"), Err(NotStoredReason::NoCache)),
+        (&format!("{past}|Cache-Control: public"), Err(NotStoredReason::Expired)),
+        ("X-Accel-Expires: 0|Cache-Control: max-age=5", Err(NotStoredReason::Expired)),
+        ("X-Accel-Expires: 100|Set-Cookie: a", Err(NotStoredReason::SetCookie)),
     ] {
         assert_eq!(judged(text, &Rules::default()), expected, "{text}");
         let turned: Vec<&str> = text.rsplit('|').collect();
@@ -45,10 +45,10 @@ fn the_first_of_several_counts() {
     for (text, expected) in [
         ("X-Accel-Expires: 100|x-accel-expires: 50", Ok((100, 0, 0))),
         ("X-Accel-Expires: 100|X-Accel-Expires: 0", Ok((100, 0, 0))),
-        ("X-Accel-Expires: x|X-Accel-Expires: 100", Err(Why::NoLifetime)),
+        ("X-Accel-Expires: x|X-Accel-Expires: 100", Err(NotStoredReason::NoLifetime)),
         (&format!("{near}|{far}"), Ok((100, 0, 0))),
         (&format!("{far}|{near}"), Ok((200, 0, 0))),
-        (&format!("Expires: x|{far}"), Err(Why::Expired)),
+        (&format!("Expires: x|{far}"), Err(NotStoredReason::Expired)),
     ] {
         assert_eq!(judged(text, &Rules::default()), expected, "{text}");
     }
@@ -59,11 +59,11 @@ fn fields_are_ignored_one_by_one() {
     let mut valid = Valid::default();
     valid.push(&[], 1000);
     for (text, ignored) in [
-        ("X-Accel-Expires: 0", Ignored { accel_expires: true, ..Ignored::default() }),
-        ("Expires: x", Ignored { expires: true, ..Ignored::default() }),
-        ("Cache-Control: no-store", Ignored { cache_control: true, ..Ignored::default() }),
-        ("Set-Cookie: a", Ignored { set_cookie: true, ..Ignored::default() }),
-        ("Vary: *", Ignored { vary: true, ..Ignored::default() }),
+        ("X-Accel-Expires: 0", IgnoredFields { accel_expires: true, ..IgnoredFields::default() }),
+        ("Expires: x", IgnoredFields { expires: true, ..IgnoredFields::default() }),
+        ("Cache-Control: no-store", IgnoredFields { cache_control: true, ..IgnoredFields::default() }),
+        ("Set-Cookie: a", IgnoredFields { set_cookie: true, ..IgnoredFields::default() }),
+        ("Vary: *", IgnoredFields { vary: true, ..IgnoredFields::default() }),
     ] {
         let rules = Rules { valid: Some(&valid), ..Rules::default() };
         assert!(judged(text, &rules).is_err(), "{text}");
@@ -102,9 +102,9 @@ fn a_304_renews() {
         let renewed = |valid| {
             let stored = Answer { status: 200, fields: &stored_fields };
             match revalidated(&stored, &new, &Rules { valid, ..Rules::default() }, NOW) {
-                Renewed::Until(l) => Some((l.fresh_until as i64 - NOW as i64, l.stale_if_error)),
-                Renewed::Stays => None,
-                Renewed::Goes(why) => panic!("{why:?}"),
+                Revalidation::Until(l) => Some((l.fresh_until as i64 - NOW as i64, l.stale_if_error)),
+                Revalidation::Stays => None,
+                Revalidation::Goes(why) => panic!("{why:?}"),
             }
         };
         assert_eq!((renewed(None), renewed(Some(&valid))), (without, with), "{stored}, {not_modified}");

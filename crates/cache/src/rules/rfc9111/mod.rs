@@ -5,10 +5,10 @@
 //! `Set-Cookie` is not stored unless `*_ignore_headers` names the field (RFC 9111 section 7.3 leaves that open, and a
 //! shared session is no small mistake).
 
-use super::control::{About, ResponseControl, Time};
+use super::control::{DirectiveScope, ResponseControl, Time};
 use super::headers::{Field, seconds, values};
 use super::nginx::{accel_expires, clamp};
-use super::{Answer, Asked, Lifetime, MAX_SECONDS, Renewed, Rules, Verdict, Why, update, vary};
+use super::{Answer, Lifetime, MAX_SECONDS, NotStoredReason, RequestFacts, Revalidation, Rules, Verdict, update, vary};
 use freerun_proto::date::parse_http_date;
 use freerun_proto::status;
 
@@ -90,7 +90,7 @@ impl<'a> Fields<'a> {
     }
 
     /// The response's age when its head came: RFC 9111 section 4.2.3.
-    fn initial_age(&self, asked: &Asked, now: u64) -> u64 {
+    fn initial_age(&self, asked: &RequestFacts, now: u64) -> u64 {
         let apparent = self.date.map_or(0, |date| now.saturating_sub(date));
         let stated = match self.age {
             Age::Is(age) => age.saturating_add(now.saturating_sub(asked.sent)),
@@ -112,7 +112,7 @@ fn age(fields: &[Field]) -> Age {
 }
 
 /// Whether a response may be stored, and how long it may be used. `now` is in seconds since the epoch.
-pub fn judge(asked: &Asked, answer: &Answer<'_>, rules: &Rules<'_>, now: u64) -> Verdict {
+pub fn judge(asked: &RequestFacts, answer: &Answer<'_>, rules: &Rules<'_>, now: u64) -> Verdict {
     let said = Fields::of(answer.fields, rules, now);
     if let Some(why) = forbidden(asked, answer, rules, &said) {
         return Verdict::DoNot(why);
@@ -121,7 +121,7 @@ pub fn judge(asked: &Asked, answer: &Answer<'_>, rules: &Rules<'_>, now: u64) ->
         true => None,
         false => match vary::names(answer.fields, MAX_VARY) {
             Ok(names) => names,
-            Err(()) => return Verdict::DoNot(Why::Vary),
+            Err(()) => return Verdict::DoNot(NotStoredReason::Vary),
         },
     };
     match lifetime(asked, answer.status, rules, &said, now) {
@@ -132,7 +132,13 @@ pub fn judge(asked: &Asked, answer: &Answer<'_>, rules: &Rules<'_>, now: u64) ->
 
 /// The state of a stored response after a 304: RFC 9111 section 4.3.4. The fields of the 304 replace those stored; the
 /// age begins anew, so neither the stored `Age` nor the stored `Date` counts any more.
-pub fn revalidated(asked: &Asked, stored: &Answer<'_>, not_modified: &[Field], rules: &Rules<'_>, now: u64) -> Renewed {
+pub fn revalidated(
+    asked: &RequestFacts,
+    stored: &Answer<'_>,
+    not_modified: &[Field],
+    rules: &Rules<'_>,
+    now: u64,
+) -> Revalidation {
     let mut fields = update::merged(stored.fields, update::of_a_304(not_modified, rules.ignored));
     for name in [&b"age"[..], b"date"] {
         if values(not_modified, name).next().is_none() {
@@ -140,85 +146,98 @@ pub fn revalidated(asked: &Asked, stored: &Answer<'_>, not_modified: &[Field], r
         }
     }
     // Whether a partial response may be stored was decided when it was stored.
-    let asked = Asked { ranged: true, ..*asked };
+    let asked = RequestFacts { ranged: true, ..*asked };
     match judge(&asked, &Answer { status: stored.status, fields: &fields }, rules, now) {
-        Verdict::Store { lifetime, .. } => Renewed::Until(lifetime),
-        Verdict::DoNot(Why::Expired | Why::NoLifetime | Why::Unreadable) => Renewed::Stays,
-        Verdict::DoNot(why) => Renewed::Goes(why),
+        Verdict::Store { lifetime, .. } => Revalidation::Until(lifetime),
+        Verdict::DoNot(NotStoredReason::Expired | NotStoredReason::NoLifetime | NotStoredReason::Unreadable) => {
+            Revalidation::Stays
+        }
+        Verdict::DoNot(why) => Revalidation::Goes(why),
     }
 }
 
 /// The reason that forbids storing, by RFC 9111 section 3, except for the rules about lifetimes.
-fn forbidden(asked: &Asked, answer: &Answer<'_>, rules: &Rules<'_>, said: &Fields<'_>) -> Option<Why> {
+fn forbidden(
+    asked: &RequestFacts,
+    answer: &Answer<'_>,
+    rules: &Rules<'_>,
+    said: &Fields<'_>,
+) -> Option<NotStoredReason> {
     let control = &said.control;
     // The request had no range or condition, so the response is no answer to other requests.
     if answer.status < 200 || answer.status == 304 || (answer.status == 206 && !asked.ranged) {
-        return Some(Why::Status);
+        return Some(NotStoredReason::Status);
     }
     if !rules.ignored.set_cookie && values(answer.fields, b"set-cookie").next().is_some() {
-        return Some(Why::SetCookie);
+        return Some(NotStoredReason::SetCookie);
     }
     if asked.control.no_store {
-        return Some(Why::NoStore);
+        return Some(NotStoredReason::NoStore);
     }
     if said.accel.is_some() {
         return None;
     }
     if control.must_understand && status::reason(answer.status).is_empty() {
-        return Some(Why::Status);
+        return Some(NotStoredReason::Status);
     }
     // A cache that knows must-understand, and the status, ignores no-store beside it: section 5.2.2.3.
     if control.no_store && !control.must_understand {
-        return Some(Why::NoStore);
+        return Some(NotStoredReason::NoStore);
     }
-    if control.private == About::All {
-        return Some(Why::Private);
+    if control.private == DirectiveScope::All {
+        return Some(NotStoredReason::Private);
     }
     let for_others = control.public || control.must_revalidate || control.s_maxage != Time::Absent;
     if asked.authorization && !for_others {
-        return Some(Why::Authorization);
+        return Some(NotStoredReason::Authorization);
     }
     None
 }
 
-fn lifetime(asked: &Asked, status: u16, rules: &Rules<'_>, said: &Fields<'_>, now: u64) -> Result<Lifetime, Why> {
+fn lifetime(
+    asked: &RequestFacts,
+    status: u16,
+    rules: &Rules<'_>,
+    said: &Fields<'_>,
+    now: u64,
+) -> Result<Lifetime, NotStoredReason> {
     let control = &said.control;
     let age = said.initial_age(asked, now);
     let born = now.saturating_sub(age);
     if let Some(until) = said.accel {
         return match until {
-            0 => Err(Why::Expired),
+            0 => Err(NotStoredReason::Expired),
             fresh_until => Ok(Lifetime { fresh_until, born, ..stale(control, false) }),
         };
     }
-    let no_cache = control.no_cache == About::All;
+    let no_cache = control.no_cache == DirectiveScope::All;
     let explicit = said.explicit(now);
     let must_revalidate =
         control.must_revalidate || control.proxy_revalidate || control.s_maxage != Time::Absent || no_cache;
     let mut lifetime = Lifetime { born, no_cache, ..stale(control, must_revalidate) };
     let configured = rules.valid.map_or(0, |valid| valid.seconds(status));
-    let mut why = Why::Expired;
+    let mut why = NotStoredReason::Expired;
     // Fresh while the age is less than the lifetime: section 4.2.
     lifetime.fresh_until = match explicit {
         _ if said.age == Age::Unreadable => now - 1,
         Some(Time::Is(seconds)) => (born + seconds).saturating_sub(1),
         Some(Time::Unreadable | Time::Absent) => {
-            why = Why::Unreadable;
+            why = NotStoredReason::Unreadable;
             now - 1
         }
         None if configured > 0 => now + u64::from(configured) - 1,
         None if has_heuristics(status) || control.public => match said.heuristic(now) {
             Some(seconds) => (born + seconds).saturating_sub(1),
             None if no_cache => now - 1,
-            None => return Err(Why::NoLifetime),
+            None => return Err(NotStoredReason::NoLifetime),
         },
         None if no_cache => now - 1,
-        None => return Err(Why::NoLifetime),
+        None => return Err(NotStoredReason::NoLifetime),
     };
     // Without a lifetime the response is of use only if it can be validated, or may be used stale.
     if !said.validator {
         if no_cache {
-            return Err(Why::NoCache);
+            return Err(NotStoredReason::NoCache);
         }
         if !lifetime.is_fresh(now) && !lifetime.may_refresh_behind(now) && !lifetime.may_cover_errors(now) {
             return Err(why);

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::rules::control::RequestControl;
-use crate::rules::{Ignored, Valid};
+use crate::rules::{IgnoredFields, Valid};
 use bytes::Bytes;
 use freerun_proto::date::imf_fixdate;
 use proptest::prelude::*;
@@ -19,7 +19,7 @@ fn fields(text: &str) -> Vec<Field> {
     text.split('|').filter_map(pair).collect()
 }
 
-fn judged(asked: &Asked, status: u16, text: &str, rules: &Rules<'_>) -> Result<Lifetime, Why> {
+fn judged(asked: &RequestFacts, status: u16, text: &str, rules: &Rules<'_>) -> Result<Lifetime, NotStoredReason> {
     let fields = fields(text);
     match judge(asked, &Answer { status, fields: &fields }, rules, NOW) {
         Verdict::Store { lifetime, .. } => Ok(lifetime),
@@ -27,19 +27,19 @@ fn judged(asked: &Asked, status: u16, text: &str, rules: &Rules<'_>) -> Result<L
     }
 }
 
-fn asked() -> Asked {
-    Asked { sent: NOW, ..Asked::default() }
+fn asked() -> RequestFacts {
+    RequestFacts { sent: NOW, ..RequestFacts::default() }
 }
 
 /// The seconds for which a response stays fresh, counted as RFC 9111 does: 0 for a response that is stored stale.
-fn seconds(status: u16, text: &str) -> Result<i64, Why> {
+fn seconds(status: u16, text: &str) -> Result<i64, NotStoredReason> {
     let lifetime = judged(&asked(), status, text, &Rules::default())?;
     Ok(if lifetime.no_cache { -1 } else { lifetime.fresh_until as i64 + 1 - NOW as i64 })
 }
 
 #[test]
 fn lifetimes() {
-    use Why::{Expired, NoCache, NoLifetime, NoStore, Private, Unreadable};
+    use NotStoredReason::{Expired, NoCache, NoLifetime, NoStore, Private, Unreadable};
     for (status, text, expected) in [
         (200, "", Err(NoLifetime)),
         (200, "Cache-Control: max-age=100", Ok(100)),
@@ -105,12 +105,12 @@ fn lifetimes() {
         (200, "Cache-Control: no-cache=\"a\", max-age=100", Ok(100)),
         (200, "Cache-Control: no-storex, max-age=100", Ok(100)),
         (200, "Cache-Control: must-understand, no-store, max-age=100", Ok(100)),
-        (599, "Cache-Control: must-understand, max-age=100", Err(Why::Status)),
-        (206, "Cache-Control: max-age=100", Err(Why::Status)),
-        (304, "Cache-Control: max-age=100", Err(Why::Status)),
-        (101, "Cache-Control: max-age=100", Err(Why::Status)),
-        (200, "Cache-Control: max-age=100|Set-Cookie: a", Err(Why::SetCookie)),
-        (200, "Cache-Control: max-age=100|Vary: a, *", Err(Why::Vary)),
+        (599, "Cache-Control: must-understand, max-age=100", Err(NotStoredReason::Status)),
+        (206, "Cache-Control: max-age=100", Err(NotStoredReason::Status)),
+        (304, "Cache-Control: max-age=100", Err(NotStoredReason::Status)),
+        (101, "Cache-Control: max-age=100", Err(NotStoredReason::Status)),
+        (200, "Cache-Control: max-age=100|Set-Cookie: a", Err(NotStoredReason::SetCookie)),
+        (200, "Cache-Control: max-age=100|Vary: a, *", Err(NotStoredReason::Vary)),
         (200, "Cache-Control: max-age=100|Vary: a", Ok(100)),
         // nginx's field is in front of everything
         (200, "X-Accel-Expires: 10|Cache-Control: no-store, private|Age: 99|Expires: 0", Ok(11)),
@@ -124,7 +124,8 @@ fn lifetimes() {
 #[test]
 fn ages() {
     let age = |text, sent, later| {
-        judged(&Asked { sent, ..asked() }, 200, text, &Rules::default()).map(|lifetime| lifetime.age(NOW + later))
+        judged(&RequestFacts { sent, ..asked() }, 200, text, &Rules::default())
+            .map(|lifetime| lifetime.age(NOW + later))
     };
     assert_eq!(age("Cache-Control: max-age=100", NOW, 0), Ok(0));
     assert_eq!(age("Cache-Control: max-age=100", NOW, 7), Ok(7));
@@ -151,18 +152,21 @@ fn stale_use() {
 
 #[test]
 fn authorization_and_what_the_client_says() {
-    let authorized = Asked { authorization: true, ..asked() };
-    let judged_for = |asked: &Asked, text: &str| judged(asked, 200, text, &Rules::default()).map(|_| ());
-    assert_eq!(judged_for(&authorized, "Cache-Control: max-age=1"), Err(Why::Authorization));
-    assert_eq!(judged_for(&authorized, "Expires: {100}"), Err(Why::Authorization));
-    assert_eq!(judged_for(&authorized, "Cache-Control: max-age=1, proxy-revalidate"), Err(Why::Authorization));
+    let authorized = RequestFacts { authorization: true, ..asked() };
+    let judged_for = |asked: &RequestFacts, text: &str| judged(asked, 200, text, &Rules::default()).map(|_| ());
+    assert_eq!(judged_for(&authorized, "Cache-Control: max-age=1"), Err(NotStoredReason::Authorization));
+    assert_eq!(judged_for(&authorized, "Expires: {100}"), Err(NotStoredReason::Authorization));
+    assert_eq!(
+        judged_for(&authorized, "Cache-Control: max-age=1, proxy-revalidate"),
+        Err(NotStoredReason::Authorization)
+    );
     for allowed in ["public", "must-revalidate", "s-maxage=5"] {
         assert_eq!(judged_for(&authorized, &format!("Cache-Control: max-age=1, {allowed}")), Ok(()), "{allowed}");
     }
     assert_eq!(judged_for(&authorized, "X-Accel-Expires: 5"), Ok(()));
-    let secret = Asked { control: RequestControl { no_store: true, ..RequestControl::default() }, ..asked() };
-    assert_eq!(judged_for(&secret, "Cache-Control: max-age=1"), Err(Why::NoStore));
-    let ranged = Asked { ranged: true, ..asked() };
+    let secret = RequestFacts { control: RequestControl { no_store: true, ..RequestControl::default() }, ..asked() };
+    assert_eq!(judged_for(&secret, "Cache-Control: max-age=1"), Err(NotStoredReason::NoStore));
+    let ranged = RequestFacts { ranged: true, ..asked() };
     assert!(judged(&ranged, 206, "Cache-Control: max-age=1", &Rules::default()).is_ok());
 }
 
@@ -176,9 +180,9 @@ fn what_is_configured() {
     assert_eq!(until(200, "Last-Modified: {-100000}"), Ok(30));
     assert_eq!(until(200, "Cache-Control: max-age=5"), Ok(5));
     assert_eq!(until(302, ""), Ok(30));
-    assert_eq!(until(500, ""), Err(Why::NoLifetime));
-    assert_eq!(until(200, "Cache-Control: no-store"), Err(Why::NoStore));
-    let all = Ignored { accel_expires: true, expires: true, cache_control: true, set_cookie: true, vary: true };
+    assert_eq!(until(500, ""), Err(NotStoredReason::NoLifetime));
+    assert_eq!(until(200, "Cache-Control: no-store"), Err(NotStoredReason::NoStore));
+    let all = IgnoredFields { accel_expires: true, expires: true, cache_control: true, set_cookie: true, vary: true };
     let rules = Rules { valid: Some(&valid), ignored: all, ..Rules::default() };
     let text = "Cache-Control: no-store|Expires: 0|X-Accel-Expires: 0|Set-Cookie: a|Vary: *";
     assert_eq!(judged(&asked(), 200, text, &rules).map(|l| l.fresh_until + 1 - NOW), Ok(30));
@@ -199,16 +203,18 @@ fn a_304_renews() {
         let (old, new) = (fields(stored), fields(not_modified));
         let stored_answer = Answer { status: 200, fields: &old };
         let seconds = match revalidated(&asked(), &stored_answer, &new, &Rules::default(), NOW) {
-            Renewed::Until(lifetime) => Some(lifetime.fresh_until + 1 - NOW),
-            Renewed::Stays => None,
-            Renewed::Goes(why) => panic!("{why:?}"),
+            Revalidation::Until(lifetime) => Some(lifetime.fresh_until + 1 - NOW),
+            Revalidation::Stays => None,
+            Revalidation::Goes(why) => panic!("{why:?}"),
         };
         assert_eq!(seconds, expected, "{stored}, {not_modified}");
     }
-    for (not_modified, why) in [("Cache-Control: no-store", Why::NoStore), ("Vary: *", Why::Vary)] {
+    for (not_modified, why) in
+        [("Cache-Control: no-store", NotStoredReason::NoStore), ("Vary: *", NotStoredReason::Vary)]
+    {
         let (old, new) = (fields("Cache-Control: max-age=5|ETag: x"), fields(not_modified));
         let stored_answer = Answer { status: 200, fields: &old };
-        assert_eq!(revalidated(&asked(), &stored_answer, &new, &Rules::default(), NOW), Renewed::Goes(why));
+        assert_eq!(revalidated(&asked(), &stored_answer, &new, &Rules::default(), NOW), Revalidation::Goes(why));
     }
 }
 
@@ -225,7 +231,7 @@ proptest! {
         let answer = Answer { status, fields: &fields };
         for rfc9111 in [false, true] {
             let rules = Rules { rfc9111, ..Rules::default() };
-            if let Verdict::Store { lifetime, .. } = crate::rules::judge(&Asked { sent, ..Asked::default() }, &answer, &rules, now) {
+            if let Verdict::Store { lifetime, .. } = crate::rules::judge(&RequestFacts { sent, ..RequestFacts::default() }, &answer, &rules, now) {
                 prop_assert!(lifetime.born <= now);
                 prop_assert!(lifetime.fresh_until <= now + (1 << 31) + 1);
             }

@@ -17,12 +17,12 @@ use bytes::Bytes;
 use freerun_proto::conditional;
 use freerun_runtime::files::{FileSystem, Meta, OpenFile};
 use freerun_runtime::loops;
-use freerun_runtime::watch::Walked;
+use freerun_runtime::watch::WatchResult;
 use freerun_serve::loops::local::LoopLocal;
 use rustc_hash::{FxHashMap, FxHasher};
 
 use crate::files::known::{KnownFile, KnownFiles};
-use crate::files::watches::{Seen, Stale, Wanted, Watches};
+use crate::files::watches::{Stale, WatchRequest, WatchSight, Watches};
 
 /// How long a file is kept after it was opened. A change is noticed without that; but what is not asked for any more
 /// must not hold descriptors, nor memory, and changes through a shared mapping are not reported.
@@ -101,7 +101,7 @@ enum Trust {
     Asked,
 }
 
-struct Entry {
+struct HotEntry {
     /// The number of the [place](Begun::Place).
     number: u64,
     since: Instant,
@@ -110,7 +110,7 @@ struct Entry {
     trust: Trust,
 }
 
-impl Entry {
+impl HotEntry {
     fn bytes(&self) -> usize {
         self.file.as_ref().map_or(0, |file| file.bytes())
     }
@@ -121,17 +121,17 @@ impl Entry {
 }
 
 /// The answer of [`HotFiles::begin`].
-pub enum Begun {
+pub enum HotLookup {
     /// The file is not going to be kept.
     No,
     /// The caller is to have this way watched, for the next time.
-    Way(Wanted),
+    Way(WatchRequest),
     /// The file has a place, with this number, until something changes.
     Place(u64),
 }
 
 /// A kept file.
-pub struct Kept {
+pub struct KeptFile {
     /// The file.
     pub file: Rc<HotFile>,
     /// Whether the caller has to ask for its attributes before using it.
@@ -139,7 +139,7 @@ pub struct Kept {
 }
 
 /// A file that was just opened, and that may be kept.
-pub struct Opened<'o> {
+pub struct OpenedFile<'o> {
     /// The path by which it was opened.
     pub path: &'o CStr,
     /// The file.
@@ -154,7 +154,7 @@ pub struct Opened<'o> {
 pub struct HotFiles<L> {
     // The names are those of existing files, and their number is bounded: no client can fill the map with names of its
     // choice.
-    files: FxHashMap<Box<[u8]>, Entry>,
+    files: FxHashMap<Box<[u8]>, HotEntry>,
     /// How many places there were so far.
     places: u64,
     /// What is watched for them.
@@ -235,7 +235,7 @@ impl<L> HotFiles<L> {
 
     /// Learns that a path of a location leads to the file that is kept under this name, if that is watched.
     pub fn learn(&mut self, location: &LoopLocal<L>, path: &[u8], name: &[u8], media_type: Bytes) {
-        let Some(Entry { since, file: Some(file), trust: Trust::Watched { .. }, .. }) = self.files.get(name) else {
+        let Some(HotEntry { since, file: Some(file), trust: Trust::Watched { .. }, .. }) = self.files.get(name) else {
             return;
         };
         let left = VALID.saturating_sub(loops::now().saturating_duration_since(*since));
@@ -244,7 +244,7 @@ impl<L> HotFiles<L> {
     }
 
     /// The file that is kept under this name, if it is.
-    pub fn get(&mut self, name: &[u8], now: Instant) -> Option<Kept> {
+    pub fn get(&mut self, name: &[u8], now: Instant) -> Option<KeptFile> {
         self.look();
         if self.changes != CHANGES.load(Acquire) {
             return None;
@@ -252,13 +252,13 @@ impl<L> HotFiles<L> {
         let entry = self.files.get(name)?;
         let asks = matches!(entry.trust, Trust::Asked);
         let file = entry.file.clone().filter(|_| now.saturating_duration_since(entry.since) < VALID)?;
-        Some(Kept { file, asks })
+        Some(KeptFile { file, asks })
     }
 
     /// Prepares to keep a file that was just opened: watches it, before its content is read.
-    pub fn begin(&mut self, name: &[u8], opened: &Opened<'_>, files: &FileSystem, now: Instant) -> Begun {
+    pub fn begin(&mut self, name: &[u8], opened: &OpenedFile<'_>, files: &FileSystem, now: Instant) -> HotLookup {
         if !files.reports_changes(opened.file) || !self.was_seen(name) {
-            return Begun::No;
+            return HotLookup::No;
         }
         let changes = CHANGES.load(Acquire);
         if self.changes != changes {
@@ -268,28 +268,28 @@ impl<L> HotFiles<L> {
         if self.files.len() >= MAX_FILES {
             self.drop_old(now);
             if self.files.len() >= MAX_FILES {
-                return Begun::No;
+                return HotLookup::No;
             }
         }
         let path = opened.path.to_bytes();
         let Some(folder) = path.iter().rposition(|byte| *byte == b'/').and_then(|end| path.get(..end)) else {
-            return Begun::No;
+            return HotLookup::No;
         };
         let mut way = self.watches.way(if folder.is_empty() { b"/" } else { folder }, now);
         // The last name may be that of a link, which is to be watched, too. Some file systems do not say that without
         // waiting if there is a link on the way.
-        if matches!(way, Seen::Watched(_)) && files.is_named(opened.path, opened.file) != Some(true) {
+        if matches!(way, WatchSight::Watched(_)) && files.is_named(opened.path, opened.file) != Some(true) {
             way = self.watches.way(path, now);
         }
         let trust = match way {
-            Seen::Wanted(wanted) => return Begun::Way(wanted),
-            Seen::Soon => return Begun::No,
-            Seen::Watched(_) if opened.moment != self.moment() => return Begun::No,
-            Seen::Watched(way) => match self.watches.file(opened.file, name) {
+            WatchSight::Wanted(wanted) => return HotLookup::Way(wanted),
+            WatchSight::Soon => return HotLookup::No,
+            WatchSight::Watched(_) if opened.moment != self.moment() => return HotLookup::No,
+            WatchSight::Watched(way) => match self.watches.file(opened.file, name) {
                 Some(watch) => Trust::Watched { watch, way },
                 None => Trust::Asked,
             },
-            Seen::Unwatched => Trust::Asked,
+            WatchSight::Unwatched => Trust::Asked,
         };
         let is_good = match &trust {
             // It may have changed between its opening and the watch.
@@ -299,11 +299,11 @@ impl<L> HotFiles<L> {
         self.forget_name(name);
         if !is_good {
             self.distrust(name, &trust);
-            return Begun::No;
+            return HotLookup::No;
         }
         self.places += 1;
-        self.files.insert(name.into(), Entry { number: self.places, since: now, file: None, trust });
-        Begun::Place(self.places)
+        self.files.insert(name.into(), HotEntry { number: self.places, since: now, file: None, trust });
+        HotLookup::Place(self.places)
     }
 
     /// Keeps a file in its [place](Begun::Place). A file that has changed meanwhile has lost it, and perhaps to another one.
@@ -328,7 +328,7 @@ impl<L> HotFiles<L> {
     }
 
     /// Takes over a way that a thread of a pool has watched.
-    pub fn walked(&mut self, begun: Wanted, walked: Option<Walked>) {
+    pub fn walked(&mut self, begun: WatchRequest, walked: Option<WatchResult>) {
         self.look_now();
         self.watches.walked(begun, walked, loops::now());
     }
@@ -400,7 +400,7 @@ impl<L> HotFiles<L> {
         before > 0
     }
 
-    fn retain(&mut self, keep: impl Fn(&[u8], &Entry) -> bool) {
+    fn retain(&mut self, keep: impl Fn(&[u8], &HotEntry) -> bool) {
         let before = self.files.len();
         let (watches, bytes, open) = (&mut self.watches, &mut self.bytes, &mut self.open);
         self.files.retain(|name, entry| {

@@ -45,10 +45,10 @@ impl Site {
         let c_path = CString::new(name).unwrap();
         let moment = self.hot.moment();
         let file = self.files.try_open_now(&c_path, &Aio::Off).unwrap().unwrap();
-        let opened = Opened { path: &c_path, file: &file, can_be_asked: true, moment };
+        let opened = OpenedFile { path: &c_path, file: &file, can_be_asked: true, moment };
         let begun = self.hot.begin(name, &opened, &self.files, Instant::now());
-        let place = if let Begun::Place(place) = begun { place } else { 0 };
-        if let Begun::Way(wanted) = begun {
+        let place = if let HotLookup::Place(place) = begun { place } else { 0 };
+        if let HotLookup::Way(wanted) = begun {
             let walked = self.watches.then(|| watch_way(&wanted.watcher, self.files.mount_table(), &wanted.path));
             self.hot.walked(wanted, walked);
         }
@@ -124,22 +124,22 @@ fn what_changes_while_it_is_opened_is_not_kept() {
         // Between opening and watching.
         let (moment, opened) = (site.hot.moment(), open(&site));
         fs::write(&b, "changed").unwrap();
-        let as_opened = Opened { path: &c_path, file: &opened, can_be_asked: true, moment };
-        assert!(matches!(site.hot.begin(name, &as_opened, &site.files, Instant::now()), Begun::No));
+        let as_opened = OpenedFile { path: &c_path, file: &opened, can_be_asked: true, moment };
+        assert!(matches!(site.hot.begin(name, &as_opened, &site.files, Instant::now()), HotLookup::No));
         assert!(!site.hot.files.contains_key(name));
         // Between watching and keeping, with a look in between or without.
         for looks in [true, false] {
             let (moment, opened) = (site.hot.moment(), open(&site));
-            let as_opened = Opened { path: &c_path, file: &opened, can_be_asked: true, moment };
+            let as_opened = OpenedFile { path: &c_path, file: &opened, can_be_asked: true, moment };
             let begun = site.hot.begin(name, &as_opened, &site.files, Instant::now());
-            let Begun::Place(place) = begun else { panic!("it has no place") };
+            let HotLookup::Place(place) = begun else { panic!("it has no place") };
             fs::write(&b, "changed again").unwrap();
             if looks {
                 site.has(&a);
                 // Another request finds the file as it is now, and is about to keep it.
                 let opened = open(&site);
-                let as_opened = Opened { path: &c_path, file: &opened, can_be_asked: true, moment };
-                assert!(matches!(site.hot.begin(name, &as_opened, &site.files, Instant::now()), Begun::Place(_)));
+                let as_opened = OpenedFile { path: &c_path, file: &opened, can_be_asked: true, moment };
+                assert!(matches!(site.hot.begin(name, &as_opened, &site.files, Instant::now()), HotLookup::Place(_)));
             }
             site.hot.put(name, place, &Rc::new(HotFile::new(opened, None)), Instant::now());
             assert!(!site.has(&b), "{looks}");
@@ -159,14 +159,15 @@ fn where_a_way_cannot_be_watched_settled_files_are_asked_about() {
         // What a way through another kind of file system gets.
         let c_path = CString::new(name).unwrap();
         let opened = site.files.try_open_now(&c_path, &Aio::Off).unwrap().unwrap();
-        let as_opened = |can_be_asked| Opened { path: &c_path, file: &opened, can_be_asked, moment: site.hot.moment() };
+        let as_opened =
+            |can_be_asked| OpenedFile { path: &c_path, file: &opened, can_be_asked, moment: site.hot.moment() };
         let as_opened = [as_opened(true), as_opened(false)];
         let begun = site.hot.begin(name, &as_opened[0], &site.files, Instant::now());
-        let Begun::Way(wanted) = begun else { panic!("its way is watched") };
+        let HotLookup::Way(wanted) = begun else { panic!("its way is watched") };
         let mut walked = watch_way(&wanted.watcher, site.files.mount_table(), &wanted.path);
         walked.trouble = Some(rustix::io::Errno::XDEV);
         site.hot.walked(wanted, Some(walked));
-        assert!(matches!(site.hot.begin(name, &as_opened[0], &site.files, Instant::now()), Begun::No));
+        assert!(matches!(site.hot.begin(name, &as_opened[0], &site.files, Instant::now()), HotLookup::No));
         assert!(site.hot.files.is_empty(), "a file that was just made could change without another date");
         assert!(!opened.meta().is_settled());
         let old = fs::metadata("/proc/self/exe").unwrap().modified().unwrap();

@@ -3,7 +3,7 @@
 
 use std::io;
 
-use freerun_runtime::files::{Aio, COPIED_MAX, Cursor, FileError, Sent, Via};
+use freerun_runtime::files::{Aio, COPIED_MAX, Cursor, FileError, SendResult, Via};
 use freerun_runtime::loops;
 use freerun_runtime::pool::PoolError;
 use freerun_transport::FileSending;
@@ -15,7 +15,7 @@ use crate::log_error;
 use crate::protocol::h1::writer::{Follows, Writer, before_end};
 use crate::request::Request;
 use crate::request::core_settings::CoreSettings;
-use crate::request::response::{FileRange, Source};
+use crate::request::response::{BodySource, FileRange};
 use crate::write::WriteError;
 use crate::write::beside::meanwhile;
 use crate::write::file::{SMALL_FILE, cut_short, unreadable};
@@ -87,7 +87,7 @@ pub async fn of_source(
     request: &Request,
     writer: &mut Writer<'_>,
     range: FileRange,
-    source: &mut Box<dyn Source>,
+    source: &mut Box<dyn BodySource>,
     follows: Follows,
 ) -> Result<(), WriteError> {
     let ends = follows == Follows::Nothing;
@@ -118,7 +118,7 @@ async fn send(
     range: FileRange,
     Chunks { mut first, ends, mut cursor }: Chunks,
     aio: &Aio,
-    mut source: Option<&mut Box<dyn Source>>,
+    mut source: Option<&mut Box<dyn BodySource>>,
 ) -> Result<(), WriteError> {
     let FileRange { file, mut offset, mut len } = range;
     let files = &request.generation.files;
@@ -142,7 +142,7 @@ async fn send(
         let (mut inline, mut filled) = (true, false);
         let FileSending::Sendfile(out) = transport.file_sending() else { return Err(WriteError::Body) };
         let sent = match files.send_now(&file, &mut cursor, out, offset, chunk, aio) {
-            Ok(Sent::NeedsPool) => {
+            Ok(SendResult::NeedsPool) => {
                 inline = false;
                 let via = Via { aio, client, gone: Some(&gone) };
                 let pooled = files.send_pooled(&file, &mut cursor, transport.shared_fd(), offset, most.min(limit), via);
@@ -151,7 +151,7 @@ async fn send(
             answer => answer,
         };
         match sent {
-            Ok(Sent::Bytes(n)) => {
+            Ok(SendResult::Bytes(n)) => {
                 writer.bytes += n;
                 offset += n;
                 len -= n;
@@ -166,13 +166,13 @@ async fn send(
                     loops::after_events().await;
                 }
             }
-            Ok(Sent::SocketFull) if inline => filled = true,
-            Ok(Sent::SocketFull) => {
+            Ok(SendResult::SocketFull) if inline => filled = true,
+            Ok(SendResult::SocketFull) => {
                 in_this_turn = 0;
                 meanwhile(&mut source, writer.wait_after_pool()).await?;
             }
-            Ok(Sent::Eof) => return Err(cut_short(request, &file)),
-            Ok(Sent::NeedsPool) => return Err(WriteError::Body),
+            Ok(SendResult::Eof) => return Err(cut_short(request, &file)),
+            Ok(SendResult::NeedsPool) => return Err(WriteError::Body),
             Err(error) => return Err(failed(request, &error)),
         }
         if filled {

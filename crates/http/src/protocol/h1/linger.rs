@@ -7,10 +7,10 @@ use std::time::Duration;
 use freerun_runtime::buffers;
 use freerun_runtime::timer::Timer;
 
-use crate::request::Connection;
+use crate::request::ClientConnection;
 
 /// Ends the sending side and reads until the client closes, is silent for `pause`, or `total` has passed.
-pub async fn linger(connection: &Connection, timer: &mut Timer, pause: Duration, total: Duration) {
+pub async fn linger(connection: &ClientConnection, timer: &mut Timer, pause: Duration, total: Duration) {
     connection.transport.shutdown_write();
     let start = std::time::Instant::now();
     let mut scratch = buffers::take();

@@ -17,10 +17,10 @@ mod writer;
 pub use requests::{Continuation, requests};
 pub use upgraded::Upgraded;
 
-use crate::request::Connection;
+use crate::request::ClientConnection;
 
 /// Answers a client whose request was ended by a panic. Nothing may have been sent to it.
-pub fn answer_panic(connection: &Connection) {
+pub fn answer_panic(connection: &ClientConnection) {
     let sorry = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
     // The panic is in the log; a client that cannot take these bytes notices that the connection is closed.
     let _ = connection.transport.try_write(&[std::io::IoSlice::new(sorry)], false);

@@ -26,7 +26,7 @@ use crate::protocol::tls;
 use crate::protocol::unanswered::{self, Awaited};
 use crate::request::core_settings::{CoreSettings, LingeringClose};
 use crate::request::response::{Body, Response};
-use crate::request::{ClientStream, Connection, Head, Request};
+use crate::request::{ClientConnection, ClientStream, Head, Request};
 use crate::settings::server::ServerSettings;
 use crate::write::WriteError;
 use crate::write::decide::Framing;
@@ -45,7 +45,7 @@ pub(super) enum After {
 
 pub(super) async fn one_request(
     http: &HttpLoop,
-    connection: &Rc<Connection>,
+    connection: &Rc<ClientConnection>,
     timer: &mut Timer,
     buffer: Vec<u8>,
     serial: u64,
@@ -183,7 +183,12 @@ enum Fault {
 }
 
 /// Sends the answer, logs, and decides what the connection does next.
-async fn conclude(connection: &Rc<Connection>, request: &mut Request, timer: &mut Timer, answer: Answer) -> After {
+async fn conclude(
+    connection: &Rc<ClientConnection>,
+    request: &mut Request,
+    timer: &mut Timer,
+    answer: Answer,
+) -> After {
     let location = request.place.location.clone();
     let core = &*location.core;
     let written = match answer {
@@ -258,7 +263,11 @@ async fn conclude(connection: &Rc<Connection>, request: &mut Request, timer: &mu
 
 /// Sends the response to an error in place of one of which nothing was sent.
 #[cold]
-async fn send_instead(connection: &Connection, request: &mut Request, status: u16) -> Result<Framing, WriteError> {
+async fn send_instead(
+    connection: &ClientConnection,
+    request: &mut Request,
+    status: u16,
+) -> Result<Framing, WriteError> {
     match phases::respond_with_status(request, status).await {
         Answer::Response(response) => send::response(connection, request, response, false).await,
         Answer::Close => Err(WriteError::Unsent(status)),
@@ -274,7 +283,7 @@ fn awaits_body(request: &Request, framing: Framing) -> bool {
 
 /// Sends the head that ends HTTP; then another protocol goes on.
 async fn take_over(
-    connection: &Rc<Connection>,
+    connection: &Rc<ClientConnection>,
     request: &mut Request,
     mut response: Box<Response>,
     takeover: Box<dyn Takeover<Request>>,
@@ -304,7 +313,7 @@ async fn take_over(
 /// connection ends. It ends with a success, too, which the client takes for a tunnel; such a head may have no length
 /// (RFC 9110 section 9.3.6).
 #[cold]
-fn without_tunnel(connection: &Connection, request: &mut Request, response: &mut Response) {
+fn without_tunnel(connection: &ClientConnection, request: &mut Request, response: &mut Response) {
     let success = matches!(response.status, 200..300);
     response.no_length |= success;
     let early = request.head.buffer.len() > request.body.used();
@@ -314,7 +323,7 @@ fn without_tunnel(connection: &Connection, request: &mut Request, response: &mut
 }
 
 /// Applies `reset_timedout_connection`.
-fn reset_if_wanted(connection: &Connection, request: &Request) {
+fn reset_if_wanted(connection: &ClientConnection, request: &Request) {
     if request.settings().get::<ServerSettings>().reset_timedout_connection {
         connection.transport.reset_on_close();
     }
@@ -329,7 +338,7 @@ fn was_emptied_now(request: &Request) -> bool {
 }
 
 /// Whether unread bytes have come: closing the socket with them would reset the connection.
-fn has_more(connection: &Connection, request: &mut Request) -> bool {
+fn has_more(connection: &ClientConnection, request: &mut Request) -> bool {
     let mut scratch = std::mem::take(&mut request.head.buffer);
     scratch.clear();
     let has_more = matches!(connection.transport.try_read(&mut scratch), Ok(1..));

@@ -10,7 +10,7 @@ use freerun_runtime::timer::Timer;
 use freerun_runtime::{buffers, era, loops};
 
 use crate::protocol::unanswered::End;
-use crate::request::Connection;
+use crate::request::ClientConnection;
 use crate::request::Head;
 use crate::settings::server::ServerSettings;
 
@@ -71,7 +71,7 @@ fn to_usize(size: u64) -> usize {
 /// Reads a head, into the memory of `spare` if there is one. `buffer` may hold bytes of it already (pipelining). The
 /// whole head has to come within `timeout`. `first_byte` is the current time, and becomes the time of the first byte.
 pub async fn read(
-    connection: &Connection,
+    connection: &ClientConnection,
     timer: &mut Timer,
     mut buffer: Vec<u8>,
     spare: Option<Box<RequestHead>>,

@@ -11,7 +11,7 @@ use crate::message::scratch::RequestScratch;
 use crate::protocol::h1::linger;
 use crate::protocol::h1::one_request::{After, one_request};
 use crate::protocol::h1::upgraded::Upgraded;
-use crate::request::Connection;
+use crate::request::ClientConnection;
 
 /// The continuation of a connection whose requests have all been answered.
 pub enum Continuation {
@@ -27,7 +27,7 @@ pub enum Continuation {
 /// an event has announced its first byte.
 pub async fn requests(
     http: &HttpLoop,
-    connection: &Rc<Connection>,
+    connection: &Rc<ClientConnection>,
     timer: &mut Timer,
     mut buffer: Vec<u8>,
     mut is_announced: bool,

@@ -14,10 +14,10 @@ use freerun_runtime::{buffers, loops};
 use crate::finish;
 use crate::protocol::h1::file;
 use crate::protocol::h1::writer::{Follows, Writer, before_end};
-use crate::request::Connection;
+use crate::request::ClientConnection;
 use crate::request::Request;
 use crate::request::core_settings::CoreSettings;
-use crate::request::response::{Body, Field, LateTrailers, Part, ReplacedBy, Response, Source};
+use crate::request::response::{Body, BodySource, Field, LateTrailers, Part, ReplacedBy, Response};
 use crate::settings::transfer::TransferSettings;
 use crate::write::beside::{poll_once, sent_beside};
 use crate::write::decide::Framing;
@@ -37,7 +37,7 @@ const COPIED_LAST: usize = 16 * 1024;
 /// # Errors
 /// The response is not complete, and the connection cannot be used any more.
 pub async fn response(
-    connection: &Connection,
+    connection: &ClientConnection,
     request: &mut Request,
     mut response: Box<Response>,
     upgrades: bool,
@@ -72,7 +72,7 @@ pub async fn response(
 /// # Errors
 /// The response is not complete.
 async fn write(
-    connection: &Connection,
+    connection: &ClientConnection,
     request: &mut Request,
     head: &mut Vec<u8>,
     body: Body,
@@ -128,7 +128,7 @@ async fn write(
 /// # Errors
 /// The error of `sendmsg(2)`.
 fn at_once(
-    connection: &Connection,
+    connection: &ClientConnection,
     head: &mut Vec<u8>,
     body: Body,
     framing: Framing,
@@ -244,7 +244,7 @@ async fn pull(
     request: &Request,
     writer: &mut Writer<'_>,
     head: &mut Vec<u8>,
-    mut source: Box<dyn Source>,
+    mut source: Box<dyn BodySource>,
     framing: Framing,
 ) -> Result<(), WriteError> {
     let postpone = request.settings().get::<TransferSettings>().postpone_output.0;

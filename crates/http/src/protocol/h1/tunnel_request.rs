@@ -17,29 +17,31 @@ use freerun_proto::{BodyFraming, Method, RequestHead};
 use crate::message::body::ClientBody;
 use crate::protocol::h1::read;
 use crate::regex::{Captures, Groups};
+use crate::request::ClientConnection;
 use crate::request::ClientStream;
-use crate::request::Connection;
 use crate::request::generation::LoopGeneration;
-use crate::request::location::{Place, Server};
-use crate::request::processing::Processing;
-use crate::request::{Address, Answered, Arrival, Asked, Head, Lineage, Request, Sent, State, States};
+use crate::request::location::{RequestPlace, Server};
+use crate::request::processing::ProcessingCount;
+use crate::request::{
+    Address, AnsweredResponse, Arrival, Head, Lineage, ModuleState, Request, RequestTarget, SentAmounts, States,
+};
 use crate::settings::server::ServerSettings;
 use crate::variables::Values;
 
 /// The part of a request that is kept for its log line.
 pub struct TunnelRequest {
     generation: Rc<LoopGeneration>,
-    place: Place,
+    place: RequestPlace,
     started: Instant,
     id: Option<NonZeroU64>,
     /// The bytes of the head alone.
     head: Box<[u8]>,
-    own: Box<[State]>,
+    own: Box<[ModuleState]>,
     shared: Option<Rc<States>>,
     values: Option<Rc<Values>>,
     real_peer: Option<Rc<Address>>,
     passed_to: Option<Rc<dyn Display>>,
-    sent: Sent,
+    sent: SentAmounts,
     method: Method,
     pipelined: bool,
     rare: Option<Box<Rare>>,
@@ -148,13 +150,13 @@ impl TunnelRequest {
     }
 
     /// The request for the log: it has no body to be read, and no bytes can be sent for it.
-    pub fn unpack(self, connection: &Rc<Connection>) -> Request {
+    pub fn unpack(self, connection: &Rc<ClientConnection>) -> Request {
         let rare = self.rare.map(|rare| *rare).unwrap_or_default();
         let parsed = rare.parsed.or_else(|| parse(&self.head, &self.place.server));
         let head = Head { buffer: self.head.into(), parsed: parsed.unwrap_or_else(|| HeadParser::new().into_head()) };
         let len = head.buffer.len();
         let Uri { path, args, host } = rare.uri.map_or_else(|| Uri::of(&head), |uri| *uri);
-        let asked = Asked { path, args, host, real_peer: self.real_peer, ..Asked::new(self.method) };
+        let asked = RequestTarget { path, args, host, real_peer: self.real_peer, ..RequestTarget::new(self.method) };
         let mut request = Request {
             client: ClientStream::of_connection(connection.clone()),
             generation: self.generation,
@@ -174,13 +176,13 @@ impl TunnelRequest {
             captures: Captures::from_parts(rare.groups.map(|groups| *groups), self.values),
             body: rare.body.map_or_else(|| ClientBody::new(BodyFraming::None, len, false), |body| *body),
             sent: self.sent,
-            answered: Answered {
+            answered: AnsweredResponse {
                 head: rare.sent_head.into(),
                 location: rare.sent_location,
                 passed_to: self.passed_to,
-                ..Answered::default()
+                ..AnsweredResponse::default()
             },
-            processing: Processing::default(),
+            processing: ProcessingCount::default(),
             own: States::unpack(self.own),
             shared: self.shared.map_or_else(Default::default, Into::into),
         };

@@ -11,20 +11,24 @@ use crate::connection::takeover::Takeover;
 use crate::connection::tunnel_end::TunnelEnd;
 use crate::finish;
 use crate::protocol::h1::tunnel_request::TunnelRequest;
-use crate::request::Connection;
+use crate::request::ClientConnection;
 use crate::request::Request;
 
 /// A takeover, and the kept part of the request that led to it.
 pub struct Upgraded {
     takeover: Box<dyn Takeover<Request>>,
-    client: Rc<Connection>,
+    client: Rc<ClientConnection>,
     /// `None` at the end.
     request: Option<TunnelRequest>,
 }
 
 impl Upgraded {
     /// Takes the data for the log out of the request, whose response has been sent.
-    pub fn new(mut takeover: Box<dyn Takeover<Request>>, client: &Rc<Connection>, request: &mut Request) -> Upgraded {
+    pub fn new(
+        mut takeover: Box<dyn Takeover<Request>>,
+        client: &Rc<ClientConnection>,
+        request: &mut Request,
+    ) -> Upgraded {
         takeover.begin(request.head.buffer.get(request.body.used()..).unwrap_or_default().to_vec());
         let packed = TunnelRequest::of(request);
         buffers::give_back(std::mem::take(&mut request.head.buffer));

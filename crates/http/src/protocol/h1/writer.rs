@@ -7,8 +7,8 @@ use freerun_runtime::loops;
 use freerun_runtime::tasks::LongWork;
 use freerun_runtime::timer::Timer;
 
-use crate::request::Connection;
-use crate::request::response::Source;
+use crate::request::ClientConnection;
+use crate::request::response::BodySource;
 use crate::write::WriteError;
 use crate::write::beside::meanwhile;
 use crate::write::pace::Pace;
@@ -31,7 +31,7 @@ const UNSPLIT_END: u64 = 1024;
 /// How many of the last `left` bytes of a response may be sent now. A client that has all of them must not find the
 /// place of its request still taken (`limit_conn`), so this is freed before the last of them; what the socket has no room
 /// for counts until it has.
-pub fn before_end(connection: &Connection, left: u64) -> u64 {
+pub fn before_end(connection: &ClientConnection, left: u64) -> u64 {
     if !connection.has_places() {
         return left;
     }
@@ -45,7 +45,7 @@ pub fn before_end(connection: &Connection, left: u64) -> u64 {
 /// The state that writing one response needs throughout.
 pub struct Writer<'r> {
     /// The connection of the client.
-    pub connection: &'r Connection,
+    pub connection: &'r ClientConnection,
     /// The timer of the current wait.
     pub timer: Timer,
     /// How long the client may take no bytes.
@@ -71,7 +71,7 @@ impl Writer<'_> {
     /// waited for.
     pub async fn all_from(
         &mut self,
-        mut source: Option<&mut Box<dyn Source>>,
+        mut source: Option<&mut Box<dyn BodySource>>,
         mut first: &[u8],
         mut second: &[u8],
         follows: Follows,

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use freerun_proto::h2::Elsewhere;
-use freerun_runtime::files::Sent;
+use freerun_runtime::files::SendResult;
 use freerun_transport::{FileSending, Transport};
 
 use crate::connection::file_out::FileOut;
@@ -33,13 +33,15 @@ pub(super) fn send(transport: &Transport, range: &Elsewhere, context: &mut Conte
     let FileSending::Sendfile(out) = transport.file_sending() else { return Err(io::ErrorKind::Unsupported.into()) };
     let mut must_read = false;
     let mut send = || match file.send(out, range.at, range.len as u64) {
-        Ok(Sent::Bytes(count)) => Ok(usize::try_from(count).unwrap_or(0)),
-        Ok(Sent::SocketFull) => Err(io::ErrorKind::WouldBlock.into()),
-        Ok(Sent::NeedsPool) => {
+        Ok(SendResult::Bytes(count)) => Ok(usize::try_from(count).unwrap_or(0)),
+        Ok(SendResult::SocketFull) => Err(io::ErrorKind::WouldBlock.into()),
+        Ok(SendResult::NeedsPool) => {
             must_read = true;
             Ok(0)
         }
-        Ok(Sent::Eof) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "file was truncated while it was sent")),
+        Ok(SendResult::Eof) => {
+            Err(io::Error::new(io::ErrorKind::UnexpectedEof, "file was truncated while it was sent"))
+        }
         Err(error) if error.is_peer() => Err(io::ErrorKind::ConnectionReset.into()),
         Err(error) => Err(io::Error::other(error)),
     };

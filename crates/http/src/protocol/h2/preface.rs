@@ -7,7 +7,7 @@ use freerun_runtime::timer::Timer;
 use freerun_runtime::{buffers, loops};
 
 use crate::protocol::unanswered::End;
-use crate::request::Connection;
+use crate::request::ClientConnection;
 
 /// What the first bytes are.
 pub enum Seen {
@@ -20,7 +20,7 @@ pub enum Seen {
 }
 
 /// Reads until it is clear which protocol the client speaks, as long as `timeout`. All bytes stay in the buffer.
-pub async fn read(connection: &Connection, timer: &mut Timer, timeout: Duration, buffer: &mut Vec<u8>) -> Seen {
+pub async fn read(connection: &ClientConnection, timer: &mut Timer, timeout: Duration, buffer: &mut Vec<u8>) -> Seen {
     let start = loops::now();
     loop {
         let len = buffer.len().min(PREFACE.len());

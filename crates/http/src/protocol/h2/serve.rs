@@ -13,7 +13,7 @@ use freerun_proto::{BodyFraming, HeaderId, Version};
 use freerun_runtime::deadline::Deadline;
 use freerun_runtime::{era, loops};
 
-use crate::connection::idle::{self, Keep, Waiting};
+use crate::connection::idle::{self, AwaitedRequest, Keep};
 use crate::connection::stream::StreamFault;
 use crate::protocol::h2::Driver;
 use crate::protocol::h2::files::Reading;
@@ -26,7 +26,7 @@ use crate::protocol::h2::unsent::Unsent;
 use crate::protocol::h2::words;
 use crate::protocol::multiplexed::{Arrived, field_rules};
 use crate::request::core_settings::CoreSettings;
-use crate::request::{ClientStream, Connection, Head};
+use crate::request::{ClientConnection, ClientStream, Head};
 use crate::settings::http2::Http2Settings;
 use crate::settings::server::ServerSettings;
 
@@ -98,7 +98,7 @@ enum Step {
 
 impl Serve {
     /// Serves a connection whose first bytes are these; more may be there to be read. `None` if no server answers on it.
-    pub fn new(driver: &Rc<Driver>, connection: Rc<Connection>, first: Vec<u8>) -> Option<Box<Serve>> {
+    pub fn new(driver: &Rc<Driver>, connection: Rc<ClientConnection>, first: Vec<u8>) -> Option<Box<Serve>> {
         let (_, servers, _) = driver.http.servers(&connection)?;
         let settings = servers.entry.settings.get::<ServerSettings>();
         let http2 = servers.entry.settings.get::<Http2Settings>();
@@ -479,8 +479,8 @@ impl Serve {
         let http = &self.shared.driver.http;
         http.renew_connection(connection);
         let (waiting, keep) = match is_fresh {
-            true => (Waiting::First, Keep::at_most(settings.client_header_timeout)),
-            false => (Waiting::Next, core.keep()),
+            true => (AwaitedRequest::First, Keep::at_most(settings.client_header_timeout)),
+            false => (AwaitedRequest::Next, core.keep()),
         };
         self.stage = Stage::Idle(http.idle.enter(connection, waiting, keep));
         connection.loop_state.admission.one_may_leave();

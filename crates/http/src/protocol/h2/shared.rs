@@ -9,14 +9,14 @@ use freerun_runtime::loops;
 
 use crate::protocol::h2::Driver;
 use crate::protocol::h2::stream::H2Stream;
-use crate::request::Connection;
+use crate::request::ClientConnection;
 
 /// Places for the streams of a connection.
 pub(super) type StreamPlaces = Vec<Option<Rc<H2Stream>>>;
 
 /// A connection of HTTP/2.
 pub(super) struct Shared {
-    pub(super) connection: Rc<Connection>,
+    pub(super) connection: Rc<ClientConnection>,
     pub(super) driver: Rc<Driver>,
     machine: RefCell<h2::Connection>,
     /// The streams whose requests have not ended, by their slots.
@@ -32,7 +32,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(driver: &Rc<Driver>, connection: Rc<Connection>, machine: h2::Connection) -> Rc<Shared> {
+    pub(super) fn new(driver: &Rc<Driver>, connection: Rc<ClientConnection>, machine: h2::Connection) -> Rc<Shared> {
         let (streams, task, is_polled, is_woken, stalled_at) = Default::default();
         let machine = RefCell::new(machine);
         let driver = driver.clone();

@@ -15,7 +15,7 @@ use freerun_transport::FileSending;
 use crate::connection::file_out::FileOut;
 use crate::connection::stream::{ResponseHead, Stream, StreamFault};
 use crate::protocol::h2::shared::Shared;
-use crate::request::Connection;
+use crate::request::ClientConnection;
 use crate::request::response::Field;
 use crate::settings::http2::Http2Settings;
 
@@ -79,7 +79,7 @@ impl H2Stream {
         })
     }
 
-    pub(super) fn connection(&self) -> &Connection {
+    pub(super) fn connection(&self) -> &ClientConnection {
         &self.shared.connection
     }
 

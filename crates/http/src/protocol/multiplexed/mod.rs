@@ -25,7 +25,7 @@ use crate::message::scratch::RequestScratch;
 use crate::phases::{self, Answer, post_action};
 use crate::protocol::tls;
 use crate::request::ClientStream;
-use crate::request::generation::Answering;
+use crate::request::generation::AnsweringServers;
 use crate::request::location::Server;
 use crate::request::response::Response;
 use crate::request::{Head, Request};
@@ -156,7 +156,7 @@ pub async fn serve(http: Rc<HttpLoop>, client: ClientStream, arrived: Arrived, s
 
 /// Chooses the fields of a head by the rules for names of the server that the request is for, if they are others than those of
 /// the default server, by which the head was made.
-fn apply_name_rules(head: &mut Head, made_by: &Answering, server: &Server) {
+fn apply_name_rules(head: &mut Head, made_by: &AnsweringServers, server: &Server) {
     let rules = field_rules(&server.entry.settings, false);
     let made_by = field_rules(&made_by.entry.settings, false);
     let names = |rules: FieldRules| (rules.ignore_invalid_headers, rules.underscores_in_headers);

@@ -8,7 +8,7 @@ use crate::message::field_block::FieldBlock;
 use crate::request::Request;
 use crate::request::core_settings::CoreSettings;
 use crate::request::response::Response;
-use crate::write::decide::Decided;
+use crate::write::decide::ResponseDecision;
 use crate::write::fields::{self, HeadSink};
 
 /// A head as a list of fields.
@@ -53,7 +53,13 @@ impl HeadSink for FieldList {
 
 /// Sends the head of a response; `ends` says that nothing follows. The request notes how long it is, and what a log may ask
 /// of it.
-pub(super) fn send(request: &mut Request, stream: &dyn Stream, response: &Response, decided: &Decided, ends: bool) {
+pub(super) fn send(
+    request: &mut Request,
+    stream: &dyn Stream,
+    response: &Response,
+    decided: &ResponseDecision,
+    ends: bool,
+) {
     let mut list = FieldList(SPARE.take());
     list.0.clear();
     fields::print(request, response, decided, &mut list);

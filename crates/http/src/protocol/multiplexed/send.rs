@@ -18,7 +18,7 @@ use crate::finish;
 use crate::protocol::multiplexed::response_head;
 use crate::request::Request;
 use crate::request::core_settings::CoreSettings;
-use crate::request::response::{Body, FileRange, Response, Source};
+use crate::request::response::{Body, BodySource, FileRange, Response};
 use crate::write::WriteError;
 use crate::write::beside::meanwhile;
 use crate::write::decide::{Framing, decide};
@@ -125,7 +125,7 @@ impl<'s> Sender<'s> {
     async fn body(
         &mut self,
         request: &Request,
-        mut source: Box<dyn Source>,
+        mut source: Box<dyn BodySource>,
         mut owed: Option<u64>,
         ends: bool,
     ) -> Result<(), WriteError> {
@@ -183,7 +183,7 @@ impl<'s> Sender<'s> {
     async fn file(
         &mut self,
         request: &Request,
-        source: &mut Box<dyn Source>,
+        source: &mut Box<dyn BodySource>,
         mut range: FileRange,
         last: bool,
     ) -> Result<(), WriteError> {
@@ -222,7 +222,7 @@ impl<'s> Sender<'s> {
     async fn piece(
         &mut self,
         request: &Request,
-        source: &mut Box<dyn Source>,
+        source: &mut Box<dyn BodySource>,
         mut piece: Bytes,
         last: bool,
     ) -> Result<(), WriteError> {

@@ -7,7 +7,7 @@ use freerun_serve::configuration::parts::Paths;
 use super::account::{
     AccountKeySetting, ChallengeSetting, Contact, DirectoryUrl, ExternalKey, ProfileSetting, TrustedSetting,
 };
-use super::wanted::Declared;
+use super::wanted::DeclaredIssuers;
 use crate::values::switch::Switch;
 
 /// The name of the block.
@@ -79,7 +79,7 @@ pub fn declare(node: &Node, settings: &SettingsSet, cx: &mut Cx) -> Result<(), P
     if name.is_empty() {
         return Err(Problem::new("empty name of \"acme_issuer\"").at_node(node).at(word.place));
     }
-    let declared = cx.extensions.get_or_default::<Declared>();
+    let declared = cx.extensions.get_or_default::<DeclaredIssuers>();
     if declared.issuer(name).is_some() {
         return Err(Problem::new(format!("duplicate acme_issuer \"{name}\"")).at_node(node).at(word.place));
     }
@@ -107,7 +107,7 @@ pub fn declare(node: &Node, settings: &SettingsSet, cx: &mut Cx) -> Result<(), P
         ..plain
     };
     let checked = issuer.check();
-    let declared = cx.extensions.get_or_default::<Declared>();
+    let declared = cx.extensions.get_or_default::<DeclaredIssuers>();
     let replaced = declared.account_replaced_by(&issuer).map(|other| other.name.clone());
     declared.add_issuer(issuer);
     if uri.is_none() {

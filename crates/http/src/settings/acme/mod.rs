@@ -13,11 +13,11 @@ use std::sync::{Arc, OnceLock};
 
 use freerun_acme::CertificateSettings;
 use freerun_conf::{Cx, Node, Problem, Shape, Value, settings};
-use freerun_serve::configuration::zones::Named;
+use freerun_serve::configuration::zones::ZoneName;
 
 pub use certificate::AcmeCertificate;
 pub(super) use wanted::live;
-pub use wanted::{Declared, OfServer, Wanted, WantedCertificate, of_server};
+pub use wanted::{DeclaredIssuers, OfServer, WantedCertificate, WantedCertificates, of_server};
 
 settings! {
     /// Certificates from a CA by ACME (RFC 8555).
@@ -51,7 +51,7 @@ impl Value for AcmeZone {
     fn parse(directive: &Node, _cx: &mut Cx) -> Result<AcmeZone, Problem> {
         let word = &directive.args[0];
         let value = word.text.strip_prefix("zone=").ok_or_else(|| Problem::invalid_parameter(directive, word))?;
-        Named::parse(directive, word, value).map(|_| AcmeZone)
+        ZoneName::parse(directive, word, value).map(|_| AcmeZone)
     }
 }
 

@@ -13,12 +13,12 @@ use super::AcmeSettings;
 use crate::settings::server::ServerSettings;
 use crate::settings::ssl::SslSettings;
 use crate::template::Template;
-use freerun_serve::build::names::Name;
+use freerun_serve::build::names::ServerName;
 
 /// What the certificates of a configuration are made of: one of the [`Parts`](freerun_serve::configuration::parts::Parts) of its generation,
 /// if there are any.
 #[derive(Debug)]
-pub struct Wanted {
+pub struct WantedCertificates {
     /// The issuers that certificates are wanted of.
     pub issuers: Vec<IssuerSettings>,
     /// The certificates, each once.
@@ -38,12 +38,12 @@ pub struct WantedCertificate {
 
 /// The issuers and certificates of the configuration that is being read; lives in its context.
 #[derive(Debug, Default)]
-pub struct Declared {
+pub struct DeclaredIssuers {
     issuers: Vec<IssuerSettings>,
     certificates: Vec<WantedCertificate>,
 }
 
-impl Declared {
+impl DeclaredIssuers {
     /// The issuer of this name.
     pub(super) fn issuer(&self, name: &str) -> Option<&IssuerSettings> {
         self.issuers.iter().find(|issuer| issuer.name == name)
@@ -59,10 +59,10 @@ impl Declared {
     }
 
     /// All of it, when the configuration has been read; `None` if no certificate is wanted.
-    pub fn finish(self, resolver: Option<(Arc<Resolver>, Duration)>) -> Option<Wanted> {
-        let Declared { mut issuers, certificates } = self;
+    pub fn finish(self, resolver: Option<(Arc<Resolver>, Duration)>) -> Option<WantedCertificates> {
+        let DeclaredIssuers { mut issuers, certificates } = self;
         issuers.retain(|issuer| certificates.iter().any(|one| one.settings.issuer == issuer.name));
-        (!certificates.is_empty()).then_some(Wanted { issuers, certificates, resolver })
+        (!certificates.is_empty()).then_some(WantedCertificates { issuers, certificates, resolver })
     }
 
     /// The issuer that is meant where none is named.
@@ -144,7 +144,7 @@ pub(in crate::settings) fn live(
 ) -> Result<Vec<Arc<LivePair>>, Problem> {
     let mut pairs = Vec::new();
     if let Some(named) = &settings.get::<AcmeSettings>().acme_certificate {
-        let declared = cx.extensions.get_or_default::<Declared>();
+        let declared = cx.extensions.get_or_default::<DeclaredIssuers>();
         if declared.issuer(&named.issuer).is_none() {
             let problem = Problem::new(format!("acme_issuer \"{}\" is not defined", named.issuer));
             let near = near(&named.issuer, declared.issuers.iter().map(|issuer| issuer.name.as_str()));
@@ -164,7 +164,7 @@ pub(in crate::settings) fn live(
     // A certificate for all servers is none for those without TLS.
     let has_tls = settings.get::<ServerSettings>().listen.iter().any(|listen| listen.protocols.tls);
     if let Some(spot) = own.auto.filter(|_| has_tls && !settings.get::<SslSettings>().ssl_reject_handshake) {
-        let declared = cx.extensions.get_or_default::<Declared>();
+        let declared = cx.extensions.get_or_default::<DeclaredIssuers>();
         let issuer = declared.default_issuer().map_err(|problem| spot.blamed(problem))?.name.clone();
         let identifiers = server_names(settings, "ssl_certificate auto", spot, cx)?;
         let certificate = CertificateSettings { issuer, identifiers, key: KeyKind::default() };
@@ -178,13 +178,13 @@ pub(in crate::settings) fn live(
 
 /// Makes a certificate known to be wanted, and gives its pair.
 fn want(settings: CertificateSettings, spot: Spot, cx: &mut Cx) -> Result<Arc<LivePair>, Problem> {
-    let known = |declared: &Declared| declared.certificates.iter().find(|one| one.settings == settings).cloned();
-    if let Some(one) = known(cx.extensions.get_or_default::<Declared>()) {
+    let known = |declared: &DeclaredIssuers| declared.certificates.iter().find(|one| one.settings == settings).cloned();
+    if let Some(one) = known(cx.extensions.get_or_default::<DeclaredIssuers>()) {
         return Ok(one.pair);
     }
     let hosts: Vec<String> = settings.identifiers.iter().map(Identifier::to_string).collect();
     let pair = LivePairs::awaited(&pair_name(&settings), &hosts, cx).map_err(|problem| spot.blamed(problem))?;
-    let declared = cx.extensions.get_or_default::<Declared>();
+    let declared = cx.extensions.get_or_default::<DeclaredIssuers>();
     declared.certificates.push(WantedCertificate { settings, pair: pair.clone() });
     Ok(pair)
 }
@@ -200,17 +200,17 @@ fn server_names(settings: &SettingsSet, what: &str, spot: Spot, cx: &mut Cx) -> 
             Err(spot.blamed(Problem::new(message).hint(WAY_OUT)))
         };
         let text = match name {
-            Name::Exact(name) => name.as_str(),
+            ServerName::Exact(name) => name.as_str(),
             // `.example.com` is `example.com` with all below it.
-            Name::Front(suffix, true) => {
+            ServerName::Front(suffix, true) => {
                 let bare = &suffix[1..];
                 let message = format!("\"{what}\" orders no certificate for names below \"{bare}\"");
                 cx.warn(spot.blamed(Problem::warning(message)));
                 bare
             }
-            Name::Front(suffix, false) => return refused(&format!("*{suffix}"), "it has a wildcard"),
-            Name::Back(prefix) => return refused(&format!("{prefix}*"), "it has a wildcard"),
-            Name::Regex(_) => {
+            ServerName::Front(suffix, false) => return refused(&format!("*{suffix}"), "it has a wildcard"),
+            ServerName::Back(prefix) => return refused(&format!("{prefix}*"), "it has a wildcard"),
+            ServerName::Regex(_) => {
                 let message =
                     format!("\"{what}\" orders no certificate for a server name that is a regular expression");
                 return Err(spot.blamed(Problem::new(message).hint(WAY_OUT)));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use freerun_conf::{Cx, Node, Problem, Setting, Shape};
 use freerun_http::request::Request;
-use freerun_http::variables::{Compute, Found, Value, Variable, VariableTable};
+use freerun_http::variables::{Compute, ComputeResult, Variable, VariableTable, VariableValue};
 use freerun_serve::values::lookups::variable_name;
 use serde_json::Map;
 
@@ -56,7 +56,7 @@ pub(super) const ALL: &[Variable] = &[
 ];
 
 /// The value of this name. Names of variables are in lower case, so another case will do.
-fn named<'r>(object: &Map<String, serde_json::Value>, name: &str) -> Value<'r> {
+fn named<'r>(object: &Map<String, serde_json::Value>, name: &str) -> VariableValue<'r> {
     let other_case = || object.iter().find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| value);
     text(object.get(name).or_else(other_case)?).map(Cow::Owned)
 }
@@ -86,10 +86,13 @@ struct Claim {
 }
 
 impl Compute<Request> for Claim {
-    fn find(&self, request: &Request) -> Found {
-        let Some(token) = token(request) else { return Found::Missing };
+    fn find(&self, request: &Request) -> ComputeResult {
+        let Some(token) = token(request) else { return ComputeResult::Missing };
         let object = if self.in_header { token.header() } else { Some(&token.claims) };
-        object.and_then(|object| find(object, &self.path)).and_then(text).map_or(Found::Missing, Found::Text)
+        object
+            .and_then(|object| find(object, &self.path))
+            .and_then(text)
+            .map_or(ComputeResult::Missing, ComputeResult::Text)
     }
 
     fn entry(&self, _: u32) -> &[u8] {

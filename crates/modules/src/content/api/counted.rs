@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use freerun_runtime::loops::LoopStats;
 use freerun_runtime::stats::Counter;
-use freerun_serve::loops::figures::limits::{Judged, LimitFigures};
+use freerun_serve::loops::figures::limits::{LimitFigures, LimitOutcome};
 use freerun_serve::loops::figures::zones::{ZoneFigures, ZoneSnapshot};
-use freerun_serve::loops::shared::Shared;
+use freerun_serve::loops::shared::SharedState;
 use freerun_serve::tls::figures::{FAILURES, TlsFigures, UNTRUSTED};
 use freerun_serve::upstream::resolver::ZonedResolvers;
 use freerun_upstream::resolve::ResolverFigures;
@@ -66,7 +66,7 @@ pub fn worker(index: usize, stats: &Arc<LoopStats>) -> Value {
 }
 
 /// Handshakes of both sides: with clients, and with upstream servers.
-pub fn all_tls(shared: &Shared) -> Value {
+pub fn all_tls(shared: &SharedState) -> Value {
     tls(&[&shared.client_tls, &shared.upstream_tls], &UNTRUSTED)
 }
 
@@ -146,13 +146,15 @@ pub fn stream_zone(figures: &ZoneFigures) -> Value {
 
 /// A zone of `limit_req`.
 pub fn limit_req(figures: &LimitFigures) -> Value {
-    let all = Judged::ALL.into_iter();
+    let all = LimitOutcome::ALL.into_iter();
     Value::Object(all.map(|(judged, name)| (name.to_owned(), figures.get(judged).into())).collect())
 }
 
 /// A zone of `limit_conn`, which makes nobody wait.
 pub fn limit_conn(figures: &LimitFigures) -> Value {
-    let all = Judged::ALL.into_iter().filter(|(judged, _)| !matches!(judged, Judged::Delayed | Judged::DelayedDryRun));
+    let all = LimitOutcome::ALL
+        .into_iter()
+        .filter(|(judged, _)| !matches!(judged, LimitOutcome::Delayed | LimitOutcome::DelayedDryRun));
     Value::Object(all.map(|(judged, name)| (name.to_owned(), figures.get(judged).into())).collect())
 }
 

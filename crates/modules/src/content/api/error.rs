@@ -1,6 +1,6 @@
 //! Reasons that the API refuses a request.
 
-use freerun_serve::values::keyvals::Refused;
+use freerun_serve::values::keyvals::PairRefusal;
 use serde_json::{Value, json};
 
 /// Address of the API's description.
@@ -99,7 +99,7 @@ pub enum ApiError {
     KeyvalFormat(&'static str),
     /// The pairs cannot be changed so.
     #[error(transparent)]
-    Keyval(#[from] Refused),
+    Keyval(#[from] PairRefusal),
 }
 
 impl ApiError {
@@ -135,10 +135,10 @@ impl ApiError {
             ApiError::NoRoom(_) => (400, "UpstreamOutOfMemory"),
             ApiError::KeyvalNotFound => (404, "KeyvalNotFound"),
             ApiError::KeyvalFormat(_) => (400, "KeyvalFormatError"),
-            ApiError::Keyval(Refused::Key | Refused::NotEmpty) => (400, "KeyvalFormatError"),
-            ApiError::Keyval(Refused::NotFound) => (404, "KeyvalKeyNotFound"),
-            ApiError::Keyval(Refused::Exists) => (409, "KeyvalKeyExists"),
-            ApiError::Keyval(Refused::Full) => (413, "KeyvalOutOfMemory"),
+            ApiError::Keyval(PairRefusal::Key | PairRefusal::NotEmpty) => (400, "KeyvalFormatError"),
+            ApiError::Keyval(PairRefusal::NotFound) => (404, "KeyvalKeyNotFound"),
+            ApiError::Keyval(PairRefusal::Exists) => (409, "KeyvalKeyExists"),
+            ApiError::Keyval(PairRefusal::Full) => (413, "KeyvalOutOfMemory"),
         }
     }
 

@@ -2,24 +2,24 @@
 
 use std::time::Duration;
 
-use freerun_serve::values::keyvals::{Change, New};
+use freerun_serve::values::keyvals::{New, PairChange};
 use serde_json::{Map, Value};
 
 use super::error::ApiError;
 
 /// The value of a key in a body.
-enum PairChange {
+enum WrittenPair {
     /// The pair goes.
     Nothing,
     /// Its value, its time, or both.
     Pair { value: Option<String>, lasts: Option<Duration> },
 }
 
-fn pair_change(value: &Value) -> Result<PairChange, ApiError> {
+fn written_pair(value: &Value) -> Result<WrittenPair, ApiError> {
     const INVALID: ApiError = ApiError::KeyvalFormat("invalid value");
     match value {
-        Value::Null => Ok(PairChange::Nothing),
-        Value::String(text) => Ok(PairChange::Pair { value: Some(text.clone()), lasts: None }),
+        Value::Null => Ok(WrittenPair::Nothing),
+        Value::String(text) => Ok(WrittenPair::Pair { value: Some(text.clone()), lasts: None }),
         Value::Object(parts) => {
             let (mut value, mut lasts) = (None, None);
             for (name, part) in parts {
@@ -29,7 +29,7 @@ fn pair_change(value: &Value) -> Result<PairChange, ApiError> {
                     _ => return Err(INVALID),
                 }
             }
-            Ok(PairChange::Pair { value, lasts })
+            Ok(WrittenPair::Pair { value, lasts })
         }
         Value::Bool(_) | Value::Number(_) | Value::Array(_) => Err(INVALID),
     }
@@ -49,33 +49,33 @@ fn pairs(body: &Value) -> Result<&Map<String, Value>, ApiError> {
 ///
 /// # Errors
 /// The body is wrong.
-pub fn added(body: &Value, has_timeout: bool) -> Result<Change, ApiError> {
+pub fn added(body: &Value, has_timeout: bool) -> Result<PairChange, ApiError> {
     let mut all = Vec::new();
     for (key, value) in pairs(body)? {
-        let PairChange::Pair { value: Some(value), lasts } = pair_change(value)? else {
+        let WrittenPair::Pair { value: Some(value), lasts } = written_pair(value)? else {
             return Err(ApiError::KeyvalFormat("value required"));
         };
         check_time(lasts, has_timeout)?;
         all.push(New { key: key.clone(), value, lasts });
     }
-    Ok(Change::Add(all))
+    Ok(PairChange::Add(all))
 }
 
 /// The change of `PATCH`: a pair gets another value or another end, or goes.
 ///
 /// # Errors
 /// The body is wrong.
-pub fn patched(body: &Value, has_timeout: bool) -> Result<Change, ApiError> {
+pub fn patched(body: &Value, has_timeout: bool) -> Result<PairChange, ApiError> {
     let mut pairs = pairs(body)?.iter();
     let (Some((key, value)), None) = (pairs.next(), pairs.next()) else {
         return Err(ApiError::KeyvalFormat("only one key can be updated"));
     };
-    match pair_change(value)? {
-        PairChange::Nothing => Ok(Change::Remove(key.clone())),
-        PairChange::Pair { value: None, lasts: None } => Err(ApiError::KeyvalFormat("value required")),
-        PairChange::Pair { value, lasts } => {
+    match written_pair(value)? {
+        WrittenPair::Nothing => Ok(PairChange::Remove(key.clone())),
+        WrittenPair::Pair { value: None, lasts: None } => Err(ApiError::KeyvalFormat("value required")),
+        WrittenPair::Pair { value, lasts } => {
             check_time(lasts, has_timeout)?;
-            Ok(Change::Set { key: key.clone(), value, lasts })
+            Ok(PairChange::Set { key: key.clone(), value, lasts })
         }
     }
 }
@@ -91,11 +91,12 @@ mod tests {
         let minute = Some(Duration::from_secs(60));
         let new = |key: &str, value: &str, lasts| New { key: key.into(), value: value.into(), lasts };
         let all = added(&json!({"a": "1", "b": {"value": "2", "expire": 60000}}), true);
-        assert_eq!(all, Ok(Change::Add(vec![new("a", "1", None), new("b", "2", minute)])));
-        let set = |value: Option<&str>, lasts| Change::Set { key: "a".into(), value: value.map(str::to_owned), lasts };
+        assert_eq!(all, Ok(PairChange::Add(vec![new("a", "1", None), new("b", "2", minute)])));
+        let set =
+            |value: Option<&str>, lasts| PairChange::Set { key: "a".into(), value: value.map(str::to_owned), lasts };
         assert_eq!(patched(&json!({"a": "2"}), false), Ok(set(Some("2"), None)));
         assert_eq!(patched(&json!({"a": {"expire": 60000}}), true), Ok(set(None, minute)));
-        assert_eq!(patched(&json!({"a": null}), false), Ok(Change::Remove("a".into())));
+        assert_eq!(patched(&json!({"a": null}), false), Ok(PairChange::Remove("a".into())));
     }
 
     #[test]

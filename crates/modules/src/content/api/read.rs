@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use freerun_cache::cache::Cache;
-use freerun_cache::usage::Answered;
+use freerun_cache::usage::CacheStatus;
 use freerun_proxy::caches::zones::Caches;
 use freerun_runtime::log::clock;
 use freerun_serve::configuration::generation::Generation;
 use freerun_serve::loops::figures::limits::{ByName as Limits, LimitFigures, LimitZones};
-use freerun_serve::loops::figures::zones::{ByName as Zones, StatusZones, ZoneFigures};
-use freerun_serve::loops::shared::Shared;
+use freerun_serve::loops::figures::zones::{StatusZones, ZoneFigures, ZonesByName as Zones};
+use freerun_serve::loops::shared::SharedState;
 use freerun_serve::upstream::resolver::ZonedResolvers;
 use freerun_serve::upstream::{AnyGroup, GroupsByProtocol};
-use freerun_serve::values::keyvals::{AllKeyvals, ByName, Refused};
+use freerun_serve::values::keyvals::{AllKeyvals, KeyvalsByName, PairRefusal};
 use freerun_upstream::now;
 use serde_json::{Map, Value, json};
 
@@ -39,7 +39,7 @@ const STREAM: [&str; 4] = ["server_zones", "limit_conns", "upstreams", "keyvals"
 #[derive(Clone)]
 pub struct ApiState {
     /// The state of the worker.
-    pub shared: Arc<Shared>,
+    pub shared: Arc<SharedState>,
     /// The configuration that serves.
     pub generation: Arc<Generation>,
     /// The address that the request has come to.
@@ -170,7 +170,7 @@ impl ApiState {
     }
 
     /// The zones of pairs.
-    pub fn keyvals(&self, protocol: Protocol) -> ByName {
+    pub fn keyvals(&self, protocol: Protocol) -> KeyvalsByName {
         let all = self.part::<AllKeyvals>();
         match protocol {
             Protocol::Http => all.http.clone(),
@@ -185,7 +185,7 @@ impl ApiState {
             [name] => {
                 let zone = zones.get(*name).ok_or(ApiError::KeyvalNotFound)?;
                 let Some(key) = key else { return Ok(Object::whole(json!(zone.pairs.all()))) };
-                let value = zone.pairs.get(key).ok_or(ApiError::Keyval(Refused::NotFound))?;
+                let value = zone.pairs.get(key).ok_or(ApiError::Keyval(PairRefusal::NotFound))?;
                 Ok(Object::whole(json!({ key: value })))
             }
             _ => Err(ApiError::PathNotFound),
@@ -267,10 +267,10 @@ fn cache(cache: &Cache) -> Value {
     }
     let is_cold = matches!(figures.state.name(), "starting" | "loading" | "walking");
     map.insert("cold".to_owned(), is_cold.into());
-    for how in Answered::ALL {
+    for how in CacheStatus::ALL {
         let mut answers = json!({ "responses": usage.answered(how), "bytes": usage.bytes(how) });
         // The others are taken from the cache.
-        if matches!(how, Answered::Miss | Answered::Expired | Answered::Bypass) {
+        if matches!(how, CacheStatus::Miss | CacheStatus::Expired | CacheStatus::Bypass) {
             let (responses, bytes) = usage.stored(how);
             answers["responses_written"] = responses.into();
             answers["bytes_written"] = bytes.into();

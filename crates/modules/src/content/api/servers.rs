@@ -6,8 +6,8 @@ use std::time::Duration;
 use freerun_conf::{into_bytes, parse_seconds};
 use freerun_runtime::log::ErrorLog;
 use freerun_serve::configuration::unsaved_states;
-use freerun_serve::upstream::{AnyGroup, Entry, Server};
-use freerun_upstream::place::{self, Place};
+use freerun_serve::upstream::{AnyGroup, ServerEntry, ServerSetting};
+use freerun_upstream::place::{self, ServerPlace};
 use freerun_upstream::{Method, PeerSettings};
 use serde_json::Value;
 
@@ -143,16 +143,21 @@ fn time(value: &Value) -> Option<Duration> {
 }
 
 /// The server with this address or name and these settings, in this group. Names are looked up again and again.
-fn server(group: &dyn AnyGroup, text: &str, service: Option<&str>, settings: PeerSettings) -> Result<Server, ApiError> {
+fn server(
+    group: &dyn AnyGroup,
+    text: &str,
+    service: Option<&str>,
+    settings: PeerSettings,
+) -> Result<ServerSetting, ApiError> {
     let bad = ApiError::BadAddress;
     if !text.bytes().all(is_plain) || !service.unwrap_or_default().bytes().all(is_plain) {
         return Err(bad(format!("invalid host in upstream \"{text}\"")));
     }
-    let is_name = place::parse(text, Some(1)).is_ok_and(|written| matches!(written.place, Place::Name(_)));
+    let is_name = place::parse(text, Some(1)).is_ok_and(|written| matches!(written.place, ServerPlace::Name(_)));
     if is_name && !group.resolves() {
         return Err(ApiError::NoResolver(text.to_owned()));
     }
-    Server::new(text, group.default_port(), service, is_name, settings).map_err(bad)
+    ServerSetting::new(text, group.default_port(), service, is_name, settings).map_err(bad)
 }
 
 /// A change of the servers of a group.
@@ -171,7 +176,7 @@ pub enum ServerChange {
 ///
 /// # Errors
 /// Nothing has changed. That the file cannot be written is logged.
-pub fn apply(group: Arc<dyn AnyGroup>, change: &ServerChange, log: &ErrorLog) -> Result<Entry, ApiError> {
+pub fn apply(group: Arc<dyn AnyGroup>, change: &ServerChange, log: &ErrorLog) -> Result<ServerEntry, ApiError> {
     let mut done = Err(ApiError::UpstreamNotFound);
     group.clone().change(log, &mut |entries| {
         done = edit(&*group, change, entries);
@@ -186,7 +191,7 @@ pub fn apply(group: Arc<dyn AnyGroup>, change: &ServerChange, log: &ErrorLog) ->
     Ok(changed)
 }
 
-fn edit(group: &dyn AnyGroup, change: &ServerChange, entries: &mut Vec<Entry>) -> Result<Entry, ApiError> {
+fn edit(group: &dyn AnyGroup, change: &ServerChange, entries: &mut Vec<ServerEntry>) -> Result<ServerEntry, ApiError> {
     let name = || group.group().name.to_string();
     match change {
         ServerChange::Add(told) => {
@@ -204,7 +209,7 @@ fn edit(group: &dyn AnyGroup, change: &ServerChange, entries: &mut Vec<Entry>) -
             if entries.len() >= MAX_SERVERS {
                 return Err(ApiError::NoRoom(name()));
             }
-            let entry = Entry::new(server);
+            let entry = ServerEntry::new(server);
             entries.push(entry.clone());
             Ok(entry)
         }
@@ -239,7 +244,7 @@ fn edit(group: &dyn AnyGroup, change: &ServerChange, entries: &mut Vec<Entry>) -
 }
 
 /// The place of the entry with this number.
-fn find(group: &dyn AnyGroup, entries: &[Entry], id: u32) -> Result<usize, ApiError> {
+fn find(group: &dyn AnyGroup, entries: &[ServerEntry], id: u32) -> Result<usize, ApiError> {
     if let Some(at) = entries.iter().position(|entry| entry.number == id) {
         return Ok(at);
     }

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use freerun_runtime::loops;
 use freerun_runtime::stats::HistogramSnapshot;
-use freerun_serve::upstream::{AnyGroup, Entry};
-use freerun_upstream::place::Place;
-use freerun_upstream::{Failure, Millis, Peer};
+use freerun_serve::upstream::{AnyGroup, ServerEntry};
+use freerun_upstream::place::ServerPlace;
+use freerun_upstream::{AttemptFailure, Millis, Peer};
 use serde_json::{Map, Value, json};
 
 use super::error::ApiError;
@@ -66,17 +66,18 @@ pub fn group(of: &dyn AnyGroup, protocol: Protocol, now: Millis) -> Value {
 }
 
 /// The number of a server: its entry's number, unless a name stands for the server.
-fn id(one: &Peer, entries: &[Entry]) -> u32 {
+fn id(one: &Peer, entries: &[ServerEntry]) -> u32 {
     let entry = entries.iter().find(|entry| entry.number == one.settings.entry);
-    entry.filter(|entry| matches!(entry.server.place, Place::Address(_))).map_or(one.id, |entry| entry.number)
+    entry.filter(|entry| matches!(entry.server.place, ServerPlace::Address(_))).map_or(one.id, |entry| entry.number)
 }
 
 /// A server.
-fn peer(one: &Peer, entries: &[Entry], protocol: Protocol, now: Millis) -> Value {
+fn peer(one: &Peer, entries: &[ServerEntry], protocol: Protocol, now: Millis) -> Value {
     let figures = &one.figures;
     let checks = &figures.checks;
     // An idle connection that was dead says nothing about the server.
-    let fails = Failure::ALL.into_iter().zip(&figures.failures).filter(|(kind, _)| *kind != Failure::Stale);
+    let fails =
+        AttemptFailure::ALL.into_iter().zip(&figures.failures).filter(|(kind, _)| *kind != AttemptFailure::Stale);
     let [connect, header, response] = one.averages();
     let mut health =
         json!({ "checks": get(&checks.done), "fails": get(&checks.failed), "unhealthy": get(&checks.unhealthy) });
@@ -163,7 +164,7 @@ pub fn configured(of: &dyn AnyGroup, protocol: Protocol) -> Vec<Value> {
     let mut all = Vec::new();
     for entry in of.entries().iter() {
         all.push(written(entry, protocol));
-        if let Place::Name(_) = &entry.server.place {
+        if let ServerPlace::Name(_) = &entry.server.place {
             let own = set.peers().filter(|peer| peer.settings.entry == entry.number);
             all.extend(own.map(|peer| server(entry, peer.id, Some(peer), protocol)));
         }
@@ -182,12 +183,12 @@ pub fn configured_one(of: &dyn AnyGroup, protocol: Protocol, id: &str) -> Result
 }
 
 /// A server as it is written.
-pub fn written(entry: &Entry, protocol: Protocol) -> Value {
+pub fn written(entry: &ServerEntry, protocol: Protocol) -> Value {
     server(entry, entry.number, None, protocol)
 }
 
 /// A server as it is configured; `resolved`: one of those that its name stands for.
-fn server(entry: &Entry, id: u32, resolved: Option<&Arc<Peer>>, protocol: Protocol) -> Value {
+fn server(entry: &ServerEntry, id: u32, resolved: Option<&Arc<Peer>>, protocol: Protocol) -> Value {
     let settings = resolved.map_or(&entry.server.settings, |peer| &peer.settings);
     let text = resolved.map_or(&*entry.server.text, |peer| &*peer.name);
     let seconds = |time: Duration| format!("{}s", time.as_secs());
@@ -213,7 +214,7 @@ fn server(entry: &Entry, id: u32, resolved: Option<&Arc<Peer>>, protocol: Protoc
     }
     if resolved.is_some() {
         shown["parent"] = entry.number.to_string().into();
-        if let Place::Name(name) = &entry.server.place {
+        if let ServerPlace::Name(name) = &entry.server.place {
             shown["host"] = name.host.to_string().into();
         }
     }

@@ -59,7 +59,7 @@ pub async fn change(request: &mut Request, source: ApiState, path: &[&str]) -> R
                 Method::Patch => pairs::patched(&json(request).await?, has_timeout)?,
                 _ => {
                     discard(request)?;
-                    keyvals::Change::Clear
+                    keyvals::PairChange::Clear
                 }
             };
             let log = source.generation.error_log.clone();

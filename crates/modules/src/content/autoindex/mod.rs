@@ -12,7 +12,7 @@ use freerun_http::log_error;
 use freerun_http::module::Module;
 use freerun_http::request::Request;
 use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
-use freerun_http::request::response::{Body, LocalBoxFuture, Response, Source};
+use freerun_http::request::response::{Body, BodySource, LocalBoxFuture, Response};
 use freerun_proto::{Method, uri};
 use freerun_runtime::files;
 use freerun_runtime::log::clock;
@@ -143,7 +143,7 @@ fn callback(request: &Request, format: Format) -> Result<Option<Vec<u8>>, u16> {
 /// A listing that is sent in pieces. As in nginx its length is not announced.
 struct Pages(Listing);
 
-impl Source for Pages {
+impl BodySource for Pages {
     fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
         Box::pin(async {
             // A long listing must not starve other tasks of the loop.

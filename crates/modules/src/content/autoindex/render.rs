@@ -5,7 +5,7 @@ use std::io::Write;
 use freerun_conf::text_of;
 use freerun_proto::date;
 use freerun_proto::uri::{EscapeSet, escape_into};
-use freerun_runtime::files::{Entries, Entry};
+use freerun_runtime::files::{DirectoryEntry, Entries};
 
 use super::Format;
 use crate::html::escape as escape_html;
@@ -114,7 +114,7 @@ impl Listing {
     }
 }
 
-fn html(style: &Style, entry: &Entry, out: &mut Vec<u8>) {
+fn html(style: &Style, entry: &DirectoryEntry, out: &mut Vec<u8>) {
     let is_dir = entry.meta.is_dir();
     let slash: &[u8] = if is_dir { b"/" } else { b"" };
     out.extend_from_slice(b"<a href=\"");
@@ -171,7 +171,7 @@ fn rounded(size: u64) -> (u64, u8) {
     }
 }
 
-fn kind(entry: &Entry) -> &'static str {
+fn kind(entry: &DirectoryEntry) -> &'static str {
     match (entry.meta.is_dir(), entry.meta.is_file()) {
         (true, _) => "directory",
         (_, true) => "file",
@@ -179,7 +179,7 @@ fn kind(entry: &Entry) -> &'static str {
     }
 }
 
-fn xml(entry: &Entry, out: &mut Vec<u8>) {
+fn xml(entry: &DirectoryEntry, out: &mut Vec<u8>) {
     let kind = kind(entry);
     let time = date::time_iso8601(entry.meta.mtime, 0);
     let _ = write!(out, "<{kind} mtime=\"{}Z\"", text_of(&time[..19]));
@@ -191,7 +191,7 @@ fn xml(entry: &Entry, out: &mut Vec<u8>) {
     let _ = write!(out, "</{kind}>\r\n");
 }
 
-fn json(entry: &Entry, after_another: bool, out: &mut Vec<u8>) {
+fn json(entry: &DirectoryEntry, after_another: bool, out: &mut Vec<u8>) {
     let kind = kind(entry);
     if after_another {
         out.push(b',');

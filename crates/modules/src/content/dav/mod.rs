@@ -7,7 +7,7 @@ use std::ffi::CString;
 use bytes::Bytes;
 use freerun_conf::{Cx, Node, Problem, Setting, SettingsSet, Shape, group, keyword_enum, settings, text_of};
 use freerun_http::body;
-use freerun_http::body::collect::Collected;
+use freerun_http::body::collect::CollectedBody;
 use freerun_http::connection::gone::ClientGone;
 use freerun_http::content::aio;
 use freerun_http::content::{open, path};
@@ -243,8 +243,8 @@ async fn put(request: &mut Request, settings: DavSettings) -> Result<Outcome, u1
         Err(error) => return Err(error.status()),
     };
     let contents = match &*body {
-        Collected::Memory(bytes) => Contents::Bytes(bytes.clone()),
-        Collected::File(file) => Contents::File(file.file().clone(), file.len()),
+        CollectedBody::Memory(bytes) => Contents::Bytes(bytes.clone()),
+        CollectedBody::File(file) => Contents::File(file.file().clone(), file.len()),
     };
     let target = c_path(path::file_name(request))?;
     let mtime = request.head.value(HeaderId::Date).and_then(date::parse_http_date);
@@ -254,7 +254,7 @@ async fn put(request: &mut Request, settings: DavSettings) -> Result<Outcome, u1
         folders: settings.create_full_put_path.then(|| settings.dav_access.of_folders()),
     };
     let existed = work(request, TreeChange::Put { contents, target, new }).await?;
-    if let Collected::File(file) = &*body {
+    if let CollectedBody::File(file) = &*body {
         // As in nginx, if the file was renamed.
         file.discard();
     }

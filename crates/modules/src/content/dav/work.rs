@@ -3,7 +3,7 @@
 use std::ffi::{CStr, CString};
 
 use freerun_runtime::files::change::{self, Aside, AtEnd, Contents, NewFile};
-use freerun_runtime::files::{Anchored, FileError, LinkCheck};
+use freerun_runtime::files::{AnchoredName, FileError, LinkCheck};
 use rustix::io::Errno;
 
 /// A path, with the information whether the URI names a folder.
@@ -117,7 +117,7 @@ impl TreeChange {
     pub fn run_checked(mut self, target: LinkCheck, source: LinkCheck) -> Result<bool, Failure> {
         let mut held = Vec::new();
         let mut anchor = |path: &mut CString, check, make, missing| {
-            let anchored = Anchored::new(path, check, make).map_err(failed(path, missing))?;
+            let anchored = AnchoredName::new(path, check, make).map_err(failed(path, missing))?;
             let mut new = anchored.path().into_bytes();
             // The slash still tells whether a folder is meant.
             if path.to_bytes().ends_with(b"/") {

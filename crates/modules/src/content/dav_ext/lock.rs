@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use freerun_conf::text_of;
 use freerun_http::body;
-use freerun_http::body::collect::Collected;
+use freerun_http::body::collect::CollectedBody;
 use freerun_http::content::{open, path};
 use freerun_http::log_error;
 use freerun_http::request::Request;
@@ -30,8 +30,8 @@ use crate::html;
 pub(super) async fn read_body(request: &mut Request) -> Result<Bytes, u16> {
     let body = body::collect(request).await.map_err(|error| error.status())?;
     match &*body {
-        Collected::Memory(bytes) => Ok(bytes.clone()),
-        Collected::File(_) => Err(413),
+        CollectedBody::Memory(bytes) => Ok(bytes.clone()),
+        CollectedBody::File(_) => Err(413),
     }
 }
 

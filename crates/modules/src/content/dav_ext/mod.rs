@@ -20,7 +20,7 @@ use freerun_http::request::Request;
 use freerun_http::request::handler::{Filter, Handler, Outcome, Phase, Run, Slot};
 use freerun_http::request::response::{Body, LocalBoxFuture, Response};
 use freerun_proto::Method;
-use freerun_serve::configuration::zones::{Named, Zone, ZoneTable};
+use freerun_serve::configuration::zones::{Zone, ZoneName, ZoneTable};
 use freerun_tls::random;
 
 use locks::Locks;
@@ -107,7 +107,7 @@ impl Setting for LockZones {
         let (mut zone, mut time) = (None, DEFAULT_TIMEOUT);
         for word in &directive.args {
             if let Some(value) = word.text.strip_prefix("zone=") {
-                zone = Some(Named::parse(directive, word, value)?);
+                zone = Some(ZoneName::parse(directive, word, value)?);
             } else if let Some(value) = word.text.strip_prefix("timeout=") {
                 time = parse_time(value)
                     .filter(|time| !time.is_zero())
@@ -116,7 +116,7 @@ impl Setting for LockZones {
                 return Err(Problem::invalid_parameter(directive, word));
             }
         }
-        let zone = zone.ok_or_else(|| Named::missing(directive))?;
+        let zone = zone.ok_or_else(|| ZoneName::missing(directive))?;
         let table = cx.extensions.get_or_default::<ZoneTable>();
         let name = format!("{KIND} {} {}", zone.name, zone.size);
         let arrived = table.arrived(&name);

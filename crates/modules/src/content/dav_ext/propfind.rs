@@ -9,7 +9,7 @@ use freerun_http::content::{media_type, open, path};
 use freerun_http::log_error;
 use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
-use freerun_http::request::response::{Body, LocalBoxFuture, Response, Source};
+use freerun_http::request::response::{Body, BodySource, LocalBoxFuture, Response};
 use freerun_proto::uri::{EscapeSet, escape};
 use freerun_proto::{HeaderId, conditional, date};
 use freerun_runtime::files::{Entries, Meta};
@@ -242,7 +242,7 @@ impl MultiStatus {
     }
 }
 
-impl Source for MultiStatus {
+impl BodySource for MultiStatus {
     fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
         Box::pin(async {
             // A long folder must not starve other tasks of the loop.

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use freerun_runtime::log::clock;
 use freerun_runtime::loops;
-use freerun_serve::configuration::zones::Saved;
+use freerun_serve::configuration::zones::StateBytes;
 
 use super::locks::{Lock, Locks};
 
@@ -14,10 +14,10 @@ use super::locks::{Lock, Locks};
 const FORMAT: &[u8; 8] = b"locks. 1";
 
 /// The locks that are not over.
-pub(super) fn save(locks: &Locks) -> Saved {
+pub(super) fn save(locks: &Locks) -> StateBytes {
     let now = Instant::now();
-    let mut saved = Saved::new(FORMAT.to_vec());
-    let number = |saved: &mut Saved, number: u64| saved.extend_from_slice(&number.to_le_bytes());
+    let mut saved = StateBytes::new(FORMAT.to_vec());
+    let number = |saved: &mut StateBytes, number: u64| saved.extend_from_slice(&number.to_le_bytes());
     number(&mut saved, loops::millis_of(clock::since_1970()));
     for lock in locks.all(now) {
         for text in [&lock.path[..], &lock.root, lock.token.as_bytes(), lock.owner.as_bytes()] {

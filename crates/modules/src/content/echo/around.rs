@@ -6,7 +6,7 @@ use bytes::Bytes;
 use freerun_conf::SettingsSet;
 use freerun_http::request::Request;
 use freerun_http::request::representation::Change;
-use freerun_http::request::response::{Body, Response, Source};
+use freerun_http::request::response::{Body, BodySource, Response};
 
 use super::commands::Lines;
 use super::{EchoSettings, Later};
@@ -39,7 +39,7 @@ pub(super) fn run(request: &mut Request, response: &mut Response) {
 struct Around {
     request: Box<Request>,
     before: Option<Lines>,
-    body: Option<Box<dyn Source>>,
+    body: Option<Box<dyn BodySource>>,
     after: Option<Lines>,
 }
 
@@ -50,7 +50,7 @@ impl Around {
     }
 }
 
-impl Source for Around {
+impl BodySource for Around {
     fn next(&mut self) -> Later<'_, io::Result<Option<Bytes>>> {
         Box::pin(async {
             let before = self.before.take();

@@ -7,12 +7,12 @@ use std::time::Instant;
 use bytes::Bytes;
 use freerun_conf::text_of;
 use freerun_http::body;
-use freerun_http::body::collect::{Collected, KeptBody};
+use freerun_http::body::collect::{CollectedBody, KeptBody};
 use freerun_http::log_error;
-use freerun_http::phases::included::Included;
+use freerun_http::phases::included::SubrequestBody;
 use freerun_http::phases::subrequest::{prepared, target};
 use freerun_http::request::Request;
-use freerun_http::request::response::{Body, FileRange, Source};
+use freerun_http::request::response::{Body, BodySource, FileRange};
 use freerun_proto::Method;
 use freerun_runtime::{loops, timer};
 
@@ -36,8 +36,8 @@ enum Piece {
     /// A text, and how often it is sent.
     Repeated(Bytes, u64),
     Flush,
-    Body(Box<dyn Source>),
-    Sub(Included),
+    Body(Box<dyn BodySource>),
+    Sub(SubrequestBody),
 }
 
 /// A loop that is running.
@@ -204,15 +204,15 @@ impl EchoBody {
         let kept = self.request.find_shared::<KeptBody>().and_then(|kept| kept.0.borrow().clone());
         match kept.as_deref() {
             None => {}
-            Some(Collected::Memory(bytes)) => self.push(bytes.to_vec()),
-            Some(Collected::File(file)) => {
+            Some(CollectedBody::Memory(bytes)) => self.push(bytes.to_vec()),
+            Some(CollectedBody::File(file)) => {
                 let range = FileRange { file: file.file().clone(), offset: 0, len: file.len() };
                 self.queue.push_back(Piece::Body(Body::File(range).into_source(&self.request)));
             }
         }
     }
 
-    async fn subrequest(&self, sub: &Sub) -> io::Result<Included> {
+    async fn subrequest(&self, sub: &Sub) -> io::Result<SubrequestBody> {
         let request = &*self.request;
         let uri = sub.uri.render(request);
         let (path, args) = target(b"", &uri).map_err(|path| {
@@ -235,7 +235,7 @@ impl EchoBody {
                 body::give(request, body);
             }
         });
-        running.map(Included::new).map_err(io::Error::other)
+        running.map(SubrequestBody::new).map_err(io::Error::other)
     }
 
     /// The next bytes of the first piece; `None` when it is over.
@@ -257,7 +257,7 @@ impl EchoBody {
             Some(Piece::Body(body)) => body.next().await,
             Some(Piece::Sub(included)) => {
                 // Those behind it run at the same time.
-                let mut others: Vec<&mut Included> = pieces
+                let mut others: Vec<&mut SubrequestBody> = pieces
                     .filter_map(|piece| match piece {
                         Piece::Sub(included) => Some(included),
                         _ => None,
@@ -302,7 +302,7 @@ fn split(text: &[u8], delimiter: &[u8]) -> Vec<Vec<u8>> {
     parts
 }
 
-impl Source for EchoBody {
+impl BodySource for EchoBody {
     fn next(&mut self) -> Later<'_, io::Result<Option<Bytes>>> {
         Box::pin(async {
             loop {

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::time::Instant;
 
-use freerun_http::body::collect::{Collected, KeptBody};
+use freerun_http::body::collect::{CollectedBody, KeptBody};
 use freerun_http::request::Request;
-use freerun_http::variables::{Value, Variable};
+use freerun_http::variables::{Variable, VariableValue};
 use freerun_runtime::loops;
 
 /// The state of one request.
@@ -45,8 +45,8 @@ pub(super) const ALL: &[Variable] = &[
         |request, _| {
             let kept = request.find_shared::<KeptBody>()?;
             match kept.0.borrow().as_deref()? {
-                Collected::Memory(bytes) => owned(bytes.to_vec()),
-                Collected::File(_) => None,
+                CollectedBody::Memory(bytes) => owned(bytes.to_vec()),
+                CollectedBody::File(_) => None,
             }
         },
     ),
@@ -101,7 +101,7 @@ pub(super) const ALL: &[Variable] = &[
     ),
 ];
 
-fn owned<'r>(value: Vec<u8>) -> Value<'r> {
+fn owned<'r>(value: Vec<u8>) -> VariableValue<'r> {
     Some(Cow::Owned(value))
 }
 

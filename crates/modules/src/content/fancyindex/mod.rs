@@ -15,10 +15,10 @@ use freerun_http::module::Module;
 use freerun_http::regex::Pattern;
 use freerun_http::request::Request;
 use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
-use freerun_http::request::response::{Body, LocalBoxFuture, Response, Source};
+use freerun_http::request::response::{Body, BodySource, LocalBoxFuture, Response};
 use freerun_http::variables::VariableTable;
 use freerun_proto::Method;
-use freerun_runtime::files::{Arrange, Entry};
+use freerun_runtime::files::{Arrange, DirectoryEntry};
 use freerun_runtime::loops;
 
 use crate::filters::charset;
@@ -230,7 +230,7 @@ fn arrange(settings: &FancySettings, sort: Sort) -> Arrange {
     let ignored = settings.fancyindex_ignore.clone();
     let (hides_links, folders_first) = (settings.fancyindex_hide_symlinks, settings.fancyindex_directories_first);
     let has_case = settings.fancyindex_case_sensitive;
-    let change = move |entries: &mut Vec<Entry>| {
+    let change = move |entries: &mut Vec<DirectoryEntry>| {
         // An expression that is given up hides the name.
         let is_ignored = |name: &[u8]| ignored.0.iter().any(|pattern| pattern.is_match(name).unwrap_or(true));
         entries.retain(|entry| !(hides_links && entry.is_link || is_ignored(&entry.name)));
@@ -242,8 +242,8 @@ fn arrange(settings: &FancySettings, sort: Sort) -> Arrange {
     Arrange { dotfiles: settings.fancyindex_show_dotfiles, change: Some(Box::new(change)) }
 }
 
-fn by(sort: Sort, has_case: bool, one: &Entry, other: &Entry) -> Ordering {
-    let lower = |entry: &Entry| entry.name.to_ascii_lowercase();
+fn by(sort: Sort, has_case: bool, one: &DirectoryEntry, other: &DirectoryEntry) -> Ordering {
+    let lower = |entry: &DirectoryEntry| entry.name.to_ascii_lowercase();
     let names = || if has_case { one.name.cmp(&other.name) } else { lower(one).cmp(&lower(other)) };
     match sort {
         Sort::Name => names(),
@@ -258,7 +258,7 @@ fn by(sort: Sort, has_case: bool, one: &Entry, other: &Entry) -> Ordering {
 /// A page that is sent in pieces.
 struct FancyPages(FancyPage);
 
-impl Source for FancyPages {
+impl BodySource for FancyPages {
     fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
         Box::pin(async {
             // A long listing must not starve other tasks of the loop.

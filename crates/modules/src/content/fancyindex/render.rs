@@ -4,7 +4,7 @@ use std::io::Write;
 
 use freerun_conf::bytes_of;
 use freerun_proto::uri::{EscapeSet, escape_into};
-use freerun_runtime::files::{Entries, Entry};
+use freerun_runtime::files::{DirectoryEntry, Entries};
 
 use super::Sort;
 use crate::dates;
@@ -129,7 +129,7 @@ impl FancyPage {
         });
     }
 
-    fn row(&self, entry: &Entry, out: &mut Vec<u8>) {
+    fn row(&self, entry: &DirectoryEntry, out: &mut Vec<u8>) {
         let style = &self.style;
         let is_folder = entry.meta.is_dir();
         let slash: &[u8] = if is_folder { b"/" } else { b"" };
@@ -174,7 +174,7 @@ impl FancyPage {
 }
 
 /// The size of an entry; a link that leads nowhere has none.
-pub(super) fn size(entry: &Entry) -> u64 {
+pub(super) fn size(entry: &DirectoryEntry) -> u64 {
     if entry.is_broken_link() { 0 } else { entry.meta.size }
 }
 

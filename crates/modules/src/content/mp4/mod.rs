@@ -23,7 +23,7 @@ use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
 use freerun_http::request::response::{Body, FileRange, LocalBoxFuture, Part as Piece, Response};
 use freerun_http::values::switch::Switch;
 use freerun_proto::{Method, conditional, uri};
-use freerun_runtime::budget::{Budget, Exhausted, Share};
+use freerun_runtime::budget::{Budget, BudgetExhausted, Share};
 use freerun_runtime::files::Via;
 
 use crate::content::static_files::{content_type, log_open_error};
@@ -124,7 +124,7 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
         let mut share = INDEXES.share();
         match cut(request, &file, part, &mut share).await {
             Ok(cut) => respond(request, &file, cut, share),
-            Err(error) if error.get_ref().is_some_and(|error| error.is::<Exhausted>()) => {
+            Err(error) if error.get_ref().is_some_and(|error| error.is::<BudgetExhausted>()) => {
                 log_error!(request, Error, "mp4: {error}, \"{}\"", text_of(&name));
                 Outcome::Status(503)
             }

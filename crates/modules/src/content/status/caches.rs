@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use freerun_cache::cache::Cache;
-use freerun_cache::usage::Answered;
+use freerun_cache::usage::CacheStatus;
 use freerun_conf::text_of_os;
 use freerun_serve::configuration::generation::Generation;
 
@@ -111,9 +111,9 @@ impl CacheFigures {
         use freerun_cache::health::Out;
         let (config, figures, usage) = (cache.config(), cache.figures(), cache.usage());
         let (health, memory, fills) = cache.tiers();
-        let answers = Answered::ALL.map(|how| (how.word().to_ascii_lowercase(), usage.answered(how)));
+        let answers = CacheStatus::ALL.map(|how| (how.word().to_ascii_lowercase(), usage.answered(how)));
         let all: u64 = answers.iter().map(|(_, count)| count).sum();
-        let hits = usage.answered(Answered::Hit);
+        let hits = usage.answered(CacheStatus::Hit);
         CacheFigures {
             name: config.name.to_string(),
             path: text_of_os(&config.path).into_owned(),

@@ -7,7 +7,7 @@ use freerun_runtime::mounts::MountStatus;
 use freerun_runtime::pool::PoolStatus;
 use freerun_serve::configuration::generation::Generation;
 use freerun_serve::configuration::unsaved_states;
-use freerun_serve::loops::shared::{Loops, Shared};
+use freerun_serve::loops::shared::{Loops, SharedState};
 use serde::Serialize;
 
 use super::acme::AcmeCertificate;
@@ -129,7 +129,7 @@ described! {
 
 impl Figures {
     /// Collects the current values.
-    pub fn collect(shared: &Shared) -> Figures {
+    pub fn collect(shared: &SharedState) -> Figures {
         // The guard is held only during the read: it keeps no state alive and makes no task wait.
         let generation = shared.generation.load();
         let now = freerun_upstream::now();
@@ -179,13 +179,13 @@ fn state(loops: &Loops, index: usize) -> &'static str {
 
 impl LoopFigures {
     /// The counters of all loops, those that have ended included: their counts would be missing in sums.
-    pub fn all(shared: &Shared) -> Vec<LoopFigures> {
+    pub fn all(shared: &SharedState) -> Vec<LoopFigures> {
         let loops = shared.loops.load();
         (0..loops.stats.len()).filter_map(|index| LoopFigures::of(shared, index)).collect()
     }
 
     /// The counters of the loop with this number.
-    pub fn of(shared: &Shared, index: usize) -> Option<LoopFigures> {
+    pub fn of(shared: &SharedState, index: usize) -> Option<LoopFigures> {
         let loops = shared.loops.load();
         let stats = loops.stats.get(index)?;
         Some(LoopFigures {

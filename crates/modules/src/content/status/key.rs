@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 
-use freerun_cache::cache::{Cache, Entry, State};
+use freerun_cache::cache::{Cache, Entry, LoadState};
 use freerun_cache::fill::Progress;
 use freerun_cache::key::Key;
-use freerun_cache::object::{Object, ObjectBody};
+use freerun_cache::object::{ObjectBody, StoredObject};
 use freerun_cache::record::Head;
 use freerun_cache::rules::Lifetime;
 use freerun_cache::rules::control::ResponseControl;
@@ -194,7 +194,7 @@ async fn explain(cache: &Arc<Cache>, key: Key, known: Option<&[u8]>, via: Via<'_
             out.why = "the server was asked for it just now".to_owned();
         } else if out.uses > 0 {
             out.why = format!("asked for {} times, not often enough to be stored (cache_min_uses)", out.uses);
-        } else if matches!(cache.figures().state, State::Starting | State::Loading | State::Walking) {
+        } else if matches!(cache.figures().state, LoadState::Starting | LoadState::Loading | LoadState::Walking) {
             out.why = "the index does not know it, and is still being read: there may be a file".to_owned();
         }
         return out;
@@ -207,7 +207,7 @@ async fn explain(cache: &Arc<Cache>, key: Key, known: Option<&[u8]>, via: Via<'_
     }
     // This is read before the file is opened, which may put the object into memory.
     let in_memory = cache.in_memory(key).filter(|object| Arc::ptr_eq(&object.entry, &entry));
-    if matches!(in_memory.as_deref(), Some(Object { body: ObjectBody::Bytes(_), .. })) {
+    if matches!(in_memory.as_deref(), Some(StoredObject { body: ObjectBody::Bytes(_), .. })) {
         out.place = "memory";
     }
     let object = match cache.object(&entry, now, via).await {

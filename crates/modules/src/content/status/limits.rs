@@ -1,7 +1,7 @@
 //! Verdicts of the zones of `limit_req` and `limit_conn`, in both forms.
 
 use freerun_serve::configuration::generation::Generation;
-use freerun_serve::loops::figures::limits::{ByName, Judged, LimitFigures, LimitZones};
+use freerun_serve::loops::figures::limits::{ByName, LimitFigures, LimitOutcome, LimitZones};
 use serde::Serialize;
 
 use super::samples::Text;
@@ -46,11 +46,11 @@ impl LimitZone {
     pub fn of(name: &str, figures: &LimitFigures) -> LimitZone {
         LimitZone {
             name: name.to_owned(),
-            passed: figures.get(Judged::Passed),
-            delayed: figures.get(Judged::Delayed),
-            rejected: figures.get(Judged::Rejected),
-            delayed_dry_run: figures.get(Judged::DelayedDryRun),
-            rejected_dry_run: figures.get(Judged::RejectedDryRun),
+            passed: figures.get(LimitOutcome::Passed),
+            delayed: figures.get(LimitOutcome::Delayed),
+            rejected: figures.get(LimitOutcome::Rejected),
+            delayed_dry_run: figures.get(LimitOutcome::DelayedDryRun),
+            rejected_dry_run: figures.get(LimitOutcome::RejectedDryRun),
         }
     }
 }

@@ -30,7 +30,7 @@ use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
 use freerun_http::request::response::{Body, LocalBoxFuture, Response};
 use freerun_proto::{Method, uri};
 use freerun_serve::configuration::generation::Generation;
-use freerun_serve::loops::shared::Shared;
+use freerun_serve::loops::shared::SharedState;
 use freerun_serve::tls::sessions::ServedTls;
 
 use super::answer_size::{FEW, zones_and_servers};
@@ -119,7 +119,7 @@ impl StatusFormat {
     }
 
     /// The text of the answer, with all counters as they are now.
-    fn text(self, shared: &Shared) -> serde_json::Result<Bytes> {
+    fn text(self, shared: &SharedState) -> serde_json::Result<Bytes> {
         let figures = || Figures::collect(shared);
         Ok(match self {
             StatusFormat::Json => utf8::json(&figures())?.into(),

@@ -9,17 +9,17 @@ use freerun_proto::h2::flood::Flood;
 use freerun_serve::loops::figures::http2::Http2Figures;
 use freerun_serve::loops::figures::limits::LimitFigures;
 use freerun_serve::loops::figures::sessions::SessionFigures;
-use freerun_serve::loops::figures::zones::{Ended, ZoneFigures};
+use freerun_serve::loops::figures::zones::{SubjectEnd, ZoneFigures};
 use freerun_serve::tls::figures::TlsFigures;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, SystemTime};
 
 use freerun_cache::cache::{Cache, CacheConfig, Pace};
 use freerun_cache::key::Levels;
-use freerun_cache::usage::Answered;
+use freerun_cache::usage::CacheStatus;
 use freerun_runtime::stats;
 use freerun_upstream::resolve::ResolverSpec;
-use freerun_upstream::{Failure, Group, GroupSettings, PeerSettings, PeerSpec, Query, Tried, UpstreamAddress};
+use freerun_upstream::{AttemptFailure, Group, GroupSettings, PeerSettings, PeerSpec, Query, Tried, UpstreamAddress};
 
 use super::caches::CacheFigures;
 use super::figures::{Connections, Figures, Log, LogThreads, LoopFigures, Mount, Pool};
@@ -130,7 +130,7 @@ fn zone(name: &str) -> Zone {
     let figures = ZoneFigures::default();
     figures.tls().failed[0].add();
     for status in (400..440).map(Some).chain([None]) {
-        figures.pass(&Ended { status, received: 1, sent: 2, took: Duration::from_micros(3) });
+        figures.pass(&SubjectEnd { status, received: 1, sent: 2, took: Duration::from_micros(3) });
     }
     Zone::of(name, &figures)
 }
@@ -187,7 +187,7 @@ fn cache(name: &str) -> CacheFigures {
         purger: Pace::default(),
     };
     let cache = Cache::new(config);
-    cache.usage().count(None, Answered::Hit);
+    cache.usage().count(None, CacheStatus::Hit);
     CacheFigures::of(&cache, 1_900_000_000)
 }
 
@@ -219,7 +219,7 @@ fn upstream(name: &str) -> Upstream {
             lease.header(200, Duration::from_millis(2), 0);
             lease.succeeded(Duration::from_millis(3), 0);
         } else {
-            lease.failed(Failure::Timeout, 10_000);
+            lease.failed(AttemptFailure::Timeout, 10_000);
         }
     }
     Upstream::new(&group, true, 10_000)

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Display;
 
 use freerun_serve::configuration::generation::Generation;
-use freerun_serve::loops::shared::Shared;
+use freerun_serve::loops::shared::SharedState;
 use freerun_serve::tls::figures::{CIPHERS, FAILURES, KEYS, RESUMED, TlsFigures};
 use freerun_serve::tls::server::ServerTls;
 use freerun_serve::tls::sessions::ServedTls;
@@ -120,7 +120,7 @@ fn add_store(stores: &mut Vec<Store>, tls: &ServerTls) {
 }
 
 /// Collects the counters, and the certificates and the stores of sessions of a generation, each once.
-pub fn collect(shared: &Shared, generation: &Generation) -> Tls {
+pub fn collect(shared: &SharedState, generation: &Generation) -> Tls {
     let served = generation.parts.get::<ServedTls>().unwrap_or_default();
     let mut certificates = Vec::new();
     let mut stores = Vec::new();

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use freerun_serve::configuration::generation::Generation;
 use freerun_serve::upstream::{AnyGroups, GroupsByProtocol};
-use freerun_upstream::{Failure, Group, Millis, Peer};
+use freerun_upstream::{AttemptFailure, Group, Millis, Peer};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -169,7 +169,9 @@ impl UpstreamServer {
             idle: peer.pool.len(),
             requests: figures.requests(),
             responses: named(CLASSES.into_iter().zip(figures.responses())),
-            failures: named(Failure::ALL.into_iter().map(Failure::word).zip(figures.failures.iter().map(get))),
+            failures: named(
+                AttemptFailure::ALL.into_iter().map(AttemptFailure::word).zip(figures.failures.iter().map(get)),
+            ),
             last_failure: figures.last_failure().map(|(failure, at)| LastFailure {
                 kind: failure.word(),
                 seconds_ago: now.saturating_sub(at) as f64 / 1000.0,

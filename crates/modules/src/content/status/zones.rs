@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use freerun_serve::configuration::generation::Generation;
-use freerun_serve::loops::figures::zones::{ByName, StatusZones, ZoneFigures};
+use freerun_serve::loops::figures::zones::{StatusZones, ZoneFigures, ZonesByName};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -47,7 +47,7 @@ pub struct Zones {
 /// Collects the counters of the zones of a generation.
 pub fn collect(generation: &Generation) -> Zones {
     let Some(zones) = generation.parts.get::<StatusZones>() else { return Zones::default() };
-    let all = |zones: &ByName| zones.iter().map(|(name, figures)| Zone::of(name, figures)).collect();
+    let all = |zones: &ZonesByName| zones.iter().map(|(name, figures)| Zone::of(name, figures)).collect();
     Zones { servers: all(&zones.servers), locations: all(&zones.locations), stream_servers: all(&zones.stream_servers) }
 }
 

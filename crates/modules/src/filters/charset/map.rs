@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use freerun_conf::{Cx, Node, Problem, Setting, Shape};
 use freerun_http::content::charsets::CharsetNames;
-use freerun_http::content::pull::Transformed;
-use freerun_http::request::response::Source;
+use freerun_http::content::pull::TransformedBody;
+use freerun_http::request::response::BodySource;
 
 use super::recode::{FromUtf8, RecodedBody, ToUtf8};
 
@@ -51,11 +51,11 @@ impl Direction {
     }
 
     /// Recodes `body`.
-    pub fn recode(self, body: Box<dyn Source>) -> Box<dyn Source> {
+    pub fn recode(self, body: Box<dyn BodySource>) -> Box<dyn BodySource> {
         match self {
             Direction::Bytes(table) => Box::new(RecodedBody::new(body, table)),
-            Direction::ToUtf8(table) => Box::new(Transformed::new(body, ToUtf8(table))),
-            Direction::FromUtf8(table) => Box::new(Transformed::new(body, FromUtf8::new(table))),
+            Direction::ToUtf8(table) => Box::new(TransformedBody::new(body, ToUtf8(table))),
+            Direction::FromUtf8(table) => Box::new(TransformedBody::new(body, FromUtf8::new(table))),
         }
     }
 }

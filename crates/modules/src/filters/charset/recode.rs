@@ -6,22 +6,22 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use freerun_http::content::pull::Transform;
-use freerun_http::request::response::{LocalBoxFuture, Source};
+use freerun_http::request::response::{BodySource, LocalBoxFuture};
 
 /// Recodes single bytes to single bytes; the length is not changed.
 pub struct RecodedBody {
-    source: Box<dyn Source>,
+    source: Box<dyn BodySource>,
     table: Arc<[u8; 256]>,
 }
 
 impl RecodedBody {
     /// Recodes `source` byte by byte with `table`.
-    pub fn new(source: Box<dyn Source>, table: Arc<[u8; 256]>) -> RecodedBody {
+    pub fn new(source: Box<dyn BodySource>, table: Arc<[u8; 256]>) -> RecodedBody {
         RecodedBody { source, table }
     }
 }
 
-impl Source for RecodedBody {
+impl BodySource for RecodedBody {
     fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
         Box::pin(async {
             let Some(piece) = self.source.next().await? else { return Ok(None) };

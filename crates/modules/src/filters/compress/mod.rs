@@ -23,7 +23,7 @@ use freerun_http::request::Request;
 use freerun_http::request::handler::{Filter, Slot};
 use freerun_http::request::representation::Change;
 use freerun_http::request::response::{Body, Response};
-use freerun_http::variables::Value;
+use freerun_http::variables::VariableValue;
 use freerun_proto::HeaderId;
 use freerun_runtime::loops;
 
@@ -130,7 +130,7 @@ fn packed(
 
 /// The value of `$gzip_ratio` and the corresponding variables: how many times smaller the response became; no value if
 /// it was not compressed with this coding.
-fn ratio<'r>(request: &'r Request, coding: &Coding) -> Value<'r> {
+fn ratio<'r>(request: &'r Request, coding: &Coding) -> VariableValue<'r> {
     let ratio = request.own.find::<Ratio>()?;
     let (input, output) = (ratio.input.get(), ratio.output.get());
     if ratio.coding.get() != coding.name || output == 0 || !request.sent.complete {

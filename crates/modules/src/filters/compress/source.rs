@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use freerun_http::request::Request;
-use freerun_http::request::response::{LocalBoxFuture, Source};
+use freerun_http::request::response::{BodySource, LocalBoxFuture};
 use freerun_runtime::pool::CpuPool;
 
 use super::coding::{Coding, Encoder, INLINE, Params};
@@ -46,7 +46,7 @@ impl CompressedBytes {
     }
 }
 
-impl Source for CompressedBytes {
+impl BodySource for CompressedBytes {
     fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
         Box::pin(std::future::ready(Ok(self.0.take().filter(|bytes| !bytes.is_empty()))))
     }
@@ -82,7 +82,7 @@ impl Drop for Room {
 
 enum Stage {
     /// Nothing was read yet.
-    Fresh(Box<dyn Source>),
+    Fresh(Box<dyn BodySource>),
     /// The body is compressed piece by piece.
     Pieces(Pieces),
     /// The end was reached, or the body was given up.
@@ -118,7 +118,7 @@ impl CompressedSource {
     /// Compresses `source`. A body that was compressed completely is kept at `again`.
     pub fn new(
         request: &Request,
-        source: Box<dyn Source>,
+        source: Box<dyn BodySource>,
         coding: &'static Coding,
         params: Params,
         ratio: Rc<Ratio>,
@@ -180,7 +180,7 @@ impl CompressedSource {
     }
 
     /// Reads a source of known and bounded length completely, and compresses it.
-    async fn whole(&self, mut source: Box<dyn Source>) -> io::Result<Bytes> {
+    async fn whole(&self, mut source: Box<dyn BodySource>) -> io::Result<Bytes> {
         let length = usize::try_from(source.remaining().unwrap_or(0)).map_err(io::Error::other)?;
         let mut body = source.next().await?.unwrap_or_default();
         if body.len() < length {
@@ -243,7 +243,7 @@ fn add(sum: &Cell<u64>, bytes: usize) {
     sum.set(sum.get() + bytes as u64);
 }
 
-impl Source for CompressedSource {
+impl BodySource for CompressedSource {
     fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
         Box::pin(async {
             let result = self.step().await;
@@ -275,11 +275,11 @@ enum Come {
     End,
 }
 
-type PullResult = (Box<dyn Source>, io::Result<Option<Bytes>>);
+type PullResult = (Box<dyn BodySource>, io::Result<Option<Bytes>>);
 
 /// A source that can be asked without waiting for its answer.
 struct Input {
-    source: Option<Box<dyn Source>>,
+    source: Option<Box<dyn BodySource>>,
     /// The pending question: an operation that a source has begun must not be dropped half-way.
     asked: Option<LocalBoxFuture<'static, PullResult>>,
     /// The rest of a piece that is longer than an encoder gets at once.
@@ -287,7 +287,7 @@ struct Input {
 }
 
 impl Input {
-    fn new(source: Box<dyn Source>) -> Input {
+    fn new(source: Box<dyn BodySource>) -> Input {
         Input { source: Some(source), asked: None, rest: Bytes::new() }
     }
 

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use freerun_conf::text_of;
 use freerun_http::log_error;
-use freerun_http::phases::included::Included;
+use freerun_http::phases::included::SubrequestBody;
 use freerun_http::phases::subrequest::{plain, subrequest, target};
 use freerun_http::request::Request;
 use freerun_proto::uri;
@@ -233,7 +233,7 @@ impl SsiPage {
             self.push_error();
             return Ok(());
         };
-        self.push_include(Include { body: Included::new(running), purpose, wait, begun: false });
+        self.push_include(Include { body: SubrequestBody::new(running), purpose, wait, begun: false });
         Ok(())
     }
 

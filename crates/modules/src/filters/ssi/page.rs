@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use freerun_http::log_error;
-use freerun_http::phases::included::Included;
+use freerun_http::phases::included::SubrequestBody;
 use freerun_http::request::Request;
-use freerun_http::request::response::{Body, LocalBoxFuture, Response, Source};
+use freerun_http::request::response::{Body, BodySource, LocalBoxFuture, Response};
 use freerun_http::settings::transfer::TransferSettings;
 use freerun_runtime::loops;
 
@@ -43,7 +43,7 @@ pub(super) enum Item {
 
 /// A subrequest whose answer is inserted here.
 pub(super) struct Include {
-    pub(super) body: Included,
+    pub(super) body: SubrequestBody,
     pub(super) purpose: Purpose,
     /// Whether the page behind it is parsed only after it is complete.
     pub(super) wait: bool,
@@ -65,7 +65,7 @@ pub(super) struct SsiPage {
     /// The request, for variables, subrequests and messages.
     pub(super) request: Box<Request>,
     pub(super) shared: Rc<SharedPage>,
-    input: Box<dyn Source>,
+    input: Box<dyn BodySource>,
     /// The part of the input that was not parsed yet.
     piece: Bytes,
     ended: bool,
@@ -86,7 +86,7 @@ pub(super) struct SsiPage {
 }
 
 impl SsiPage {
-    pub(super) fn new(request: &Request, response: &Response, input: Box<dyn Source>) -> SsiPage {
+    pub(super) fn new(request: &Request, response: &Response, input: Box<dyn BodySource>) -> SsiPage {
         let settings = request.settings().get::<SsiSettings>();
         let mut fork = request.fork();
         fork.sent.status = response.status;
@@ -250,12 +250,12 @@ fn step<'i>(include: &'i mut Include, shared: &'i SharedPage) -> LocalBoxFuture<
 }
 
 /// Stores the answer to a subrequest in a variable, if it was successful.
-async fn keep(body: &mut Included, name: &[u8], shared: &SharedPage) -> io::Result<()> {
+async fn keep(body: &mut SubrequestBody, name: &[u8], shared: &SharedPage) -> io::Result<()> {
     let Some(answer) = body.answer().await else { return body.next().await.map(drop) };
     let good = (200..300).contains(&answer.status()) && !answer.response.as_ref().is_some_and(|r| r.special);
     let limit = answer.request.settings().get::<TransferSettings>().subrequest_output_buffer_size.0;
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let too_big = |body: &Included, len: usize| {
+    let too_big = |body: &SubrequestBody, len: usize| {
         if let Some(request) = body.request() {
             log_error!(request, Error, "too big subrequest response: {len} while sending response to client");
         }
@@ -278,7 +278,7 @@ async fn keep(body: &mut Included, name: &[u8], shared: &SharedPage) -> io::Resu
     Ok(())
 }
 
-impl Source for SsiPage {
+impl BodySource for SsiPage {
     fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
         Box::pin(async {
             loop {

@@ -11,7 +11,7 @@ use aho_corasick::automaton::OverlappingState;
 use aho_corasick::{AhoCorasick, AhoCorasickKind, Match, MatchKind};
 use bytes::Bytes;
 use freerun_conf::{Cx, Many, Node, Problem, SettingsSet, Shape, Value, group, settings};
-use freerun_http::content::pull::{PIECE, Transform, Transformed};
+use freerun_http::content::pull::{PIECE, Transform, TransformedBody};
 use freerun_http::log_error;
 use freerun_http::module::Module;
 use freerun_http::request::Request;
@@ -117,7 +117,7 @@ fn run(request: &mut Request, response: &mut Response) {
         return;
     }
     let source = std::mem::replace(&mut response.body, Body::Empty).into_source(request);
-    response.body = Body::Source(Box::new(Transformed::new(source, substitute)));
+    response.body = Body::Source(Box::new(TransformedBody::new(source, substitute)));
 }
 
 /// A string, and its replacement.
@@ -293,7 +293,7 @@ impl Transform for Substitute {
 mod tests {
     use super::*;
     use crate::filters::repeated::Repeated;
-    use freerun_http::request::response::Source;
+    use freerun_http::request::response::BodySource;
 
     fn substitute(pairs: &[(&str, &str)], once: bool) -> Substitute {
         let pairs = pairs
@@ -414,7 +414,7 @@ mod tests {
         let replacement = "y".repeat(10_000);
         let pair = Pair { pattern: b"a"[..].into(), replacement: replacement.into() };
         let text = Bytes::from(vec![b'a'; 200_000]);
-        let mut source = Transformed::new(Box::new(Repeated(text, 1)), Substitute::new(vec![pair], false).unwrap());
+        let mut source = TransformedBody::new(Box::new(Repeated(text, 1)), Substitute::new(vec![pair], false).unwrap());
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         let mut total = 0;
         loop {

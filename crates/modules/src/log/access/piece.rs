@@ -3,7 +3,7 @@
 use freerun_http::request::Request;
 use freerun_http::variables::Reference;
 use freerun_proto::{HeaderId, Version};
-use freerun_serve::logs::access_log::{Line, Pieces, Style, push_millis};
+use freerun_serve::logs::access_log::{LogLine, ProtocolPieces, Style, push_millis};
 
 /// nginx's predefined format.
 const COMBINED: &str = "$remote_addr - $remote_user [$time_local] \"$request\" $status $body_bytes_sent \
@@ -34,7 +34,7 @@ pub enum RequestPiece {
     Header(HeaderId, Reference),
 }
 
-impl Pieces<Request> for RequestPiece {
+impl ProtocolPieces<Request> for RequestPiece {
     const PREDEFINED: &'static [(&'static str, &'static str)] = &[("combined", COMBINED)];
 
     fn of(name: &str, reference: Reference) -> Result<RequestPiece, Reference> {
@@ -59,7 +59,7 @@ impl Pieces<Request> for RequestPiece {
     }
 
     #[inline(always)]
-    fn push(&self, request: &Request, style: &Style, line: &mut Line<'_>) {
+    fn push(&self, request: &Request, style: &Style, line: &mut LogLine<'_>) {
         match self {
             RequestPiece::RemoteUser(reference) => match request.head.has(request.authorization()) {
                 true => style.push_variable(reference, request, line),

@@ -17,7 +17,7 @@ use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
 use freerun_http::request::response::LocalBoxFuture;
 use freerun_http::variables::Variable;
 use freerun_serve::Subject as _;
-use freerun_serve::loops::figures::limits::Judged as Counted;
+use freerun_serve::loops::figures::limits::LimitOutcome as Counted;
 
 use setting::{Limit, LimitReqSettings};
 use states::Judgement;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use freerun_conf::{Cx, Node, Problem, Setting, Shape, settings};
 use freerun_http::request::Request;
-use freerun_serve::configuration::zones::{Named, Zone, ZoneTable};
-use freerun_serve::limits::{Key, RefusalLevel};
+use freerun_serve::configuration::zones::{Zone, ZoneName, ZoneTable};
+use freerun_serve::limits::{LimitKey, RefusalLevel};
 use freerun_serve::loops::figures::limits::{LimitFigures, LimitZones};
 
 use super::states::{MAX_EXCESS, States};
@@ -49,7 +49,7 @@ pub struct ReqZones;
 #[derive(Debug)]
 pub struct ReqZone {
     /// The key that distinguishes requests.
-    pub key: Key<Request>,
+    pub key: LimitKey<Request>,
     /// The rate in thousandths of a request a second.
     pub rate: u64,
     /// The states of the keys.
@@ -62,11 +62,11 @@ impl Setting for ReqZones {
     const SHAPE: Shape = Shape::exactly(3, "key zone=name:size rate=rate");
 
     fn set(_: Option<Self>, directive: &Node, cx: &mut Cx) -> Result<Self, Problem> {
-        let key = Key::parse(&directive.args[0], cx)?;
+        let key = LimitKey::parse(&directive.args[0], cx)?;
         let (mut zone, mut rate) = (None, 1000);
         for word in &directive.args[1..] {
             match word.text.split_once('=') {
-                Some(("zone", value)) => zone = Some(Named::parse(directive, word, value)?),
+                Some(("zone", value)) => zone = Some(ZoneName::parse(directive, word, value)?),
                 Some(("rate", value)) => {
                     let invalid = || Problem::new(format!("invalid rate \"{}\"", word.text)).at(word.place);
                     rate = parse_rate(value).ok_or_else(invalid)?;
@@ -74,7 +74,7 @@ impl Setting for ReqZones {
                 _ => return Err(Problem::invalid_parameter(directive, word)),
             }
         }
-        let zone = zone.ok_or_else(|| Named::missing(directive))?;
+        let zone = zone.ok_or_else(|| ZoneName::missing(directive))?;
         let text = key.text().to_owned();
         let table = cx.extensions.get_or_default::<ZoneTable>();
         let name = format!("{KIND} {} {} {text}", zone.name, zone.size);
@@ -145,7 +145,7 @@ impl Setting for ReqLimits {
                 _ => return Err(Problem::invalid_parameter(directive, word)),
             }
         }
-        let zone = zone.ok_or_else(|| Named::missing(directive))?;
+        let zone = zone.ok_or_else(|| ZoneName::missing(directive))?;
         let mut limits = previous.unwrap_or_default();
         if limits.0.iter().any(|limit| limit.zone == zone) {
             return Err(Problem::duplicate(directive));

@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use freerun_runtime::log::clock;
-use freerun_serve::configuration::zones::Saved;
-use freerun_serve::limits::{Fingerprint, Hasher, SECRETS};
+use freerun_serve::configuration::zones::StateBytes;
+use freerun_serve::limits::{Hasher, KeyFingerprint, SECRETS};
 
 /// The number of states in a set.
 const WAYS: usize = 16;
@@ -112,8 +112,8 @@ impl States {
     }
 
     /// The states as bytes, for [`States::restored`] in another process.
-    pub fn save(&self) -> Saved {
-        let mut saved = Saved::new(FORMAT.to_vec());
+    pub fn save(&self) -> StateBytes {
+        let mut saved = StateBytes::new(FORMAT.to_vec());
         let mut put = |number: u64| saved.extend_from_slice(&number.to_le_bytes());
         self.hasher.secrets().into_iter().for_each(&mut put);
         put(self.now().into());
@@ -196,7 +196,7 @@ impl States {
         self.words.len() / SET * WAYS
     }
 
-    fn set(&self, key: Fingerprint) -> Set<'_> {
+    fn set(&self, key: KeyFingerprint) -> Set<'_> {
         let start = key.set(self.words.len() / SET) * SET;
         let (tags, rest) = self.words[start..start + SET].split_at(WAYS);
         let (states, asked) = rest.split_at(WAYS);

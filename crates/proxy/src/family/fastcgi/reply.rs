@@ -8,7 +8,7 @@ use freerun_conf::text_of;
 use freerun_proto::fastcgi::{Piece, Records};
 use freerun_proto::response::{Asked, Framing, HeadKind, ReplyError, ResponseParser};
 
-use crate::exchange::gather::Held;
+use crate::exchange::gather::HeldResult;
 use crate::exchange::reply::upstream_head;
 use crate::exchange::{BodyStep, Fault, UpstreamHead};
 
@@ -21,7 +21,7 @@ const MAX_UNWANTED: usize = 64 * 1024;
 
 /// The progress of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum ReplyStage {
     /// The head is not complete.
     Head,
     /// The head was taken, and the body continues.
@@ -35,7 +35,7 @@ pub struct FastCgiReply {
     asked: Asked,
     records: Records,
     parser: ResponseParser,
-    stage: Stage,
+    stage: ReplyStage,
     /// The output up to the end of the head; bytes behind it wait in `body`.
     head: BytesMut,
     body: Bytes,
@@ -54,7 +54,7 @@ pub struct FastCgiReply {
     /// The number of records that came when as many as may wait were waiting.
     left_out: usize,
     catch: Catch,
-    held: Held,
+    held: HeldResult,
 }
 
 impl FastCgiReply {
@@ -64,7 +64,7 @@ impl FastCgiReply {
             asked,
             records: Records::new(),
             parser: ResponseParser::new(HeadKind::Cgi, max_head),
-            stage: Stage::Head,
+            stage: ReplyStage::Head,
             head: BytesMut::new(),
             body: Bytes::new(),
             left: None,
@@ -76,7 +76,7 @@ impl FastCgiReply {
             errors: VecDeque::new(),
             left_out: 0,
             catch: Catch::new(catch),
-            held: Held::default(),
+            held: HeldResult::default(),
         }
     }
 
@@ -105,7 +105,7 @@ impl FastCgiReply {
                     };
                     self.unwanted = framing == Framing::None;
                     self.left = if self.unwanted { Some(0) } else { head.content_length };
-                    self.stage = Stage::Body;
+                    self.stage = ReplyStage::Body;
                     return Ok(Some(upstream_head(head, bytes, framing)));
                 }
                 Piece::Stderr(range) => self.error_output(input, range)?,
@@ -133,7 +133,7 @@ impl FastCgiReply {
 
     /// The next piece, without gathering.
     fn step(&mut self, input: &mut BytesMut) -> Result<BodyStep, Fault> {
-        if self.stage == Stage::Done {
+        if self.stage == ReplyStage::Done {
             return Ok(BodyStep::End);
         }
         if self.left == Some(0) {
@@ -212,13 +212,13 @@ impl FastCgiReply {
     }
 
     fn finish(&mut self, clean: bool) {
-        (self.stage, self.clean) = (Stage::Done, clean);
+        (self.stage, self.clean) = (ReplyStage::Done, clean);
     }
 
     /// Gathers a record of error output, and passes it to the log when it is complete.
     fn error_output(&mut self, input: &mut BytesMut, range: Range<usize>) -> Result<(), Fault> {
         let text = &input[range.clone()];
-        if self.stage == Stage::Head {
+        if self.stage == ReplyStage::Head {
             self.catch.look(text);
         }
         self.error.extend_from_slice(&text[..text.len().min(MAX_ERROR_LINE - self.error.len())]);
@@ -230,7 +230,7 @@ impl FastCgiReply {
         while line.last().is_some_and(|byte| matches!(byte, b'\n' | b'\r' | b' ' | b'.')) {
             line.pop();
         }
-        if self.catch.found && self.stage == Stage::Head {
+        if self.catch.found && self.stage == ReplyStage::Head {
             let text = text_of(&line);
             return Err(Fault::Invalid(format!("FastCGI sent in stderr: \"{text}\"").into()));
         }
@@ -252,7 +252,7 @@ impl FastCgiReply {
 
     /// Whether the whole body was taken; see [`Exchange::is_done`](crate::exchange::Exchange::is_done).
     pub fn is_done(&self) -> bool {
-        self.stage == Stage::Done && !self.held.is_some()
+        self.stage == ReplyStage::Done && !self.held.is_some()
     }
 
     /// Reports the end of the connection; see [`Exchange::closed`](crate::exchange::Exchange::closed). A response
@@ -263,16 +263,16 @@ impl FastCgiReply {
     /// The response is not complete.
     pub fn closed(&mut self) -> Result<(), Fault> {
         let complete = match (self.stage, self.left) {
-            (Stage::Head, _) => false,
-            (Stage::Done, _) => true,
-            (Stage::Body, Some(left)) => left == 0,
-            (Stage::Body, None) => self.closed,
+            (ReplyStage::Head, _) => false,
+            (ReplyStage::Done, _) => true,
+            (ReplyStage::Body, Some(left)) => left == 0,
+            (ReplyStage::Body, None) => self.closed,
         };
         self.clean = false;
         if !complete {
             return Err(Fault::Cut);
         }
-        self.stage = Stage::Done;
+        self.stage = ReplyStage::Done;
         Ok(())
     }
 
@@ -284,7 +284,7 @@ impl FastCgiReply {
 
     /// Whether no bytes of this response are left on the connection.
     pub fn is_clean(&self) -> bool {
-        self.stage == Stage::Done && self.clean
+        self.stage == ReplyStage::Done && self.clean
     }
 
     /// The number of bytes still to come; see [`Exchange::remaining`](crate::exchange::Exchange::remaining).

@@ -40,7 +40,7 @@ fn split(request: &Request, settings: &FastCgiSettings) -> Option<[Range<usize>;
 }
 
 /// The value of `$fastcgi_script_name`.
-pub fn script_name<'r>(request: &'r Request, _: &str) -> variables::Value<'r> {
+pub fn script_name<'r>(request: &'r Request, _: &str) -> variables::VariableValue<'r> {
     let settings = request.settings().get::<FastCgiSettings>();
     if let Some([script, _]) = split(request, settings) {
         return Some(Cow::Borrowed(&request.asked.path[script]));
@@ -54,7 +54,7 @@ pub fn script_name<'r>(request: &'r Request, _: &str) -> variables::Value<'r> {
 }
 
 /// The value of `$fastcgi_path_info`.
-pub fn path_info<'r>(request: &'r Request, _: &str) -> variables::Value<'r> {
+pub fn path_info<'r>(request: &'r Request, _: &str) -> variables::VariableValue<'r> {
     let settings = request.settings().get::<FastCgiSettings>();
     Some(split(request, settings).map_or(Cow::Borrowed(b""), |[_, rest]| Cow::Borrowed(&request.asked.path[rest])))
 }

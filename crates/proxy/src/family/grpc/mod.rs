@@ -11,9 +11,9 @@ use freerun_proto::HeaderId;
 use freerun_proto::response::Asked;
 use freerun_serve::tls::upstream::UpstreamTls;
 
-use crate::exchange::family::{Advice, Exchanging, Family, Passed, UpstreamProtocol};
+use crate::exchange::family::{Advice, AnyExchange, Family, PassedHead, UpstreamProtocol};
 use crate::exchange::http2::{Http2Exchange, WriteFields};
-use crate::exchange::target::{Target, TargetLookup};
+use crate::exchange::target::{PassTarget, TargetLookup};
 use crate::exchange::{Fault, UpstreamHead};
 use crate::family::grpc::settings::GrpcSettings;
 use crate::family::headers;
@@ -22,7 +22,7 @@ use crate::family::http::http2;
 use crate::family::http::request::{is_idempotent, own_method, own_method_text};
 use crate::settings::members::Grpc;
 use crate::settings::options::Options;
-use crate::settings::{FamilySettings, Member, Prefixed};
+use crate::settings::{FamilySettings, Member, PrefixedSettings};
 use crate::state::record::Record;
 use crate::upstream::UpstreamRef;
 
@@ -33,7 +33,7 @@ use crate::upstream::UpstreamRef;
 pub fn settle(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
     if let Some(pass) = settings.get::<GrpcSettings>().grpc_pass.as_ref().filter(|pass| pass.may_be_secure()) {
         // An `if` has the same directives of TLS as the location around it.
-        let _ = pass.tls.set(settings.get::<Prefixed<Grpc>>().upstream_tls(Grpc::PREFIX, true, cx)?);
+        let _ = pass.tls.set(settings.get::<PrefixedSettings<Grpc>>().upstream_tls(Grpc::PREFIX, true, cx)?);
     }
     Ok(())
 }
@@ -49,7 +49,7 @@ fn own(request: &Request) -> &GrpcSettings {
 }
 
 fn family(request: &Request) -> &FamilySettings {
-    request.settings().get::<Prefixed<Grpc>>()
+    request.settings().get::<PrefixedSettings<Grpc>>()
 }
 
 /// Passes the trailer fields on, except hidden ones.
@@ -76,7 +76,7 @@ impl Family for Calls {
     }
 
     fn table<'s>(&self, settings: &'s SettingsSet) -> &'s FamilySettings {
-        settings.get::<Prefixed<Grpc>>()
+        settings.get::<PrefixedSettings<Grpc>>()
     }
 
     fn target<'r>(&'r self, request: &'r Request) -> TargetLookup<'r> {
@@ -95,7 +95,7 @@ impl Family for Calls {
         UpstreamProtocol::Http2
     }
 
-    fn exchange(&self, request: &Request, _: &Target, _: usize) -> Exchanging {
+    fn exchange(&self, request: &Request, _: &PassTarget, _: usize) -> AnyExchange {
         let write_fields: WriteFields = |request, to, body, head| {
             let set = &own(request).grpc_set_header;
             http2::write_start(own_method_text(request), to, set, request, || None, head);
@@ -103,15 +103,15 @@ impl Family for Calls {
             http2::write_client_fields(set, family(request), request, head);
             Ok(())
         };
-        Exchanging::Boxed(Box::new(Http2Exchange::new(Asked::by(own_method(request)), write_fields)))
+        AnyExchange::Boxed(Box::new(Http2Exchange::new(Asked::by(own_method(request)), write_fields)))
     }
 
-    fn respond(&self, request: &mut Request, _: &Target, head: UpstreamHead) -> Result<Passed, Fault> {
+    fn respond(&self, request: &mut Request, _: &PassTarget, head: UpstreamHead) -> Result<PassedHead, Fault> {
         let location = request.place.location.clone();
-        let family = location.settings.get::<Prefixed<Grpc>>();
+        let family = location.settings.get::<PrefixedSettings<Grpc>>();
         Ok(match headers::respond(request, family, &headers::HIDDEN, &AsItIs, head) {
             // As in nginx, a response has no say in how it is buffered, or how fast it is sent.
-            Passed::Response(response, _) => Passed::Response(response, Advice::default()),
+            PassedHead::Response(response, _) => PassedHead::Response(response, Advice::default()),
             elsewhere => elsewhere,
         })
     }

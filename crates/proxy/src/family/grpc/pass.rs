@@ -9,18 +9,18 @@ use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
 use freerun_http::template::Template;
 
-use crate::exchange::target::{Target, TargetLookup, UpstreamTarget};
+use crate::exchange::target::{PassTarget, TargetLookup, UpstreamTarget};
 use crate::family::cgi::TlsOnce;
 use crate::family::proxy_pass::passes_on;
 use crate::family::uri;
-use crate::family::uri::{Asked, Rule};
+use crate::family::uri::{RequestUri, UriRule};
 use crate::upstream;
 use crate::upstream::{Upstream, UpstreamRef};
 
 /// The value of `grpc_pass`.
 #[derive(Debug, Clone)]
 pub struct GrpcPass {
-    to: To,
+    to: GrpcTarget,
     /// What the location has of TLS, if servers are or may be spoken to in that way; set when the location's directives
     /// are known.
     pub tls: Arc<TlsOnce>,
@@ -28,15 +28,15 @@ pub struct GrpcPass {
 
 /// Whom requests are passed to.
 #[derive(Debug, Clone)]
-enum To {
+enum GrpcTarget {
     /// A server or a group that is known when the configuration is read.
-    Fixed(Arc<Fixed>),
+    Fixed(Arc<FixedTarget>),
     /// A text with variables.
     Computed(Template),
 }
 
 #[derive(Debug)]
-struct Fixed {
+struct FixedTarget {
     secure: bool,
     /// What stands behind the scheme.
     authority: Bytes,
@@ -79,11 +79,16 @@ impl Value for GrpcPass {
         let computed = word.text.contains('$');
         passes_on(computed, cx);
         if computed {
-            return Ok(GrpcPass { to: To::Computed(Template::parse(word, cx)?), tls: Arc::default() });
+            return Ok(GrpcPass { to: GrpcTarget::Computed(Template::parse(word, cx)?), tls: Arc::default() });
         }
         let (secure, address) = without_scheme(&word.text);
         let group = upstream::refer(address, None, directive, word, cx)?;
-        let to = To::Fixed(Arc::new(Fixed { secure, authority: authority(address), group, whom: OnceLock::new() }));
+        let to = GrpcTarget::Fixed(Arc::new(FixedTarget {
+            secure,
+            authority: authority(address),
+            group,
+            whom: OnceLock::new(),
+        }));
         Ok(GrpcPass { to, tls: Arc::default() })
     }
 }
@@ -92,34 +97,37 @@ impl GrpcPass {
     /// Whether requests may be passed on by TLS.
     pub fn may_be_secure(&self) -> bool {
         match &self.to {
-            To::Fixed(fixed) => fixed.secure,
-            To::Computed(_) => true,
+            GrpcTarget::Fixed(fixed) => fixed.secure,
+            GrpcTarget::Computed(_) => true,
         }
     }
 
     /// The group that requests are passed to, if it is named without variables.
     pub fn fixed_group(&self) -> Option<UpstreamRef> {
         match &self.to {
-            To::Fixed(fixed) => Some(fixed.group.clone()),
-            To::Computed(_) => None,
+            GrpcTarget::Fixed(fixed) => Some(fixed.group.clone()),
+            GrpcTarget::Computed(_) => None,
         }
     }
 
     /// The target of a request.
     pub fn aim<'r>(&'r self, request: &'r Request) -> TargetLookup<'r> {
         match &self.to {
-            To::Fixed(fixed) => {
+            GrpcTarget::Fixed(fixed) => {
                 let Some(group) = fixed.group.get() else { return TargetLookup::Now(Err(Outcome::Status(500))) };
                 let whom = fixed.whom.get_or_init(|| whom(fixed.secure, fixed.authority.clone(), group.clone()));
-                TargetLookup::Now(Ok(Target::new(whom.clone(), uri::kept(Rule::AsAsked, Asked::of(request)))))
+                TargetLookup::Now(Ok(PassTarget::new(
+                    whom.clone(),
+                    uri::kept(UriRule::AsAsked, RequestUri::of(request)),
+                )))
             }
-            To::Computed(template) => TargetLookup::Later(Box::pin(look_up(template, request))),
+            GrpcTarget::Computed(template) => TargetLookup::Later(Box::pin(look_up(template, request))),
         }
     }
 }
 
 /// Looks up the target that variables give.
-async fn look_up(template: &Template, request: &Request) -> Result<Target, Outcome> {
+async fn look_up(template: &Template, request: &Request) -> Result<PassTarget, Outcome> {
     let text = template.render(request);
     let text = text_of(&text);
     let (secure, address) = without_scheme(&text);
@@ -127,8 +135,8 @@ async fn look_up(template: &Template, request: &Request) -> Result<Target, Outco
         log_error!(request, Error, "{why}");
         Outcome::Status(why.status())
     })?;
-    let uri = uri::kept(Rule::AsAsked, Asked::of(request));
-    Ok(Target::new(whom(secure, authority(address), group), uri))
+    let uri = uri::kept(UriRule::AsAsked, RequestUri::of(request));
+    Ok(PassTarget::new(whom(secure, authority(address), group), uri))
 }
 
 #[cfg(test)]

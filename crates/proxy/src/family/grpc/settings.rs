@@ -57,12 +57,12 @@ mod tests {
     use freerun_conf::{Settings, directive_owners};
 
     use super::*;
-    use crate::settings::Prefixed;
+    use crate::settings::PrefixedSettings;
     use crate::settings::members::Grpc;
 
     #[test]
     fn it_has_the_directives_that_nginx_has() {
-        let all = [Prefixed::<Grpc>::directives(), GrpcSettings::directives()].concat();
+        let all = [PrefixedSettings::<Grpc>::directives(), GrpcSettings::directives()].concat();
         let here: BTreeSet<&str> = all.iter().map(|directive| directive.name).collect();
         let there = directive_owners::modules()
             .filter(|(module, _)| *module == "ngx_http_grpc_module")

@@ -17,10 +17,10 @@ use freerun_proto::response::Asked;
 use freerun_serve::tls::upstream::UpstreamTls;
 use freerun_serve::upstream::ProxyProtocol;
 
-use crate::exchange::family::{Exchanging, Family, Passed, RequestBody, UpstreamProtocol};
+use crate::exchange::family::{AnyExchange, Family, PassedHead, RequestBody, UpstreamProtocol};
 use crate::exchange::http1::{HttpExchange, WriteHead};
 use crate::exchange::http2::{Http2Exchange, WriteFields};
-use crate::exchange::target::{Target, TargetLookup};
+use crate::exchange::target::{PassTarget, TargetLookup};
 use crate::exchange::{Fault, UpstreamHead};
 use crate::family::cookies;
 use crate::family::headers;
@@ -29,7 +29,7 @@ use crate::family::http::settings::{HttpSettings, HttpVersion};
 use crate::family::proxy_pass::PassTo;
 use crate::settings::members::Proxy;
 use crate::settings::options::Options;
-use crate::settings::{FamilySettings, Member, Prefixed};
+use crate::settings::{FamilySettings, Member, PrefixedSettings};
 use crate::state::record::Record;
 use crate::upstream::UpstreamRef;
 
@@ -38,7 +38,7 @@ use crate::upstream::UpstreamRef;
 /// # Errors
 /// What is wrong, in nginx's words.
 pub fn settle(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
-    let family = settings.get::<Prefixed<Proxy>>();
+    let family = settings.get::<PrefixedSettings<Proxy>>();
     family.check_cache(Proxy::PREFIX, true, cx)?;
     family.check_sizes(Proxy::PREFIX)?;
     let own = settings.get::<HttpSettings>();
@@ -72,7 +72,7 @@ fn own(request: &Request) -> &HttpSettings {
 }
 
 fn family(request: &Request) -> &FamilySettings {
-    request.settings().get::<Prefixed<Proxy>>()
+    request.settings().get::<PrefixedSettings<Proxy>>()
 }
 
 impl Changes for HttpSettings {
@@ -111,7 +111,7 @@ impl Family for Http {
     }
 
     fn table<'s>(&self, settings: &'s SettingsSet) -> &'s FamilySettings {
-        settings.get::<Prefixed<Proxy>>()
+        settings.get::<PrefixedSettings<Proxy>>()
     }
 
     fn shared<'s>(&self, settings: &'s SettingsSet) -> Option<&'s FamilySettings> {
@@ -119,7 +119,7 @@ impl Family for Http {
     }
 
     fn temp_path<'s>(&self, settings: &'s SettingsSet) -> Option<&'s TempPath> {
-        Some(&settings.get::<Prefixed<Proxy>>().proxy_temp_path)
+        Some(&settings.get::<PrefixedSettings<Proxy>>().proxy_temp_path)
     }
 
     fn target<'r>(&'r self, request: &'r Request) -> TargetLookup<'r> {
@@ -177,21 +177,22 @@ impl Family for Http {
         }
     }
 
-    fn exchange(&self, request: &Request, _: &Target, max_head: usize) -> Exchanging {
+    fn exchange(&self, request: &Request, _: &PassTarget, max_head: usize) -> AnyExchange {
         let method = self::request::known_method(own(request), request);
         if self.protocol(request) == UpstreamProtocol::Http2 {
             let write_fields: WriteFields =
                 |request, to, body, head| http2::write_fields(own(request), family(request), request, to, body, head);
-            return Exchanging::Boxed(Box::new(Http2Exchange::new(Asked::by(method), write_fields)));
+            return AnyExchange::Boxed(Box::new(Http2Exchange::new(Asked::by(method), write_fields)));
         }
         let write_head: WriteHead =
             |request, to, body, out| self::request::write_head(own(request), family(request), request, to, body, out);
-        Exchanging::Http(HttpExchange::new(Asked::by(method), max_head, write_head))
+        AnyExchange::Http(HttpExchange::new(Asked::by(method), max_head, write_head))
     }
 
-    fn respond(&self, request: &mut Request, _: &Target, head: UpstreamHead) -> Result<Passed, Fault> {
+    fn respond(&self, request: &mut Request, _: &PassTarget, head: UpstreamHead) -> Result<PassedHead, Fault> {
         let location = request.place.location.clone();
-        let (own, family) = (location.settings.get::<HttpSettings>(), location.settings.get::<Prefixed<Proxy>>());
+        let (own, family) =
+            (location.settings.get::<HttpSettings>(), location.settings.get::<PrefixedSettings<Proxy>>());
         Ok(headers::respond(request, family, &headers::HIDDEN, own, head))
     }
 

@@ -44,7 +44,11 @@ pub const VARIABLES: &[Variable] = &[
 /// Selects the host or the port.
 type Choose = for<'t> fn((&'t Bytes, &'t Bytes)) -> &'t Bytes;
 
-fn passed_to<'r>(request: &'r Request, which: fn(&UpstreamTarget) -> &Bytes, fixed: Choose) -> variables::Value<'r> {
+fn passed_to<'r>(
+    request: &'r Request,
+    which: fn(&UpstreamTarget) -> &Bytes,
+    fixed: Choose,
+) -> variables::VariableValue<'r> {
     let Some(target) = request.own.find::<Record>().and_then(|record| record.target()) else {
         // The request was not passed on: a key may use the variable, and the log line of an answer from a cache.
         let pass = request.settings().get::<HttpSettings>().proxy_pass.as_ref()?;

@@ -12,14 +12,14 @@ use freerun_http::variables::{Reference, VariableTable};
 use freerun_proto::HeaderId;
 use freerun_proto::memcached::escape_key;
 
-use crate::exchange::family::{Advice, Exchanging, Family, Passed, RequestBody};
-use crate::exchange::target::{Target, TargetLookup};
+use crate::exchange::family::{Advice, AnyExchange, Family, PassedHead, RequestBody};
+use crate::exchange::target::{PassTarget, TargetLookup};
 use crate::exchange::{Fault, UpstreamHead};
 use crate::family::memcached::exchange::MemcachedExchange;
 use crate::family::pass_argument::{Pass, Scheme};
 use crate::settings::members::Memcached;
 use crate::settings::options::Options;
-use crate::settings::{FamilySettings, Prefixed};
+use crate::settings::{FamilySettings, PrefixedSettings};
 
 settings! {
     /// memcached: the directives that only this member of the family has.
@@ -70,11 +70,11 @@ impl Family for Values {
     }
 
     fn options(&self, request: &Request) -> Options {
-        request.settings().get::<Prefixed<Memcached>>().options(request)
+        request.settings().get::<PrefixedSettings<Memcached>>().options(request)
     }
 
     fn table<'s>(&self, settings: &'s SettingsSet) -> &'s FamilySettings {
-        settings.get::<Prefixed<Memcached>>()
+        settings.get::<PrefixedSettings<Memcached>>()
     }
 
     fn target<'r>(&'r self, request: &'r Request) -> TargetLookup<'r> {
@@ -90,12 +90,12 @@ impl Family for Values {
         RequestBody::None
     }
 
-    fn exchange(&self, request: &Request, _: &Target, max_head: usize) -> Exchanging {
+    fn exchange(&self, request: &Request, _: &PassTarget, max_head: usize) -> AnyExchange {
         let key = key(request).unwrap_or_default();
-        Exchanging::Boxed(Box::new(MemcachedExchange::new(&key, own(request).memcached_gzip_flag, max_head)))
+        AnyExchange::Boxed(Box::new(MemcachedExchange::new(&key, own(request).memcached_gzip_flag, max_head)))
     }
 
-    fn respond(&self, request: &mut Request, _: &Target, head: UpstreamHead) -> Result<Passed, Fault> {
+    fn respond(&self, request: &mut Request, _: &PassTarget, head: UpstreamHead) -> Result<PassedHead, Fault> {
         if head.status == 404 {
             let key = key(request).unwrap_or_default();
             log_error!(
@@ -104,7 +104,7 @@ impl Family for Values {
                 "key: \"{}\" was not found by memcached while reading response header from upstream",
                 text_of(&escape_key(&key))
             );
-            return Ok(Passed::Elsewhere(Outcome::Status(404)));
+            return Ok(PassedHead::Elsewhere(Outcome::Status(404)));
         }
         let mut response = Response::typed_by_uri(head.status, media_type(request, &request.asked.path), Body::Empty);
         // The body has this length.
@@ -112,7 +112,7 @@ impl Family for Values {
         response.fields.extend(others.map(|field| field.keep()));
         // As in nginx, which sends one part of a value, or the whole value.
         (response.ranges, response.single_range) = (true, true);
-        Ok(Passed::Response(response, Advice::default()))
+        Ok(PassedHead::Response(response, Advice::default()))
     }
 
     fn is_idempotent(&self, _: &Request) -> bool {

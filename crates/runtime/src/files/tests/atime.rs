@@ -9,7 +9,7 @@ use bytes::BytesMut;
 use rustix::fs::OFlags;
 
 use super::fake::*;
-use crate::files::{Aio, Cursor, OpenFile, Sent};
+use crate::files::{Aio, Cursor, OpenFile, SendResult};
 
 const LONG_AGO: i64 = 1_000_000;
 const LEN: usize = 10_000;
@@ -37,7 +37,8 @@ fn reads_at_once(bench: &Bench, file: &OpenFile) -> bool {
 
 fn sends_at_once(bench: &Bench, file: &OpenFile) -> bool {
     let (out, _to) = sockets();
-    bench.fs.send_now(file, &mut Cursor::default(), out.as_fd(), 0, LEN as u64, &bench.aio).unwrap() != Sent::NeedsPool
+    bench.fs.send_now(file, &mut Cursor::default(), out.as_fd(), 0, LEN as u64, &bench.aio).unwrap()
+        != SendResult::NeedsPool
 }
 
 fn read_pooled(bench: &Bench, file: &Arc<OpenFile>) {
@@ -69,7 +70,7 @@ fn the_first_sending_is_the_pools() {
     let (out, mut to) = sockets();
     let mut cursor = Cursor::default();
     let sent = block_on(bench.fs.send_pooled(&file, &mut cursor, out, 0, LEN as u64, bench.via()));
-    assert_eq!(sent, Ok(Sent::Bytes(LEN as u64)));
+    assert_eq!(sent, Ok(SendResult::Bytes(LEN as u64)));
     assert_eq!(receive(&mut to, LEN), pattern(LEN));
     assert!(sends_at_once(&bench, &file) && reads_at_once(&bench, &file));
 }

@@ -420,7 +420,7 @@ fn two_stalls_within_ten_seconds_send_a_mount_to_the_pool_for_a_minute() {
         bench.fake.change(|plan| plan.sending_takes = Duration::ZERO);
         sent.unwrap()
     };
-    use crate::files::Sent::{Bytes, NeedsPool};
+    use crate::files::SendResult::{Bytes, NeedsPool};
     bench.fake.change(|plan| plan.sending_waits = true);
     assert_eq!(stall(), Bytes(100));
     bench.pass(Duration::from_secs(11));

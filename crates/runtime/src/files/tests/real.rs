@@ -42,12 +42,12 @@ impl World {
             while offset < file.size() {
                 let left = file.size() - offset;
                 let mut sent = self.fs.send_now(&file, &mut cursor, out.as_fd(), offset, left, &aio).unwrap();
-                if sent == crate::files::Sent::NeedsPool {
+                if sent == crate::files::SendResult::NeedsPool {
                     sent = self.fs.send_pooled(&file, &mut cursor, out.clone(), offset, left, via).await.unwrap();
                 }
                 match sent {
-                    crate::files::Sent::Bytes(n) => offset += n,
-                    crate::files::Sent::SocketFull => tokio::task::yield_now().await,
+                    crate::files::SendResult::Bytes(n) => offset += n,
+                    crate::files::SendResult::SocketFull => tokio::task::yield_now().await,
                     other => panic!("{other:?}"),
                 }
             }

@@ -10,7 +10,7 @@ use freerun_sys::mincore::page_size;
 use rustix::io::Errno;
 
 use super::fake::*;
-use crate::files::{Aio, Cursor, OpenFile, POOL_CHUNK, Sent, TempFile, Via};
+use crate::files::{Aio, Cursor, OpenFile, POOL_CHUNK, SendResult, TempFile, Via};
 use crate::mounts::Density;
 use crate::pool::{PoolError, Tag};
 
@@ -38,14 +38,14 @@ fn send_by(mut cursor: Cursor, bench: &Bench, aio: &Aio, file: &Arc<OpenFile>, l
         let mut offset = 0;
         while offset < len {
             let mut sent = bench.fs.send_now(file, &mut cursor, out.as_fd(), offset, len - offset, aio).unwrap();
-            if sent == Sent::NeedsPool {
+            if sent == SendResult::NeedsPool {
                 sent = bench.fs.send_pooled(file, &mut cursor, out.clone(), offset, len - offset, via).await.unwrap();
             }
             match sent {
-                Sent::Bytes(n) => offset += n,
-                Sent::SocketFull => tokio::task::yield_now().await,
-                Sent::Eof => return true,
-                Sent::NeedsPool => panic!("the pool sent the caller to the pool"),
+                SendResult::Bytes(n) => offset += n,
+                SendResult::SocketFull => tokio::task::yield_now().await,
+                SendResult::Eof => return true,
+                SendResult::NeedsPool => panic!("the pool sent the caller to the pool"),
             }
         }
         false
@@ -86,12 +86,12 @@ fn what_is_in_memory_is_sent_and_the_rest_needs_the_pool() {
     let mut send = |offset| {
         bench.fs.send_now(&file, &mut cursor, out.as_fd(), offset as u64, (4 * page() - offset) as u64, &bench.aio)
     };
-    assert_eq!(send(0), Ok(Sent::Bytes(2 * page() as u64)));
+    assert_eq!(send(0), Ok(SendResult::Bytes(2 * page() as u64)));
     assert_eq!(receive(&mut to, 2 * page()), pattern(4 * page())[..2 * page()]);
-    assert_eq!(send(2 * page()), Ok(Sent::NeedsPool));
+    assert_eq!(send(2 * page()), Ok(SendResult::NeedsPool));
     let pooled =
         bench.fs.send_pooled(&file, &mut cursor, out.clone(), 2 * page() as u64, 2 * page() as u64, bench.via());
-    assert_eq!(block_on(pooled), Ok(Sent::Bytes(2 * page() as u64)));
+    assert_eq!(block_on(pooled), Ok(SendResult::Bytes(2 * page() as u64)));
     assert_eq!(receive(&mut to, 2 * page()), pattern(4 * page())[2 * page()..]);
     let status = bench.mount();
     // One miss was at the end of the bytes in memory, one when the caller came back.
@@ -135,7 +135,7 @@ fn what_a_socket_does_not_take_of_a_copy_is_not_lost() {
     while received.len() < len {
         let offset = received.len() as u64;
         let mut in_socket = 0;
-        while let Sent::Bytes(n) = bench
+        while let SendResult::Bytes(n) = bench
             .fs
             .send_now(&file, &mut cursor, out.as_fd(), offset + in_socket, len as u64 - offset - in_socket, &bench.aio)
             .unwrap()
@@ -158,13 +158,13 @@ fn a_full_socket_is_said_to_be_full() {
     let file = bench.file(page());
     let (out, _to) = sockets();
     let mut cursor = Cursor::default();
-    let mut last = Sent::Bytes(1);
-    while let Sent::Bytes(_) = last {
+    let mut last = SendResult::Bytes(1);
+    while let SendResult::Bytes(_) = last {
         last = bench.fs.send_now(&file, &mut cursor, out.as_fd(), 0, page() as u64, &bench.aio).unwrap();
     }
-    assert_eq!(last, Sent::SocketFull);
+    assert_eq!(last, SendResult::SocketFull);
     let pooled = bench.fs.send_pooled(&file, &mut cursor, out.clone(), 0, 1, bench.via());
-    assert_eq!(block_on(pooled), Ok(Sent::SocketFull));
+    assert_eq!(block_on(pooled), Ok(SendResult::SocketFull));
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn a_full_pool_refuses_with_its_name() {
 #[test]
 fn work_for_a_client_that_left_is_withdrawn() {
     struct Left;
-    impl crate::files::Gone for Left {
+    impl crate::files::ClientPresence for Left {
         fn gone(&self) -> std::pin::Pin<Box<dyn std::future::Future<Output = ()> + '_>> {
             Box::pin(async {})
         }

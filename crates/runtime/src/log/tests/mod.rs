@@ -295,7 +295,7 @@ fn messages_are_sent_one_by_one() {
     let file = writer.file("syslog:somewhere:514", socket.into());
     assert!(file.is_syslog());
     file.write_messages("onetwo", &[3, 6, 99]);
-    let target = Target { file: file.clone(), level: Level::Warn, syslog: Some(header().into()) };
+    let target = ErrorTarget { file: file.clone(), level: Level::Warn, syslog: Some(header().into()) };
     let log = ErrorLog::new(vec![target]);
     log.write(Level::Info, None, format_args!("not this"));
     log.write(Level::Crit, Some(7), format_args!("oh"));
@@ -317,7 +317,7 @@ fn a_unix_server_may_come_late_and_go() {
     let writer = Writer::start().unwrap();
     let file = writer.file(&format!("syslog:unix:{}", path.display()), syslog_socket(&path).unwrap());
     // The writer's own errors go to the same server: that must not go round in circles.
-    writer.report_to(ErrorLog::new(vec![Target {
+    writer.report_to(ErrorLog::new(vec![ErrorTarget {
         file: file.clone(),
         level: Level::Debug,
         syslog: Some(header().into()),

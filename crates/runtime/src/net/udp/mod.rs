@@ -21,8 +21,8 @@ pub mod steering;
 pub use freerun_sys::datagrams::{DatagramDetail, DatagramOptions, Ecn, ReceivedDatagrams, Receiver};
 pub use lent::{BATCH, LONGEST_RUN};
 pub use queue::SendQueue;
-pub use runs::{Runs, Target};
-pub use socket::{Datagrams, Unsent};
+pub use runs::{DatagramTarget, Runs};
+pub use socket::{Datagrams, UnsentDatagrams};
 
 /// The most bytes that a datagram can carry, over IPv4 (RFC 768: a length of 16 bits, less the headers).
 pub const LONGEST: usize = 65_507;

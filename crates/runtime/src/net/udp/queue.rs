@@ -3,8 +3,8 @@
 
 use std::io::IoSlice;
 
-use super::runs::{self, Run, Target};
-use super::socket::{Datagrams, Progress, Unsent};
+use super::runs::{self, DatagramRun, DatagramTarget};
+use super::socket::{Datagrams, Progress, UnsentDatagrams};
 
 /// The most bytes that wait to be sent, besides a single run that is longer than the room left.
 const MOST_BYTES: usize = 256 * 1024;
@@ -19,7 +19,7 @@ const COPIED: usize = 16 * 1024;
 #[derive(Debug, Default)]
 pub struct SendQueue {
     bytes: Vec<u8>,
-    runs: Vec<Run>,
+    runs: Vec<DatagramRun>,
     /// How many runs at the beginning have been sent, and how many bytes they have.
     sent: (usize, usize),
 }
@@ -37,7 +37,7 @@ impl SendQueue {
 
     /// Appends a datagram, or several of `segment` bytes each that follow each other in `bytes`. Returns `false` if the
     /// queue is full: then it is lost.
-    pub fn push(&mut self, target: Target, bytes: &[u8], segment: Option<usize>) -> bool {
+    pub fn push(&mut self, target: DatagramTarget, bytes: &[u8], segment: Option<usize>) -> bool {
         if self.is_full() {
             return false;
         }
@@ -60,7 +60,7 @@ impl SendQueue {
 
     /// Sends what there is. `failed` is called with the datagrams that could not be sent.
     /// Returns whether all is done; if not, the socket is full, and the rest stays.
-    pub fn flush(&mut self, socket: &Datagrams, failed: impl FnMut(Unsent)) -> bool {
+    pub fn flush(&mut self, socket: &Datagrams, failed: impl FnMut(UnsentDatagrams)) -> bool {
         if self.runs.is_empty() {
             return true;
         }

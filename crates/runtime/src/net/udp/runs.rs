@@ -14,7 +14,7 @@ const LONGEST: usize = 65_535 - 48;
 
 /// Where a datagram goes, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Target {
+pub struct DatagramTarget {
     /// The peer's address; `None` on a connected socket.
     pub to: Option<SocketAddr>,
     /// The address of this machine to send from; `None`: the socket's.
@@ -25,8 +25,8 @@ pub struct Target {
 
 /// Datagrams that leave as one message.
 #[derive(Debug, Clone)]
-pub(super) struct Run {
-    pub(super) target: Target,
+pub(super) struct DatagramRun {
+    pub(super) target: DatagramTarget,
     /// The bytes of all of them.
     pub(super) len: usize,
     /// The bytes of each; the last one may have fewer. 0: it is a single one, which no other one joins.
@@ -35,17 +35,17 @@ pub(super) struct Run {
     pub(super) count: usize,
 }
 
-impl Run {
+impl DatagramRun {
     /// A run of datagrams that follow each other in memory: `len` bytes in all, `segment` in each. With 0 it is a single
     /// one, which no other one joins.
-    fn new(target: Target, len: usize, segment: usize) -> Run {
+    fn new(target: DatagramTarget, len: usize, segment: usize) -> DatagramRun {
         debug_assert!(segment <= len);
         let count = if segment == 0 { 1 } else { len.div_ceil(segment) };
-        Run { target, len, segment, count }
+        DatagramRun { target, len, segment, count }
     }
 
     /// Adds a datagram of `len` bytes, if it may belong to the run.
-    pub(super) fn join(&mut self, target: &Target, len: usize) -> bool {
+    pub(super) fn join(&mut self, target: &DatagramTarget, len: usize) -> bool {
         // A datagram that is shorter than the others is the last one, and an empty one is always alone.
         let is_open = self.len == self.segment * self.count && self.segment > 0;
         let fits = len > 0 && len <= self.segment && self.count < MOST && self.len + len <= LONGEST;
@@ -59,7 +59,7 @@ impl Run {
 
     /// The message, whose bytes are these.
     pub(super) fn message<'a>(&self, parts: &'a [IoSlice<'a>]) -> Message<'a> {
-        let Target { to, from, ecn } = self.target;
+        let DatagramTarget { to, from, ecn } = self.target;
         // The length of a run, and so of its datagrams, fits 16 bits.
         let segment = (self.count > 1).then(|| u16::try_from(self.segment).unwrap_or(u16::MAX));
         Message { parts, to, from, ecn, segment }
@@ -68,21 +68,26 @@ impl Run {
 
 /// Calls `each` with a run for each piece of `bytes` that may be one message: datagrams of `segment` bytes, the last of
 /// which may be shorter, as the kernel has put them together, or a single one.
-pub(super) fn split<'a>(target: Target, bytes: &'a [u8], segment: Option<usize>, mut each: impl FnMut(Run, &'a [u8])) {
+pub(super) fn split<'a>(
+    target: DatagramTarget,
+    bytes: &'a [u8],
+    segment: Option<usize>,
+    mut each: impl FnMut(DatagramRun, &'a [u8]),
+) {
     let segment = segment.unwrap_or(bytes.len());
     if bytes.is_empty() || segment == 0 || segment >= bytes.len() {
-        return each(Run::new(target, bytes.len(), bytes.len()), bytes);
+        return each(DatagramRun::new(target, bytes.len(), bytes.len()), bytes);
     }
     let in_one = segment * (LONGEST / segment).clamp(1, MOST);
     for piece in bytes.chunks(in_one) {
-        each(Run::new(target, piece.len(), segment.min(piece.len())), piece);
+        each(DatagramRun::new(target, piece.len(), segment.min(piece.len())), piece);
     }
 }
 
 /// Datagrams that leave soon, in the memory that they came in.
 #[derive(Debug, Default)]
 pub struct Runs<'a> {
-    pub(super) runs: Vec<Run>,
+    pub(super) runs: Vec<DatagramRun>,
     /// The bytes of all runs, one after the other.
     pub(super) parts: Vec<IoSlice<'a>>,
     /// The number of parts of each run.
@@ -91,7 +96,7 @@ pub struct Runs<'a> {
 
 impl<'a> Runs<'a> {
     /// Appends a datagram, or several of `segment` bytes each that follow each other in `bytes`.
-    pub fn push(&mut self, target: Target, bytes: &'a [u8], segment: Option<usize>) {
+    pub fn push(&mut self, target: DatagramTarget, bytes: &'a [u8], segment: Option<usize>) {
         if segment.is_none_or(|segment| segment >= bytes.len())
             && let (Some(run), Some(count)) = (self.runs.last_mut(), self.counts.last_mut())
             && run.join(&target, bytes.len())
@@ -124,7 +129,7 @@ impl<'a> Runs<'a> {
                     headed.push(run.target, piece, None);
                     continue;
                 }
-                headed.runs.push(Run::new(run.target, header.len() + piece.len(), 0));
+                headed.runs.push(DatagramRun::new(run.target, header.len() + piece.len(), 0));
                 headed.parts.extend([IoSlice::new(header), IoSlice::new(piece)]);
                 headed.counts.push(2);
             }
@@ -139,7 +144,7 @@ impl<'a> Runs<'a> {
 
     /// The number of datagrams, and of their bytes.
     pub fn totals(&self) -> (u64, u64) {
-        let sum = |sum: (u64, u64), run: &Run| (sum.0 + run.count as u64, sum.1 + run.len as u64);
+        let sum = |sum: (u64, u64), run: &DatagramRun| (sum.0 + run.count as u64, sum.1 + run.len as u64);
         self.runs.iter().fold((0, 0), sum)
     }
 
@@ -164,7 +169,7 @@ mod tests {
         let bytes = [0; 200];
         let mut runs = Runs::default();
         for len in [100, 100, 60, 60, 60, 70, 0, 0, 5] {
-            runs.push(Target::default(), &bytes[..len], None);
+            runs.push(DatagramTarget::default(), &bytes[..len], None);
         }
         let expected = [(3, 260, 100), (2, 120, 60), (1, 70, 70), (1, 0, 0), (1, 0, 0), (1, 5, 5)];
         assert_eq!(lengths(&runs), expected);
@@ -176,9 +181,10 @@ mod tests {
 
     #[test]
     fn those_to_another_peer_or_with_other_bits_do_not_join() {
-        let to = |port| Target { to: Some(SocketAddr::from(([127, 0, 0, 1], port))), ..Target::default() };
+        let to =
+            |port| DatagramTarget { to: Some(SocketAddr::from(([127, 0, 0, 1], port))), ..DatagramTarget::default() };
         let mut runs = Runs::default();
-        for target in [to(1), to(1), to(2), Target { ecn: 1, ..to(2) }] {
+        for target in [to(1), to(1), to(2), DatagramTarget { ecn: 1, ..to(2) }] {
             runs.push(target, b"abc", None);
         }
         assert_eq!(lengths(&runs), [(2, 6, 3), (1, 3, 3), (1, 3, 3)]);
@@ -188,9 +194,9 @@ mod tests {
     fn a_header_is_before_the_first_one_or_before_all() {
         let mut runs = Runs::default();
         for bytes in [&b"aa"[..], b"bb", b"", b"cc"] {
-            runs.push(Target::default(), bytes, None);
+            runs.push(DatagramTarget::default(), bytes, None);
         }
-        runs.push(Target::default(), b"ddee", Some(2));
+        runs.push(DatagramTarget::default(), b"ddee", Some(2));
         let bytes = |runs: &Runs<'_>| {
             let parts = runs.parts.iter().map(|part| String::from_utf8_lossy(part).into_owned());
             parts.collect::<Vec<_>>().join(",")
@@ -208,25 +214,25 @@ mod tests {
         let bytes = vec![0; 65_536];
         let mut runs = Runs::default();
         for _ in 0..MOST + 1 {
-            runs.push(Target::default(), b"x", None);
+            runs.push(DatagramTarget::default(), b"x", None);
         }
         assert_eq!(lengths(&runs), [(MOST, MOST, 1), (1, 1, 1)]);
         let mut runs = Runs::default();
         for _ in 0..3 {
-            runs.push(Target::default(), &bytes[..30_000], None);
+            runs.push(DatagramTarget::default(), &bytes[..30_000], None);
         }
         assert_eq!(lengths(&runs), [(2, 60_000, 30_000), (1, 30_000, 30_000)]);
         // What came in one piece leaves in as many as it takes; the next datagram may join the last one.
         let mut runs = Runs::default();
-        runs.push(Target::default(), &bytes, Some(1000));
-        runs.push(Target::default(), b"x", None);
+        runs.push(DatagramTarget::default(), &bytes, Some(1000));
+        runs.push(DatagramTarget::default(), b"x", None);
         assert_eq!(lengths(&runs), [(MOST, 64_000, 1000), (2, 1536, 1000), (1, 1, 1)]);
         let mut runs = Runs::default();
-        runs.push(Target::default(), &bytes[..2000], Some(1000));
-        runs.push(Target::default(), b"x", None);
+        runs.push(DatagramTarget::default(), &bytes[..2000], Some(1000));
+        runs.push(DatagramTarget::default(), b"x", None);
         assert_eq!(lengths(&runs), [(3, 2001, 1000)]);
         let mut runs = Runs::default();
-        runs.push(Target::default(), &bytes, Some(40_000));
+        runs.push(DatagramTarget::default(), &bytes, Some(40_000));
         assert_eq!(lengths(&runs), [(1, 40_000, 40_000), (1, 25_536, 25_536)]);
     }
 }

@@ -10,7 +10,7 @@ use freerun_sys::datagrams::{DatagramDetail, DatagramOptions, Receiver};
 use rustix::io::Errno;
 
 use super::lent::{BATCH, with_receiver, with_sender};
-use super::runs::{Run, Runs, Target};
+use super::runs::{DatagramRun, DatagramTarget, Runs};
 use crate::events::{Registration, Side};
 
 /// A UDP socket of one loop, registered with it when it first has to wait. All methods take `&self`.
@@ -27,11 +27,11 @@ pub struct Datagrams {
 
 /// Datagrams that could not be sent.
 #[derive(Debug)]
-pub struct Unsent {
+pub struct UnsentDatagrams {
     /// How many there are.
     pub count: usize,
     /// Where the first of them was to go.
-    pub target: Target,
+    pub target: DatagramTarget,
     /// The reason; `WouldBlock`: the socket is full.
     pub error: io::Error,
 }
@@ -144,7 +144,7 @@ impl Datagrams {
 
     /// Sends datagrams in their order. `failed` is called with those that could not be sent; the others are sent all the
     /// same.
-    pub fn send(&self, runs: &Runs<'_>, mut failed: impl FnMut(Unsent)) {
+    pub fn send(&self, runs: &Runs<'_>, mut failed: impl FnMut(UnsentDatagrams)) {
         let mut part = 0;
         let pieces: Vec<_> = runs
             .runs
@@ -159,12 +159,16 @@ impl Datagrams {
         if let Progress::Full(at) = self.send_all(&pieces, &mut failed) {
             let count = pieces[at..].iter().map(|(run, _)| run.count).sum();
             let target = pieces[at..].first().map(|(run, _)| run.target).unwrap_or_default();
-            failed(Unsent { count, target, error: io::ErrorKind::WouldBlock.into() });
+            failed(UnsentDatagrams { count, target, error: io::ErrorKind::WouldBlock.into() });
         }
     }
 
     /// Sends runs in their order; see [`Datagrams::send`].
-    pub(super) fn send_all(&self, runs: &[(&Run, &[IoSlice<'_>])], mut failed: impl FnMut(Unsent)) -> Progress {
+    pub(super) fn send_all(
+        &self,
+        runs: &[(&DatagramRun, &[IoSlice<'_>])],
+        mut failed: impl FnMut(UnsentDatagrams),
+    ) -> Progress {
         let mut at = 0;
         while at < runs.len() {
             if !self.takes_runs.get() && runs[at].0.count > 1 {
@@ -215,10 +219,14 @@ impl Datagrams {
 
     /// Sends the datagrams of a run one by one. `Full(0)`: none could be sent yet; if others are left when the socket is
     /// full, they are lost.
-    fn send_singly(&self, (run, parts): (&Run, &[IoSlice<'_>]), failed: &mut impl FnMut(Unsent)) -> Progress {
+    fn send_singly(
+        &self,
+        (run, parts): (&DatagramRun, &[IoSlice<'_>]),
+        failed: &mut impl FnMut(UnsentDatagrams),
+    ) -> Progress {
         // Each datagram is in one part.
         let bytes: Vec<_> = parts.iter().flat_map(|part| part.chunks(run.segment.max(1))).map(IoSlice::new).collect();
-        let single = Run { count: 1, ..run.clone() };
+        let single = DatagramRun { count: 1, ..run.clone() };
         let messages: Vec<_> = bytes.iter().map(|one| single.message(std::slice::from_ref(one))).collect();
         let mut at = 0;
         while at < messages.len() {
@@ -241,10 +249,10 @@ impl Datagrams {
     }
 }
 
-impl Run {
+impl DatagramRun {
     /// So many of the run's datagrams could not be sent.
-    fn unsent(&self, count: usize, error: io::Error) -> Unsent {
-        Unsent { count, target: self.target, error }
+    fn unsent(&self, count: usize, error: io::Error) -> UnsentDatagrams {
+        UnsentDatagrams { count, target: self.target, error }
     }
 }
 

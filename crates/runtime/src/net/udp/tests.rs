@@ -33,7 +33,7 @@ async fn receive(socket: &Datagrams, most: usize) -> io::Result<Vec<Vec<u8>>> {
     poll_fn(|context| socket.poll_receive(context, most, |receiver| receiver.iter().flat_map(split).collect())).await
 }
 
-fn fail(unsent: Unsent) {
+fn fail(unsent: UnsentDatagrams) {
     panic!("{unsent:?}");
 }
 
@@ -76,7 +76,7 @@ fn an_error_about_an_earlier_datagram_wakes_the_socket_which_goes_on() {
         assert!(waiting);
         for _ in 0..2 {
             let mut runs = Runs::default();
-            runs.push(Target::default(), b"x", None);
+            runs.push(DatagramTarget::default(), b"x", None);
             ours.send(&runs, fail);
             let error = receive(&ours, 4).await.unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
@@ -97,7 +97,7 @@ fn runs_arrive_as_the_datagrams_that_they_consist_of() {
             let ((ours, address), (theirs, _)) = (bound(), bound());
             DatagramOptions { gro, ..DatagramOptions::default() }.apply(&ours, false).unwrap();
             let (ours, theirs) = (datagrams(ours), datagrams(theirs));
-            let target = Target { to: Some(address), ..Target::default() };
+            let target = DatagramTarget { to: Some(address), ..DatagramTarget::default() };
             let all: Vec<Vec<u8>> =
                 [500, 500, 500, 20, 0, 7, 7, 9].iter().zip(b'a'..).map(|(len, byte)| vec![byte; *len]).collect();
             let mut runs = Runs::default();
@@ -126,7 +126,7 @@ fn what_cannot_be_sent_is_told_and_the_rest_is_sent() {
     loops::block_on(async {
         let ((ours, address), (theirs, _)) = (bound(), bound());
         let (ours, theirs) = (datagrams(ours), datagrams(theirs));
-        let to = |address| Target { to: Some(address), ..Target::default() };
+        let to = |address| DatagramTarget { to: Some(address), ..DatagramTarget::default() };
         // No datagram can be as long as that, and an address of the other family is none for this socket.
         let long = vec![b'x'; LONGEST + 1];
         let other: SocketAddr = "[::1]:9".parse().unwrap();
@@ -147,7 +147,7 @@ fn what_cannot_be_sent_is_told_and_the_rest_is_sent() {
 
 #[test]
 fn a_queue_has_an_end_and_what_is_too_much_is_refused() {
-    let target = Target { to: Some("127.0.0.1:9".parse().unwrap()), ..Target::default() };
+    let target = DatagramTarget { to: Some("127.0.0.1:9".parse().unwrap()), ..DatagramTarget::default() };
     let mut queue = SendQueue::default();
     let bytes = vec![0; 60_000];
     let taken = (0..100).filter(|_| queue.push(target, &bytes, None)).count();
@@ -171,7 +171,7 @@ fn a_full_socket_keeps_what_is_left_until_there_is_room() {
         let mut queue = SendQueue::default();
         // Each is longer than the one before it, so that none joins another one.
         let all: Vec<Vec<u8>> = (1..700).map(|len| vec![len as u8; len]).collect();
-        assert!(all.iter().all(|one| queue.push(Target::default(), one, None)));
+        assert!(all.iter().all(|one| queue.push(DatagramTarget::default(), one, None)));
         let mut buffer = [0; 1000];
         let mut got = Vec::new();
         let mut times_full = 0;

@@ -6,7 +6,7 @@ use freerun_runtime::net::udp::{Ecn, ReceivedDatagrams};
 
 /// Received datagrams in memory of their own.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Copied {
+pub struct CopiedDatagrams {
     bytes: Box<[u8]>,
     from: Option<SocketAddr>,
     to: Option<IpAddr>,
@@ -15,23 +15,23 @@ pub struct Copied {
     is_truncated: bool,
 }
 
-impl Copied {
+impl CopiedDatagrams {
     /// A copy.
-    pub fn of(received: &ReceivedDatagrams<'_>) -> Copied {
+    pub fn of(received: &ReceivedDatagrams<'_>) -> CopiedDatagrams {
         let ReceivedDatagrams { bytes, from, to, ecn, segment, is_truncated } = *received;
-        Copied { bytes: bytes.into(), from, to, ecn, segment, is_truncated }
+        CopiedDatagrams { bytes: bytes.into(), from, to, ecn, segment, is_truncated }
     }
 
     /// The received datagrams.
     pub fn received(&self) -> ReceivedDatagrams<'_> {
-        let Copied { bytes, from, to, ecn, segment, is_truncated } = self;
+        let CopiedDatagrams { bytes, from, to, ecn, segment, is_truncated } = self;
         let (from, to, ecn, segment, is_truncated) = (*from, *to, *ecn, *segment, *is_truncated);
         ReceivedDatagrams { bytes, from, to, ecn, segment, is_truncated }
     }
 
     /// Number of these datagrams.
-    pub fn datagrams(copies: &[Copied]) -> u64 {
-        let count = |one: &Copied| match one.segment {
+    pub fn datagrams(copies: &[CopiedDatagrams]) -> u64 {
+        let count = |one: &CopiedDatagrams| match one.segment {
             Some(segment) if segment > 0 => one.bytes.len().div_ceil(segment).max(1) as u64,
             _ => 1,
         };

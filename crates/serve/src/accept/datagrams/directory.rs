@@ -30,7 +30,7 @@ use smallvec::SmallVec;
 use tokio::sync::Notify;
 
 use super::SharedPart;
-use super::copied::Copied;
+use super::copied::CopiedDatagrams;
 use crate::listen::ListenSpec;
 
 /// Number of counts of clients in a part. Clients that share a count with several sessions of others wait for the loop that is
@@ -61,7 +61,7 @@ type Ends = (SocketAddr, Option<IpAddr>);
 #[derive(Default)]
 pub struct Directory {
     /// Parts in the order of the sockets. For a port of a range the first part has the socket, and each further part a loop.
-    parts: ArcSwap<Vec<Arc<Part>>>,
+    parts: ArcSwap<Vec<Arc<SocketPart>>>,
     /// Number of sockets.
     sockets: AtomicUsize,
     /// The socket of a port of a range, for all loops to answer by.
@@ -92,46 +92,46 @@ struct Stray {
 type Count = AtomicU64;
 
 /// A row of counts, which is made when it is needed first.
-type Row = OnceLock<Box<[Count]>>;
+type CountRow = OnceLock<Box<[Count]>>;
 
 /// A hash of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct ClientHash(u64);
 
 /// A socket of an address, or the share of a loop in a socket that another loop reads.
-pub struct Part {
+pub struct SocketPart {
     /// The number of the part.
     pub number: usize,
     /// The loop that reads the socket, or has the part.
     reader: AtomicUsize,
     /// Held by whoever reads the socket.
-    reading: Mutex<Kept>,
+    reading: Mutex<WaitingDatagrams>,
     /// Notified when something is kept for the loop.
     pub left: Notify,
     /// Numbers of sessions of clients by their hashes.
-    counts: OnceLock<Box<[Row]>>,
+    counts: OnceLock<Box<[CountRow]>>,
     /// Number of datagrams on their way to the loop.
     on_their_way: AtomicUsize,
 }
 
 /// The datagrams that are kept for a loop, in the order in which they came.
 #[derive(Default)]
-struct Kept {
-    datagrams: Vec<Copied>,
+struct WaitingDatagrams {
+    datagrams: Vec<CopiedDatagrams>,
     bytes: usize,
     /// The hashes of their clients.
     clients: HashSet<ClientHash, FxBuildHasher>,
 }
 
 /// The right to read a socket.
-pub struct Reading<'p> {
-    part: &'p Part,
-    kept: MutexGuard<'p, Kept>,
+pub struct ReadingRight<'p> {
+    part: &'p SocketPart,
+    kept: MutexGuard<'p, WaitingDatagrams>,
 }
 
 /// Clients whose datagrams are being given to their sessions, or to new ones; nobody else begins a session for them.
-pub struct Reserved<'p> {
-    part: &'p Part,
+pub struct ReservedClients<'p> {
+    part: &'p SocketPart,
     hashes: SmallVec<[ClientHash; BATCH]>,
 }
 
@@ -147,7 +147,7 @@ impl Directory {
         if self.parts.load().len() < number {
             // Another thread may add some at the same time.
             self.parts.rcu(|known| {
-                let new = (known.len()..number).map(|number| Arc::new(Part::new(number)));
+                let new = (known.len()..number).map(|number| Arc::new(SocketPart::new(number)));
                 known.iter().cloned().chain(new).collect::<Vec<_>>()
             });
         }
@@ -170,7 +170,7 @@ impl Directory {
     }
 
     /// The part of the loop with this index at a socket that another loop reads: it is made at the first call.
-    pub fn part_of_loop(&self, index: usize) -> Option<Arc<Part>> {
+    pub fn part_of_loop(&self, index: usize) -> Option<Arc<SocketPart>> {
         self.extend_parts(index + 2);
         let part = self.part(index + 1)?;
         part.set_reader(index);
@@ -188,12 +188,12 @@ impl Directory {
     }
 
     /// The part with this number.
-    pub fn part(&self, number: usize) -> Option<Arc<Part>> {
+    pub fn part(&self, number: usize) -> Option<Arc<SocketPart>> {
         self.parts.load().get(number).cloned()
     }
 
     /// All parts.
-    pub fn parts(&self) -> Arc<Vec<Arc<Part>>> {
+    pub fn parts(&self) -> Arc<Vec<Arc<SocketPart>>> {
         self.parts.load_full()
     }
 
@@ -291,11 +291,11 @@ impl ClientHash {
     }
 }
 
-impl Part {
-    fn new(number: usize) -> Part {
+impl SocketPart {
+    fn new(number: usize) -> SocketPart {
         let (reading, left, counts, on_their_way) = Default::default();
         let reader = AtomicUsize::new(NOBODY);
-        Part { number, reader, reading, left, counts, on_their_way }
+        SocketPart { number, reader, reading, left, counts, on_their_way }
     }
 
     /// The index of the loop that reads the socket, or has the part; larger than all indices before there is such a loop.
@@ -309,14 +309,14 @@ impl Part {
     }
 
     /// The right to read the socket, unless another thread is reading.
-    pub fn try_read(&self) -> Option<Reading<'_>> {
+    pub fn try_read(&self) -> Option<ReadingRight<'_>> {
         let kept = match self.reading.try_lock() {
             Ok(kept) => kept,
             // What is kept is right at any time.
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
-        Some(Reading { part: self, kept })
+        Some(ReadingRight { part: self, kept })
     }
 
     /// Counts a session, or takes one back.
@@ -356,10 +356,10 @@ impl Part {
     }
 
     /// Counts the clients of these datagrams as known, until the value is dropped.
-    pub fn reserve<'r>(&self, received: impl Iterator<Item = ReceivedDatagrams<'r>>) -> Reserved<'_> {
+    pub fn reserve<'r>(&self, received: impl Iterator<Item = ReceivedDatagrams<'r>>) -> ReservedClients<'_> {
         let all = received.filter_map(|one| Some(ClientHash::of((one.from?, one.to))));
         let hashes: SmallVec<_> = all.inspect(|client| self.count(*client, true)).collect();
-        Reserved { part: self, hashes }
+        ReservedClients { part: self, hashes }
     }
 
     /// Takes room for `count` datagrams on their way to the loop; false if there is none. The loop gives it back
@@ -384,7 +384,7 @@ impl Part {
     }
 }
 
-impl Reading<'_> {
+impl ReadingRight<'_> {
     /// Whether more may be kept.
     pub fn has_room(&self) -> bool {
         self.kept.bytes < MOST_KEPT && self.kept.datagrams.len() < MOST_ON_THEIR_WAY
@@ -400,16 +400,16 @@ impl Reading<'_> {
     pub fn keep(&mut self, received: &ReceivedDatagrams<'_>) {
         self.kept.bytes += received.bytes.len();
         self.kept.clients.extend(received.from.map(|from| ClientHash::of((from, received.to))));
-        self.kept.datagrams.push(Copied::of(received));
+        self.kept.datagrams.push(CopiedDatagrams::of(received));
     }
 
     /// Takes what is kept, in the order in which it came.
-    pub fn take_kept(&mut self) -> Vec<Copied> {
+    pub fn take_kept(&mut self) -> Vec<CopiedDatagrams> {
         std::mem::take(&mut *self.kept).datagrams
     }
 }
 
-impl Drop for Reserved<'_> {
+impl Drop for ReservedClients<'_> {
     fn drop(&mut self) {
         self.hashes.iter().for_each(|client| self.part.count(*client, false));
     }
@@ -428,13 +428,13 @@ mod tests {
         (SocketAddr::from(([192, 0, 2, 1], port)), None)
     }
 
-    fn may_know(part: &Part, port: u16) -> bool {
+    fn may_know(part: &SocketPart, port: u16) -> bool {
         part.try_read().unwrap().may_know(&received(port))
     }
 
     #[test]
     fn a_client_is_known_from_the_reading_of_its_datagram_to_the_end_of_its_last_session() {
-        let part = Part::new(0);
+        let part = SocketPart::new(0);
         assert!(!may_know(&part, 1));
         let reserved = part.reserve([received(1), received(1)].into_iter());
         assert!(may_know(&part, 1));
@@ -454,7 +454,7 @@ mod tests {
 
     #[test]
     fn a_client_that_shares_the_count_of_one_session_is_told_from_its_client() {
-        let part = Part::new(0);
+        let part = SocketPart::new(0);
         let (one, other) = (ClientHash(5), ClientHash(1 << 40 | 5));
         assert_eq!(one.place(), other.place());
         part.count(one, true);
@@ -469,7 +469,7 @@ mod tests {
 
     #[test]
     fn one_reads_at_a_time_and_finds_what_was_kept_in_order() {
-        let part = Part::new(0);
+        let part = SocketPart::new(0);
         let mut reading = part.try_read().unwrap();
         assert!(part.try_read().is_none());
         (1..4).for_each(|port| reading.keep(&received(port)));
@@ -556,7 +556,7 @@ mod tests {
 
     #[test]
     fn what_is_on_its_way_to_a_loop_is_bounded() {
-        let part = Part::new(0);
+        let part = SocketPart::new(0);
         assert!(part.send(MOST_ON_THEIR_WAY) && !part.has_room_for(1) && !part.send(1));
         part.arrived(1);
         assert!(part.has_room_for(1) && part.send(1));

@@ -15,9 +15,9 @@ use std::task::{Context, Poll, Waker};
 
 use freerun_runtime::log::{Errno as ShowErrno, Level};
 use freerun_runtime::loops;
-use freerun_runtime::net::udp::{Datagrams, Runs, SendQueue, Target, Unsent};
+use freerun_runtime::net::udp::{DatagramTarget, Datagrams, Runs, SendQueue, UnsentDatagrams};
 
-use self::directory::{Directory, Part};
+use self::directory::{Directory, SocketPart};
 use crate::listen::ListenSpec;
 use crate::loops::local::LoopLocal;
 use crate::loops::state::LoopState;
@@ -59,7 +59,7 @@ pub struct SharedPart {
     /// All that is known of the address.
     pub directory: Arc<Directory>,
     /// The socket's part in the directory.
-    pub part: Arc<Part>,
+    pub part: Arc<SocketPart>,
 }
 
 impl DatagramListener {
@@ -121,7 +121,7 @@ impl DatagramListener {
 
     /// Sends a datagram to a client, or several of `segment` bytes each that follow each other in `bytes`: soon, with
     /// datagrams of other sessions. When there is no room, they are lost, as in a network that has none.
-    pub fn send(&self, target: Target, bytes: &[u8], segment: Option<usize>) {
+    pub fn send(&self, target: DatagramTarget, bytes: &[u8], segment: Option<usize>) {
         let count = || segment.filter(|segment| *segment > 0).map_or(1, |segment| bytes.len().div_ceil(segment));
         if self.ended.get() {
             return self.lose(count());
@@ -188,7 +188,7 @@ impl DatagramListener {
     }
 
     /// Counts datagrams that could not be sent, and logs why, unless the socket is only full.
-    fn failed(&self, unsent: &Unsent) {
+    fn failed(&self, unsent: &UnsentDatagrams) {
         self.lose(unsent.count);
         let (Some(loop_state), Some(to)) = (self.loop_state.get(), unsent.target.to) else { return };
         if unsent.error.kind() == io::ErrorKind::WouldBlock {
@@ -301,10 +301,10 @@ mod tests {
         (DatagramListener::new(LoopLocal::new(Arc::new(spec)), Arc::new(socket.into()), None), address)
     }
 
-    fn client() -> (UdpSocket, Target) {
+    fn client() -> (UdpSocket, DatagramTarget) {
         let client = UdpSocket::bind("127.0.0.1:0").unwrap();
         client.set_nonblocking(true).unwrap();
-        let target = Target { to: Some(client.local_addr().unwrap()), ..Target::default() };
+        let target = DatagramTarget { to: Some(client.local_addr().unwrap()), ..DatagramTarget::default() };
         (client, target)
     }
 
@@ -366,7 +366,7 @@ mod tests {
             let mut sent = 0;
             // The sizes differ, so that none joins another one.
             while listener.lost() == 0 {
-                listener.send(Target::default(), &text[..1000 + sent % 2000], None);
+                listener.send(DatagramTarget::default(), &text[..1000 + sent % 2000], None);
                 sent += 1;
                 loops::yield_now().await;
             }

@@ -6,5 +6,5 @@ mod table;
 pub mod virtual_servers;
 
 pub use setting::ServerNames;
-pub use table::{Name, NameTable};
+pub use table::{NameTable, ServerName};
 pub use virtual_servers::VirtualServers;

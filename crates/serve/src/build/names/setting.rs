@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use freerun_conf::{Cx, Node, Problem, Setting, Shape};
 
-use super::table::Name;
+use super::table::ServerName;
 use crate::values::subject::Subject;
 use crate::values::{Pattern, VariableTable};
 
 /// The names of one server, whose regular expressions may give variables values.
 pub struct ServerNames<S> {
     /// The names in the order written.
-    pub names: Arc<Vec<Name>>,
+    pub names: Arc<Vec<ServerName>>,
     /// The first name, for `$server_name` and redirects: in lower case, or an expression as written.
     pub first: Arc<str>,
     subject: PhantomData<fn(&S)>,
@@ -54,7 +54,7 @@ impl<S: Subject> Setting for ServerNames<S> {
                 // nginx matches names without regard to case, because it converts the host to lower case.
                 let pattern = Pattern::new(pattern, true, cx.extensions.get_or_default::<VariableTable<S>>());
                 let pattern = pattern.map_err(|why| Problem::new(why).at(word.place))?;
-                names.push(Name::Regex(Arc::new(pattern)));
+                names.push(ServerName::Regex(Arc::new(pattern)));
                 continue;
             }
             let lower = text.to_lowercase();
@@ -66,18 +66,18 @@ impl<S: Subject> Setting for ServerNames<S> {
                 if stars > 1 || rest.is_empty() {
                     return Err(invalid("invalid server name or wildcard"));
                 }
-                Name::Front(format!(".{rest}"), false)
+                ServerName::Front(format!(".{rest}"), false)
             } else if lower.starts_with('.') && stars == 0 && lower.len() > 1 {
-                Name::Front(lower, true)
+                ServerName::Front(lower, true)
             } else if let Some(rest) = lower.strip_suffix(".*") {
                 if stars > 1 || rest.is_empty() {
                     return Err(invalid("invalid server name or wildcard"));
                 }
-                Name::Back(format!("{rest}."))
+                ServerName::Back(format!("{rest}."))
             } else if stars > 0 {
                 return Err(invalid("invalid server name or wildcard"));
             } else {
-                Name::Exact(lower)
+                ServerName::Exact(lower)
             });
         }
         let first = first.unwrap_or_else(|| {

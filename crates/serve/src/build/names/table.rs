@@ -11,7 +11,7 @@ use crate::values::{GaveUp, Pattern};
 
 /// A name of a server.
 #[derive(Debug, Clone)]
-pub enum Name {
+pub enum ServerName {
     /// A whole name, as `example.com`; also the empty name, for requests without `Host`.
     Exact(String),
     /// A name with a wildcard at the front: `*.example.com`, kept as `.example.com`. With the flag, it matches
@@ -23,16 +23,16 @@ pub enum Name {
     Regex(Arc<Pattern>),
 }
 
-impl Name {
+impl ServerName {
     /// Whether this is `host`, in lower case and without a port, or a wildcard for it. A regular expression is neither.
     pub fn is_text_of(&self, host: &str) -> bool {
         match self {
-            Name::Exact(name) => !name.is_empty() && name == host,
-            Name::Front(suffix, itself) => {
+            ServerName::Exact(name) => !name.is_empty() && name == host,
+            ServerName::Front(suffix, itself) => {
                 host.len() > suffix.len() && host.ends_with(suffix.as_str()) || *itself && host == &suffix[1..]
             }
-            Name::Back(prefix) => host.len() > prefix.len() && host.starts_with(prefix.as_str()),
-            Name::Regex(_) => false,
+            ServerName::Back(prefix) => host.len() > prefix.len() && host.starts_with(prefix.as_str()),
+            ServerName::Regex(_) => false,
         }
     }
 }
@@ -67,7 +67,7 @@ impl<S> NameTable<S> {
     /// The table of these servers, each with its names and the place of its block, at the address `on`. A name that another
     /// server has claimed before is warned of. The table is empty if the first server is asked whatever the name is.
     pub fn of<'s>(
-        servers: impl Iterator<Item = (&'s [Name], &'s Arc<S>, Place)> + Clone,
+        servers: impl Iterator<Item = (&'s [ServerName], &'s Arc<S>, Place)> + Clone,
         on: &str,
         cx: &mut Cx,
     ) -> NameTable<S>
@@ -76,11 +76,11 @@ impl<S> NameTable<S> {
     {
         let mut table = NameTable::default();
         // A lone server without a name that captures anything answers every request: it needs no table.
-        let is_regex = |name: &Name| matches!(name, Name::Regex(_));
+        let is_regex = |name: &ServerName| matches!(name, ServerName::Regex(_));
         if servers.clone().count() < 2 && !servers.clone().any(|(names, ..)| names.iter().any(is_regex)) {
             return table;
         }
-        let empty = [Name::Exact(String::new())];
+        let empty = [ServerName::Exact(String::new())];
         // Of the servers, when there is something to be told of them.
         let mut places = None;
         for (names, server, place) in servers.clone() {
@@ -89,11 +89,11 @@ impl<S> NameTable<S> {
                     continue;
                 }
                 let text = match name {
-                    Name::Exact(name) => name.clone(),
-                    Name::Back(name) => format!("{name}*"),
-                    Name::Front(name, true) => name.clone(),
-                    Name::Front(name, false) => format!("*{name}"),
-                    Name::Regex(_) => continue,
+                    ServerName::Exact(name) => name.clone(),
+                    ServerName::Back(name) => format!("{name}*"),
+                    ServerName::Front(name, true) => name.clone(),
+                    ServerName::Front(name, false) => format!("*{name}"),
+                    ServerName::Regex(_) => continue,
                 };
                 let places = places.get_or_insert_with(|| {
                     servers.clone().map(|(_, server, place)| (Arc::as_ptr(server), place)).collect::<FxHashMap<_, _>>()
@@ -107,20 +107,20 @@ impl<S> NameTable<S> {
     }
 
     /// The server that keeps a name from being added.
-    fn owner(&self, name: &Name) -> Option<&Arc<S>> {
+    fn owner(&self, name: &ServerName) -> Option<&Arc<S>> {
         match name {
-            Name::Exact(name) => self.exact.get(name.as_str()),
-            Name::Front(suffix, itself) => {
+            ServerName::Exact(name) => self.exact.get(name.as_str()),
+            ServerName::Front(suffix, itself) => {
                 let whole = || self.exact.get(&suffix[1..]).filter(|_| *itself);
                 self.front.get(suffix.as_str()).or_else(whole)
             }
-            Name::Back(prefix) => self.back.get(prefix.as_str()),
-            Name::Regex(_) => None,
+            ServerName::Back(prefix) => self.back.get(prefix.as_str()),
+            ServerName::Regex(_) => None,
         }
     }
 
     /// Adds a name. The first server to claim it keeps it; `false` if it was taken.
-    pub fn add(&mut self, name: &Name, server: &Arc<S>) -> bool {
+    pub fn add(&mut self, name: &ServerName, server: &Arc<S>) -> bool {
         fn claim<S>(map: &mut FxHashMap<Box<str>, Arc<S>>, name: &str, server: &Arc<S>) -> bool {
             if map.contains_key(name) {
                 return false;
@@ -129,16 +129,16 @@ impl<S> NameTable<S> {
             true
         }
         match name {
-            Name::Exact(name) => claim(&mut self.exact, name, server),
-            Name::Front(suffix, itself) => {
+            ServerName::Exact(name) => claim(&mut self.exact, name, server),
+            ServerName::Front(suffix, itself) => {
                 // A name that includes the domain itself is added as a whole or not at all.
                 if *itself && (self.exact.contains_key(&suffix[1..]) || self.front.contains_key(suffix.as_str())) {
                     return false;
                 }
                 claim(&mut self.front, suffix, server) && (!*itself || claim(&mut self.exact, &suffix[1..], server))
             }
-            Name::Back(prefix) => claim(&mut self.back, prefix, server),
-            Name::Regex(pattern) => {
+            ServerName::Back(prefix) => claim(&mut self.back, prefix, server),
+            ServerName::Regex(pattern) => {
                 self.regex.push((pattern.clone(), server.clone()));
                 true
             }

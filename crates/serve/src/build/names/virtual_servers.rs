@@ -6,11 +6,11 @@ use std::sync::Arc;
 use freerun_conf::{Cx, Problem};
 use freerun_tls::session::ServerConfig;
 
-use super::table::{Name, NameTable};
+use super::table::{NameTable, ServerName};
 use crate::configuration::generation::Generation;
-use crate::listen::addresses::{self, Address};
+use crate::listen::addresses::{self, ListenAddress};
 use crate::listen::served::Listens;
-use crate::listen::setting::{ListenProtocols, ListenSetting, Written};
+use crate::listen::setting::{ListenPlace, ListenProtocols, ListenSetting};
 use crate::tls::client_facts::TlsFacts;
 use crate::tls::computed::{PairNames, PairReader};
 use crate::tls::handshake::{Offer, Refusal};
@@ -97,15 +97,15 @@ impl<V: TlsServer> VirtualServers<V> {
 }
 
 /// A virtual server as its block has it, before addresses are gathered.
-pub struct Planned<'p, V, P> {
+pub struct ServerPlan<'p, V, P> {
     /// The server.
     pub server: &'p Arc<V>,
     /// The directives `listen`, or the implied one.
     pub listens: &'p [ListenSetting<P>],
     /// The names in `server_name`.
-    pub names: &'p [Name],
+    pub names: &'p [ServerName],
     /// The place of the block.
-    pub written: Written,
+    pub written: ListenPlace,
 }
 
 /// The sockets that these servers listen on, each with what `make` makes of the servers at its addresses. `alpn` are the
@@ -115,7 +115,7 @@ pub struct Planned<'p, V, P> {
 /// As many problems as are collected: directives that contradict each other, and servers without a certificate that clients may
 /// have TLS sessions with, in nginx's words.
 pub fn listens<V: TlsServer, P: ListenProtocols, T>(
-    planned: &[Planned<'_, V, P>],
+    planned: &[ServerPlan<'_, V, P>],
     alpn: impl for<'s> Fn(&'s V, P) -> Vec<&'s [u8]>,
     make: impl Fn(VirtualServers<V>, P) -> T,
     cx: &mut Cx,
@@ -128,15 +128,15 @@ pub fn listens<V: TlsServer, P: ListenProtocols, T>(
         }
     }
     // Conflicting names are reported in the order of the addresses.
-    let servers = |address: &Address<P>| Arc::new(make(at(address, planned, &alpn, cx), address.protocols));
+    let servers = |address: &ListenAddress<P>| Arc::new(make(at(address, planned, &alpn, cx), address.protocols));
     let servers: Vec<Arc<T>> = order.iter().map(servers).collect();
     Ok(Listens::of(&order, &servers))
 }
 
 /// Every server that may be asked for by TLS has to have a certificate, or the address's default server has one for it.
 fn check_certificates<V: TlsServer, P>(
-    address: &Address<P>,
-    planned: &[Planned<'_, V, P>],
+    address: &ListenAddress<P>,
+    planned: &[ServerPlan<'_, V, P>],
     cx: &mut Cx,
 ) -> Result<(), Problem> {
     let default = address.default_server();
@@ -157,8 +157,8 @@ fn check_certificates<V: TlsServer, P>(
 
 /// The servers of an address.
 fn at<V: TlsServer, P: ListenProtocols>(
-    address: &Address<P>,
-    planned: &[Planned<'_, V, P>],
+    address: &ListenAddress<P>,
+    planned: &[ServerPlan<'_, V, P>],
     alpn: &impl for<'s> Fn(&'s V, P) -> Vec<&'s [u8]>,
     cx: &mut Cx,
 ) -> VirtualServers<V> {

@@ -4,4 +4,4 @@ mod rules;
 mod trust;
 
 pub use rules::Rules;
-pub use trust::Trusted;
+pub use trust::TrustedSource;

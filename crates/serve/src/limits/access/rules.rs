@@ -8,7 +8,7 @@ use crate::listen::address::Address;
 
 /// The clients that a rule applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Whom {
+enum RuleClients {
     All,
     Unix,
     Network(Cidr),
@@ -16,7 +16,7 @@ enum Whom {
 
 /// The rules of a level, in their order.
 #[derive(Debug, Clone, Default)]
-pub struct Rules(Arc<Vec<(Whom, bool)>>);
+pub struct Rules(Arc<Vec<(RuleClients, bool)>>);
 
 impl Setting for Rules {
     const SHAPE: Shape = Shape::exactly(1, Rules::SYNTAX);
@@ -38,10 +38,10 @@ impl Rules {
     /// The word names no clients.
     pub fn add(&mut self, word: &Word, allows: bool, directive: &Node, cx: &mut Cx) -> Result<(), Problem> {
         let whom = match word.text.as_str() {
-            "all" => Whom::All,
-            "unix:" => Whom::Unix,
+            "all" => RuleClients::All,
+            "unix:" => RuleClients::Unix,
             _ => match Cidr::of_word(directive, word, cx) {
-                Some(network) => Whom::Network(network),
+                Some(network) => RuleClients::Network(network),
                 None => return Err(Problem::invalid_parameter(directive, word)),
             },
         };
@@ -56,9 +56,9 @@ impl Rules {
 
     /// The verdict of the first rule that matches; `None` if no rule does.
     pub fn judge(&self, address: &Address) -> Option<bool> {
-        let fits = |whom: &Whom| match (whom, address) {
-            (Whom::All, _) | (Whom::Unix, Address::Unix(_)) => true,
-            (Whom::Network(network), Address::Ip(address)) => network.contains(address.ip()),
+        let fits = |whom: &RuleClients| match (whom, address) {
+            (RuleClients::All, _) | (RuleClients::Unix, Address::Unix(_)) => true,
+            (RuleClients::Network(network), Address::Ip(address)) => network.contains(address.ip()),
             _ => false,
         };
         self.0.iter().find(|(whom, _)| fits(whom)).map(|(_, allowed)| *allowed)
@@ -78,11 +78,11 @@ mod tests {
 
     #[test]
     fn the_first_rule_that_fits_decides() {
-        let network = |text| Whom::Network(Cidr::parse(text).unwrap().0);
+        let network = |text| RuleClients::Network(Cidr::parse(text).unwrap().0);
         let rules = Rules(Arc::new(vec![
             (network("10.0.0.1"), false),
             (network("10.0.0.0/8"), true),
-            (Whom::Unix, true),
+            (RuleClients::Unix, true),
             (network("2001:db8::/32"), true),
             (network("0.0.0.0/0"), false),
         ]));
@@ -97,6 +97,6 @@ mod tests {
         ] {
             assert_eq!(rules.judge(&address(text)), verdict, "{text}");
         }
-        assert_eq!(Rules(Arc::new(vec![(Whom::All, false)])).judge(&address("unix")), Some(false));
+        assert_eq!(Rules(Arc::new(vec![(RuleClients::All, false)])).judge(&address("unix")), Some(false));
     }
 }

@@ -9,7 +9,7 @@ use crate::listen::hosts::Hosts;
 
 /// A trusted source of a client's address.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Trusted {
+pub enum TrustedSource {
     /// Connections of Unix sockets.
     Unix,
     /// Connections from these addresses.
@@ -18,32 +18,32 @@ pub enum Trusted {
     Host(Vec<IpAddr>),
 }
 
-impl Value for Trusted {
+impl Value for TrustedSource {
     const SHAPE: Shape = Shape::exactly(1, "address | CIDR | name | unix:");
 
-    fn parse(directive: &Node, cx: &mut Cx) -> Result<Trusted, Problem> {
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<TrustedSource, Problem> {
         let word = &directive.args[0];
         if word.text == "unix:" {
-            return Ok(Trusted::Unix);
+            return Ok(TrustedSource::Unix);
         }
         if let Some(network) = Cidr::of_word(directive, word, cx) {
-            return Ok(Trusted::Network(network));
+            return Ok(TrustedSource::Network(network));
         }
         let found = cx.extensions.get_or_default::<Hosts>().addresses(&word.text);
         match found.is_empty() {
-            false => Ok(Trusted::Host(found)),
+            false => Ok(TrustedSource::Host(found)),
             true => Err(Problem::new(format!("host not found in set_real_ip_from \"{}\"", word.text)).at(word.place)),
         }
     }
 }
 
-impl Trusted {
+impl TrustedSource {
     /// Whether the connection's address is this trusted one.
     pub fn contains(&self, address: &Address) -> bool {
         match (self, address) {
-            (Trusted::Unix, Address::Unix(_)) => true,
-            (Trusted::Network(network), Address::Ip(address)) => network.contains(address.ip()),
-            (Trusted::Host(addresses), Address::Ip(address)) => addresses.contains(&address.ip().to_canonical()),
+            (TrustedSource::Unix, Address::Unix(_)) => true,
+            (TrustedSource::Network(network), Address::Ip(address)) => network.contains(address.ip()),
+            (TrustedSource::Host(addresses), Address::Ip(address)) => addresses.contains(&address.ip().to_canonical()),
             _ => false,
         }
     }

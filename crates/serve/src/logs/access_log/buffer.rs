@@ -33,20 +33,20 @@ pub const MAX_NAMED: usize = 1024;
 #[derive(Default)]
 pub struct Buffers {
     /// The lines by the address of a file's name in memory, which stays valid as long as the name is referenced.
-    files: RefCell<HashMap<usize, Gathered, BuildHasherDefault<AddressHasher>>>,
+    files: RefCell<HashMap<usize, GatheredLines, BuildHasherDefault<AddressHasher>>>,
     /// The lines of files that are opened by name.
-    named: RefCell<HashMap<Box<[u8]>, Gathered>>,
+    named: RefCell<HashMap<Box<[u8]>, GatheredLines>>,
     hooked: Cell<bool>,
 }
 
 /// The identity of a file.
-enum Key {
+enum FileKey {
     File(usize),
     Named(Box<[u8]>),
 }
 
 /// The lines that wait for one file.
-struct Gathered {
+struct GatheredLines {
     /// The file; the reference keeps the key valid.
     file: LogFile,
     lines: Vec<u8>,
@@ -113,7 +113,7 @@ impl Buffers {
         }
         let gathered = match files.get_mut(&*to.path) {
             Some(gathered) => gathered,
-            None => files.entry(to.path.as_slice().into()).or_insert_with(|| Gathered::new(file)),
+            None => files.entry(to.path.as_slice().into()).or_insert_with(|| GatheredLines::new(file)),
         };
         // Lines keep their order, whatever document root they come with.
         if !gathered.to.as_ref().is_some_and(|known| known.is_same_file(&to)) {
@@ -123,9 +123,10 @@ impl Buffers {
             gathered.to = Some(Box::new(Destination { about: about(), ..to }));
         }
         gathered.append_here(line);
-        let path = |gathered: &Gathered| gathered.to.as_ref().map(|to| to.path.as_slice().into()).unwrap_or_default();
+        let path =
+            |gathered: &GatheredLines| gathered.to.as_ref().map(|to| to.path.as_slice().into()).unwrap_or_default();
         // The files are opened and closed as lines come: a folder that is moved away takes no line that comes after it.
-        self.come_back(gathered, |gathered| Key::Named(path(gathered)), || Some(Duration::ZERO));
+        self.come_back(gathered, |gathered| FileKey::Named(path(gathered)), || Some(Duration::ZERO));
     }
 
     /// Gathers lines for one file, and hands them over at the latest after the time `wait`.
@@ -133,24 +134,24 @@ impl Buffers {
         self: &Rc<Self>,
         file: &LogFile,
         wait: impl FnOnce() -> Option<Duration>,
-        append: impl FnOnce(&mut Gathered),
+        append: impl FnOnce(&mut GatheredLines),
     ) {
         let key = file.name().as_ptr().addr();
         let mut files = self.files.borrow_mut();
         let gathered = match files.get_mut(&key) {
             Some(gathered) => gathered,
-            None => files.entry(key).or_insert_with(|| Gathered::new(file)),
+            None => files.entry(key).or_insert_with(|| GatheredLines::new(file)),
         };
         append(gathered);
-        self.come_back(gathered, |_| Key::File(key), wait);
+        self.come_back(gathered, |_| FileKey::File(key), wait);
     }
 
     /// Makes sure that the gathered lines are handed over in time.
     #[inline]
     fn come_back(
         self: &Rc<Self>,
-        gathered: &mut Gathered,
-        key: impl FnOnce(&Gathered) -> Key,
+        gathered: &mut GatheredLines,
+        key: impl FnOnce(&GatheredLines) -> FileKey,
         wait: impl FnOnce() -> Option<Duration>,
     ) {
         if gathered.timed || (gathered.whole == 0 && gathered.lost == 0) {
@@ -166,11 +167,11 @@ impl Buffers {
         }
     }
 
-    fn hand_over(&self, key: &Key) {
+    fn hand_over(&self, key: &FileKey) {
         // Taken out, so that a file that is no longer in use is closed.
         let gathered = match key {
-            Key::File(key) => self.files.borrow_mut().remove(key),
-            Key::Named(path) => self.named.borrow_mut().remove(path),
+            FileKey::File(key) => self.files.borrow_mut().remove(key),
+            FileKey::Named(path) => self.named.borrow_mut().remove(path),
         };
         if let Some(mut gathered) = gathered {
             gathered.write();
@@ -184,7 +185,7 @@ impl Buffers {
     }
 }
 
-fn hand_over_these<K, S>(files: &mut HashMap<K, Gathered, S>) {
+fn hand_over_these<K, S>(files: &mut HashMap<K, GatheredLines, S>) {
     for (_, mut gathered) in files.drain() {
         gathered.write();
     }
@@ -200,9 +201,9 @@ fn capped(size: u64) -> usize {
     usize::try_from(size).unwrap_or(MAX_SIZE).min(MAX_SIZE)
 }
 
-impl Gathered {
-    fn new(file: &LogFile) -> Gathered {
-        Gathered {
+impl GatheredLines {
+    fn new(file: &LogFile) -> GatheredLines {
+        GatheredLines {
             file: file.clone(),
             lines: Vec::new(),
             whole: 0,

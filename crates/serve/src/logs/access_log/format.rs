@@ -10,13 +10,13 @@ use freerun_conf::{Cx, Node, Place, Problem, Word, bytes_of};
 use freerun_runtime::log::clock;
 
 use super::escape::Escape;
-use super::line::{Line, Short};
+use super::line::{LogLine, Short};
 use crate::listen::address::Address;
 use crate::values::subject::Subject;
-use crate::values::{Reference, VariableTable};
+use crate::values::{VariableReference, VariableTable};
 
 /// The pieces that a protocol writes into a line without a value in between, besides those that every subject has.
-pub trait Pieces<S>: Sized + fmt::Debug + Send + Sync + 'static {
+pub trait ProtocolPieces<S>: Sized + fmt::Debug + Send + Sync + 'static {
     /// The predefined formats: their names and texts. A log that names no format uses the first one.
     const PREDEFINED: &'static [(&'static str, &'static str)];
 
@@ -24,10 +24,10 @@ pub trait Pieces<S>: Sized + fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// There is no such piece: the variable is evaluated as usual.
-    fn of(name: &str, reference: Reference<S>) -> Result<Self, Reference<S>>;
+    fn of(name: &str, reference: VariableReference<S>) -> Result<Self, VariableReference<S>>;
 
     /// Appends the piece.
-    fn push(&self, subject: &S, style: &Style, line: &mut Line<'_>);
+    fn push(&self, subject: &S, style: &Style, line: &mut LogLine<'_>);
 }
 
 /// The manner in which values are written.
@@ -40,12 +40,12 @@ pub struct Style {
 impl Style {
     /// Appends a value that a client may have chosen.
     #[inline(always)]
-    pub fn push_value(&self, value: &[u8], line: &mut Line<'_>) {
+    pub fn push_value(&self, value: &[u8], line: &mut LogLine<'_>) {
         line.push_value(self.escape, value);
     }
 
     /// Appends the value of a variable.
-    pub fn push_variable<S: Subject>(&self, reference: &Reference<S>, subject: &S, line: &mut Line<'_>) {
+    pub fn push_variable<S: Subject>(&self, reference: &VariableReference<S>, subject: &S, line: &mut LogLine<'_>) {
         match reference.get(subject) {
             Some(value) => line.push_value(self.escape, &value),
             None => self.push_missing(line),
@@ -54,7 +54,7 @@ impl Style {
 
     /// Appends the text for a missing value.
     #[inline(always)]
-    pub fn push_missing(&self, line: &mut Line<'_>) {
+    pub fn push_missing(&self, line: &mut LogLine<'_>) {
         self.missing.push(line);
     }
 }
@@ -62,7 +62,7 @@ impl Style {
 /// A compiled format.
 pub struct Format<S, P> {
     style: Style,
-    pieces: Box<[Piece<S, P>]>,
+    pieces: Box<[FormatPiece<S, P>]>,
 }
 
 impl<S, P> fmt::Debug for Format<S, P> {
@@ -72,12 +72,12 @@ impl<S, P> fmt::Debug for Format<S, P> {
 }
 
 /// A text, and the piece that follows it.
-struct Piece<S, P> {
+struct FormatPiece<S, P> {
     before: Short,
-    what: What<S, P>,
+    what: PieceSource<S, P>,
 }
 
-enum What<S, P> {
+enum PieceSource<S, P> {
     Nothing,
     /// More text, which is too long to stand before a piece.
     Text(Box<[u8]>),
@@ -87,23 +87,23 @@ enum What<S, P> {
     Msec,
     /// A piece of the protocol.
     Own(P),
-    Variable(Reference<S>),
+    Variable(VariableReference<S>),
 }
 
-impl<S: Subject, P: Pieces<S>> What<S, P> {
-    fn of(name: &str, word: &Word, cx: &mut Cx) -> What<S, P> {
+impl<S: Subject, P: ProtocolPieces<S>> PieceSource<S, P> {
+    fn of(name: &str, word: &Word, cx: &mut Cx) -> PieceSource<S, P> {
         let reference = cx.extensions.get_or_default::<VariableTable<S>>().resolve(name, word.place);
         match name {
-            "remote_addr" => What::RemoteAddr,
-            "time_local" => What::TimeLocal,
-            "time_iso8601" => What::TimeIso8601,
-            "msec" => What::Msec,
-            _ => P::of(name, reference).map_or_else(What::Variable, What::Own),
+            "remote_addr" => PieceSource::RemoteAddr,
+            "time_local" => PieceSource::TimeLocal,
+            "time_iso8601" => PieceSource::TimeIso8601,
+            "msec" => PieceSource::Msec,
+            _ => P::of(name, reference).map_or_else(PieceSource::Variable, PieceSource::Own),
         }
     }
 }
 
-impl<S: Subject, P: Pieces<S>> Format<S, P> {
+impl<S: Subject, P: ProtocolPieces<S>> Format<S, P> {
     /// Compiles the strings of a format, which are joined without a separator.
     ///
     /// # Errors
@@ -117,17 +117,17 @@ impl<S: Subject, P: Pieces<S>> Format<S, P> {
             while let Some(dollar) = rest.find('$') {
                 before.push_str(&rest[..dollar]);
                 let (name, after) = variable(&rest[dollar..], word)?;
-                push_piece(&mut pieces, &std::mem::take(&mut before), What::of(name, word, cx));
+                push_piece(&mut pieces, &std::mem::take(&mut before), PieceSource::of(name, word, cx));
                 rest = after;
             }
             before.push_str(rest);
         }
         before.push('\n');
-        push_piece(&mut pieces, &before, What::Nothing);
+        push_piece(&mut pieces, &before, PieceSource::Nothing);
         Ok(Format::of(escape, pieces.into()))
     }
 
-    fn of(escape: Escape, pieces: Box<[Piece<S, P>]>) -> Format<S, P> {
+    fn of(escape: Escape, pieces: Box<[FormatPiece<S, P>]>) -> Format<S, P> {
         let style = Style { escape, missing: Short::of(escape.missing()).unwrap_or_default() };
         Format { style, pieces }
     }
@@ -141,7 +141,7 @@ impl<S: Subject, P: Pieces<S>> Format<S, P> {
 
     /// Appends the line of a subject, with its line end.
     pub fn render(&self, subject: &S, out: &mut Vec<u8>) {
-        let mut line = Line::new(out);
+        let mut line = LogLine::new(out);
         for piece in &self.pieces {
             self.push(piece, subject, &mut line);
         }
@@ -149,31 +149,31 @@ impl<S: Subject, P: Pieces<S>> Format<S, P> {
     }
 
     #[inline(always)]
-    fn push(&self, piece: &Piece<S, P>, subject: &S, line: &mut Line<'_>) {
+    fn push(&self, piece: &FormatPiece<S, P>, subject: &S, line: &mut LogLine<'_>) {
         piece.before.push(line);
         match &piece.what {
-            What::Own(piece) => piece.push(subject, &self.style, line),
-            What::Nothing => {}
-            What::Text(text) => line.push(text),
-            What::RemoteAddr => push_address(subject.peer(), line),
-            What::TimeLocal => line.push_all(&clock::time_local(clock::second())),
-            What::TimeIso8601 => line.push_all(&clock::time_iso8601(clock::second())),
-            What::Msec => {
+            PieceSource::Own(piece) => piece.push(subject, &self.style, line),
+            PieceSource::Nothing => {}
+            PieceSource::Text(text) => line.push(text),
+            PieceSource::RemoteAddr => push_address(subject.peer(), line),
+            PieceSource::TimeLocal => line.push_all(&clock::time_local(clock::second())),
+            PieceSource::TimeIso8601 => line.push_all(&clock::time_iso8601(clock::second())),
+            PieceSource::Msec => {
                 let now = clock::now();
                 push_millis(u64::try_from(now.secs).unwrap_or(0), u32::from(now.millis), line);
             }
-            What::Variable(reference) => self.style.push_variable(reference, subject, line),
+            PieceSource::Variable(reference) => self.style.push_variable(reference, subject, line),
         }
     }
 }
 
-fn push_piece<S, P>(pieces: &mut Vec<Piece<S, P>>, before: &str, what: What<S, P>) {
+fn push_piece<S, P>(pieces: &mut Vec<FormatPiece<S, P>>, before: &str, what: PieceSource<S, P>) {
     let before = bytes_of(before);
     match Short::of(&before) {
-        Some(before) => pieces.push(Piece { before, what }),
+        Some(before) => pieces.push(FormatPiece { before, what }),
         None => {
-            pieces.push(Piece { before: Short::default(), what: What::Text(before.into()) });
-            pieces.push(Piece { before: Short::default(), what });
+            pieces.push(FormatPiece { before: Short::default(), what: PieceSource::Text(before.into()) });
+            pieces.push(FormatPiece { before: Short::default(), what });
         }
     }
 }
@@ -208,7 +208,7 @@ fn variable<'t>(text: &'t str, word: &Word) -> Result<(&'t str, &'t str), Proble
     Ok((name, rest))
 }
 
-fn push_address(address: &Address, line: &mut Line<'_>) {
+fn push_address(address: &Address, line: &mut LogLine<'_>) {
     match address {
         Address::Ip(address) => match address.ip() {
             IpAddr::V4(ip) => line.push_ipv4(ip.octets()),
@@ -220,14 +220,14 @@ fn push_address(address: &Address, line: &mut Line<'_>) {
 }
 
 /// Appends seconds with three decimals.
-pub fn push_millis(seconds: u64, millis: u32, line: &mut Line<'_>) {
+pub fn push_millis(seconds: u64, millis: u32, line: &mut LogLine<'_>) {
     line.push_number(seconds);
     line.push_byte(b'.');
     line.push_three(millis);
 }
 
 /// The formats that a configuration defines, and their places; lives in its context while it is read.
-struct Formats<S, P>(Vec<Named<S, P>>);
+struct Formats<S, P>(Vec<NamedFormat<S, P>>);
 
 impl<S, P> Default for Formats<S, P> {
     fn default() -> Formats<S, P> {
@@ -235,7 +235,7 @@ impl<S, P> Default for Formats<S, P> {
     }
 }
 
-struct Named<S, P> {
+struct NamedFormat<S, P> {
     name: String,
     format: Arc<Format<S, P>>,
     /// [`Node::order`] of the definition: a format must be defined before its use.
@@ -244,12 +244,12 @@ struct Named<S, P> {
 }
 
 /// The formats of a configuration. The predefined ones are there from the start.
-fn formats<S: Subject, P: Pieces<S>>(cx: &mut Cx) -> &mut Formats<S, P> {
+fn formats<S: Subject, P: ProtocolPieces<S>>(cx: &mut Cx) -> &mut Formats<S, P> {
     if cx.extensions.get::<Formats<S, P>>().is_none() {
         let mut formats = Formats::<S, P>(Vec::new());
         for (name, text) in P::PREDEFINED {
             let format = Arc::new(Format::predefined(text, cx));
-            formats.0.push(Named { name: (*name).to_owned(), format, order: 0, place: Place::NONE });
+            formats.0.push(NamedFormat { name: (*name).to_owned(), format, order: 0, place: Place::NONE });
         }
         cx.extensions.insert(formats);
     }
@@ -260,7 +260,7 @@ fn formats<S: Subject, P: Pieces<S>>(cx: &mut Cx) -> &mut Formats<S, P> {
 ///
 /// # Errors
 /// nginx's `unknown log format "x"`.
-pub(super) fn find<S: Subject, P: Pieces<S>>(
+pub(super) fn find<S: Subject, P: ProtocolPieces<S>>(
     word: &Word,
     directive: &Node,
     cx: &mut Cx,
@@ -290,7 +290,7 @@ pub(super) fn find<S: Subject, P: Pieces<S>>(
 ///
 /// # Errors
 /// The name is taken, the escaping is unknown, or the strings are wrong.
-pub(super) fn define<S: Subject, P: Pieces<S>>(directive: &Node, cx: &mut Cx) -> Result<(), Problem> {
+pub(super) fn define<S: Subject, P: ProtocolPieces<S>>(directive: &Node, cx: &mut Cx) -> Result<(), Problem> {
     let name = &directive.args[0];
     if let Some(first) = formats::<S, P>(cx).0.iter().find(|known| known.name == name.text) {
         let problem = Problem::new(format!("duplicate \"log_format\" name \"{}\"", name.text)).at(name.place);
@@ -309,6 +309,6 @@ pub(super) fn define<S: Subject, P: Pieces<S>>(directive: &Node, cx: &mut Cx) ->
     }
     let format = Arc::new(Format::<S, P>::compile(escape, strings, cx)?);
     let (order, place) = (directive.order, directive.name.place);
-    formats::<S, P>(cx).0.push(Named { name: name.text.clone(), format, order, place });
+    formats::<S, P>(cx).0.push(NamedFormat { name: name.text.clone(), format, order, place });
     Ok(())
 }

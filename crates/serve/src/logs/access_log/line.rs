@@ -9,17 +9,17 @@ use super::escape::Escape;
 const ROOM: usize = 256;
 
 /// A line whose last part is gathered here.
-pub struct Line<'o> {
+pub struct LogLine<'o> {
     out: &'o mut Vec<u8>,
     text: [u8; ROOM],
     at: usize,
 }
 
-impl<'o> Line<'o> {
+impl<'o> LogLine<'o> {
     /// A line that is appended to `out`.
     #[inline]
-    pub fn new(out: &'o mut Vec<u8>) -> Line<'o> {
-        Line { out, text: [0; ROOM], at: 0 }
+    pub fn new(out: &'o mut Vec<u8>) -> LogLine<'o> {
+        LogLine { out, text: [0; ROOM], at: 0 }
     }
 
     /// Appends the gathered part, and returns the whole output.
@@ -161,7 +161,7 @@ impl Short {
 
     /// Appends the text to a line.
     #[inline(always)]
-    pub fn push(&self, line: &mut Line<'_>) {
+    pub fn push(&self, line: &mut LogLine<'_>) {
         line.push_front(&self.bytes, self.len.into());
     }
 }
@@ -209,9 +209,9 @@ mod tests {
     use super::*;
 
     /// The text that `push` writes behind `before` other bytes.
-    fn written(before: usize, push: impl FnOnce(&mut Line<'_>)) -> String {
+    fn written(before: usize, push: impl FnOnce(&mut LogLine<'_>)) -> String {
         let mut out = b">".to_vec();
-        let mut line = Line::new(&mut out);
+        let mut line = LogLine::new(&mut out);
         for _ in 0..before {
             line.push_byte(b'.');
         }

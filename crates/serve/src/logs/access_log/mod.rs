@@ -9,7 +9,7 @@ mod setting;
 mod write;
 
 pub use escape::Escape;
-pub use format::{Format, Pieces, Style, push_millis};
-pub use line::{Line, Short};
-pub use setting::{AccessLog, AccessLogs, Buffering, LogFileCache, LogFormats, Target};
+pub use format::{Format, ProtocolPieces, Style, push_millis};
+pub use line::{LogLine, Short};
+pub use setting::{AccessLog, AccessLogs, Buffering, LogFileCache, LogFormats, LogTarget};
 pub use write::write;

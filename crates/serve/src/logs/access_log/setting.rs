@@ -10,7 +10,7 @@ use freerun_conf::{Contexts, Cx, Node, Problem, Setting, Shape, Value, Word, par
 use freerun_runtime::log::syslog::Header;
 use freerun_runtime::log::{Keep, Level, LogFile, NAMED, SYSLOG};
 
-use super::format::{self, Format, Pieces};
+use super::format::{self, Format, ProtocolPieces};
 use crate::configuration::log_paths::LogPaths;
 use crate::configuration::parts::Paths;
 use crate::configuration::services::Services;
@@ -42,7 +42,7 @@ impl<S, P> fmt::Debug for LogFormats<S, P> {
     }
 }
 
-impl<S: Subject, P: Pieces<S>> Setting for LogFormats<S, P> {
+impl<S: Subject, P: ProtocolPieces<S>> Setting for LogFormats<S, P> {
     const SHAPE: Shape = Shape::at_least(2, "name [escape=default | json | none] string ...");
 
     fn set(_: Option<Self>, directive: &Node, cx: &mut Cx) -> Result<Self, Problem> {
@@ -51,7 +51,7 @@ impl<S: Subject, P: Pieces<S>> Setting for LogFormats<S, P> {
 }
 
 /// The destination of a log. The numbers are indexes of [`LogPaths`].
-pub enum Target<S> {
+pub enum LogTarget<S> {
     /// A file.
     File(usize),
     /// A syslog server.
@@ -62,13 +62,13 @@ pub enum Target<S> {
     Default(Arc<OnceLock<usize>>),
 }
 
-impl<S> fmt::Debug for Target<S> {
+impl<S> fmt::Debug for LogTarget<S> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Target::File(index) => write!(formatter, "file {index}"),
-            Target::Syslog(index, _, level) => write!(formatter, "syslog {index} {level:?}"),
-            Target::Variables(_, path) => write!(formatter, "files {path:?}"),
-            Target::Default(index) => write!(formatter, "default {index:?}"),
+            LogTarget::File(index) => write!(formatter, "file {index}"),
+            LogTarget::Syslog(index, _, level) => write!(formatter, "syslog {index} {level:?}"),
+            LogTarget::Variables(_, path) => write!(formatter, "files {path:?}"),
+            LogTarget::Default(index) => write!(formatter, "default {index:?}"),
         }
     }
 }
@@ -88,7 +88,7 @@ pub struct Buffering {
 #[derive(Debug)]
 pub struct AccessLog<S, P> {
     /// The destination.
-    pub target: Target<S>,
+    pub target: LogTarget<S>,
     /// The format of the line.
     pub format: Arc<Format<S, P>>,
     /// The condition for logging a subject: the parameter `if=`.
@@ -97,13 +97,13 @@ pub struct AccessLog<S, P> {
     buffering: Arc<OnceLock<Buffering>>,
 }
 
-impl<S> Clone for Target<S> {
-    fn clone(&self) -> Target<S> {
+impl<S> Clone for LogTarget<S> {
+    fn clone(&self) -> LogTarget<S> {
         match self {
-            Target::File(index) => Target::File(*index),
-            Target::Syslog(index, header, level) => Target::Syslog(*index, header.clone(), *level),
-            Target::Variables(index, path) => Target::Variables(*index, path.clone()),
-            Target::Default(index) => Target::Default(index.clone()),
+            LogTarget::File(index) => LogTarget::File(*index),
+            LogTarget::Syslog(index, header, level) => LogTarget::Syslog(*index, header.clone(), *level),
+            LogTarget::Variables(index, path) => LogTarget::Variables(*index, path.clone()),
+            LogTarget::Default(index) => LogTarget::Default(index.clone()),
         }
     }
 }
@@ -119,12 +119,12 @@ impl<S, P> Clone for AccessLog<S, P> {
     }
 }
 
-impl<S: Subject, P: Pieces<S>> AccessLog<S, P> {
+impl<S: Subject, P: ProtocolPieces<S>> AccessLog<S, P> {
     /// The open file.
     pub fn file<'g>(&self, services: &'g Services) -> Option<&'g LogFile> {
         let index = match &self.target {
-            Target::File(index) | Target::Syslog(index, ..) | Target::Variables(index, _) => *index,
-            Target::Default(index) => *index.get()?,
+            LogTarget::File(index) | LogTarget::Syslog(index, ..) | LogTarget::Variables(index, _) => *index,
+            LogTarget::Default(index) => *index.get()?,
         };
         services.logs.get(index)
     }
@@ -140,15 +140,15 @@ impl<S: Subject, P: Pieces<S>> AccessLog<S, P> {
         let mut shown = path.text.clone();
         let target = if path.text.starts_with(SYSLOG) {
             let Syslog { name, header, severity } = Syslog::parse(path, cx)?;
-            Target::Syslog(cx.extensions.get_or_default::<LogPaths>().index(&name), header, severity)
+            LogTarget::Syslog(cx.extensions.get_or_default::<LogPaths>().index(&name), header, severity)
         } else {
             let absolute = cx.extensions.get_or_default::<Paths>().absolute(&path.text);
             if path.text.contains('$') {
                 let template = Template::parse(&Word { text: absolute.clone(), ..path.clone() }, cx)?;
                 shown = absolute;
-                Target::Variables(cx.extensions.get_or_default::<LogPaths>().index(NAMED), template)
+                LogTarget::Variables(cx.extensions.get_or_default::<LogPaths>().index(NAMED), template)
             } else {
-                Target::File(cx.extensions.get_or_default::<LogPaths>().index(&absolute))
+                LogTarget::File(cx.extensions.get_or_default::<LogPaths>().index(&absolute))
             }
         };
         let format = match directive.args.get(1) {
@@ -187,19 +187,19 @@ impl<S: Subject, P: Pieces<S>> AccessLog<S, P> {
             return Err(Problem::new(format!("no buffer is defined for access_log \"{shown}\"")));
         }
         let index = match &target {
-            Target::File(index) => *index,
-            Target::Variables(..) if buffering.is_some() => {
+            LogTarget::File(index) => *index,
+            LogTarget::Variables(..) if buffering.is_some() => {
                 return Err(Problem::new("buffered logs cannot have variables in name"));
             }
-            Target::Syslog(..) if buffering.is_some() => {
+            LogTarget::Syslog(..) if buffering.is_some() => {
                 return Err(Problem::new("logs to syslog cannot be buffered"));
             }
-            Target::Default(_) | Target::Syslog(..) | Target::Variables(..) => {
+            LogTarget::Default(_) | LogTarget::Syslog(..) | LogTarget::Variables(..) => {
                 return Ok(AccessLog { target, format, condition, buffering: Arc::default() });
             }
         };
         // The file has one buffer for all logs that write to it.
-        let known = cx.extensions.get_or_default::<Buffered>().0.entry(index).or_default().clone();
+        let known = cx.extensions.get_or_default::<FileBuffering>().0.entry(index).or_default().clone();
         if let Some(buffering) = buffering
             && *known.get_or_init(|| buffering) != buffering
         {
@@ -211,7 +211,7 @@ impl<S: Subject, P: Pieces<S>> AccessLog<S, P> {
 }
 
 /// The format of a log that names none.
-fn first_format<S: Subject, P: Pieces<S>>(directive: &Node, cx: &mut Cx) -> Result<Arc<Format<S, P>>, Problem> {
+fn first_format<S: Subject, P: ProtocolPieces<S>>(directive: &Node, cx: &mut Cx) -> Result<Arc<Format<S, P>>, Problem> {
     match P::PREDEFINED.first() {
         Some((name, _)) => format::find(&Word::synthetic(*name), directive, cx),
         None => Err(Problem::new("log format is not specified")),
@@ -223,7 +223,7 @@ const PACKED_SIZE: u64 = 64 * 1024;
 
 /// Buffering of each log file that has any.
 #[derive(Default)]
-struct Buffered(HashMap<usize, Arc<OnceLock<Buffering>>>);
+struct FileBuffering(HashMap<usize, Arc<OnceLock<Buffering>>>);
 
 /// The descriptors that are kept for logs with variables in their paths: `open_log_file_cache`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -287,7 +287,7 @@ impl<S, P> Default for AccessLogs<S, P> {
     }
 }
 
-impl<S: Subject, P: Pieces<S>> AccessLogs<S, P> {
+impl<S: Subject, P: ProtocolPieces<S>> AccessLogs<S, P> {
     /// The logs to write to.
     pub fn logs(&self) -> &[AccessLog<S, P>] {
         if self.off { &[] } else { &self.list }
@@ -296,7 +296,7 @@ impl<S: Subject, P: Pieces<S>> AccessLogs<S, P> {
     /// Opens the default log at `path`, if the level uses it.
     pub fn open_default(&self, path: impl FnOnce(&mut Cx) -> String, cx: &mut Cx) {
         let unopened = |log: &AccessLog<S, P>| match &log.target {
-            Target::Default(index) if index.get().is_none() => Some(index.clone()),
+            LogTarget::Default(index) if index.get().is_none() => Some(index.clone()),
             _ => None,
         };
         // A level has the default log once at most.
@@ -308,7 +308,7 @@ impl<S: Subject, P: Pieces<S>> AccessLogs<S, P> {
     }
 }
 
-impl<S: Subject, P: Pieces<S>> Setting for AccessLogs<S, P> {
+impl<S: Subject, P: ProtocolPieces<S>> Setting for AccessLogs<S, P> {
     const SHAPE: Shape = Shape::at_least(
         1,
         "path | syslog:server=address[,parameter=value] [format [buffer=size] [gzip[=level]] [flush=time] [if=condition]] | off",
@@ -319,7 +319,7 @@ impl<S: Subject, P: Pieces<S>> Setting for AccessLogs<S, P> {
         // The directive is not allowed at the main level: only the default is read there.
         if cx.context == Contexts::MAIN {
             let format = first_format(directive, cx)?;
-            let target = Target::Default(Arc::default());
+            let target = LogTarget::Default(Arc::default());
             logs.list = Arc::new(vec![AccessLog { target, format, condition: None, buffering: Arc::default() }]);
         } else if directive.args[0].text == "off" {
             if let Some(extra) = directive.args.get(1) {

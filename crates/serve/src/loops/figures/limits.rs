@@ -8,7 +8,7 @@ use freerun_runtime::stats::Counter;
 
 /// The decision of a limit about a subject that has a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Judged {
+pub enum LimitOutcome {
     /// The subject is within the limit.
     Passed,
     /// The subject has to wait.
@@ -21,30 +21,30 @@ pub enum Judged {
     RejectedDryRun,
 }
 
-impl Judged {
+impl LimitOutcome {
     /// All values, with the words of nginx's API.
-    pub const ALL: [(Judged, &'static str); 5] = [
-        (Judged::Passed, "passed"),
-        (Judged::Delayed, "delayed"),
-        (Judged::Rejected, "rejected"),
-        (Judged::DelayedDryRun, "delayed_dry_run"),
-        (Judged::RejectedDryRun, "rejected_dry_run"),
+    pub const ALL: [(LimitOutcome, &'static str); 5] = [
+        (LimitOutcome::Passed, "passed"),
+        (LimitOutcome::Delayed, "delayed"),
+        (LimitOutcome::Rejected, "rejected"),
+        (LimitOutcome::DelayedDryRun, "delayed_dry_run"),
+        (LimitOutcome::RejectedDryRun, "rejected_dry_run"),
     ];
 }
 
 /// Figures of a zone. Each loop has its own counters.
 #[derive(Debug, Default)]
-pub struct LimitFigures(PerLoop<[Counter; Judged::ALL.len()]>);
+pub struct LimitFigures(PerLoop<[Counter; LimitOutcome::ALL.len()]>);
 
 impl LimitFigures {
     /// Counts a subject.
-    pub fn count(&self, judged: Judged) {
+    pub fn count(&self, judged: LimitOutcome) {
         let mine = self.0.mine();
         mine.add(&mine.part()[judged as usize], 1);
     }
 
     /// Number of subjects that were judged in this way.
-    pub fn get(&self, judged: Judged) -> u64 {
+    pub fn get(&self, judged: LimitOutcome) -> u64 {
         self.0.sum(|part| &part[judged as usize])
     }
 }
@@ -70,9 +70,9 @@ mod tests {
     #[test]
     fn each_way_is_counted_by_itself() {
         let figures = LimitFigures::default();
-        for (times, (judged, _)) in Judged::ALL.into_iter().enumerate() {
+        for (times, (judged, _)) in LimitOutcome::ALL.into_iter().enumerate() {
             (0..times).for_each(|_| figures.count(judged));
         }
-        assert_eq!(Judged::ALL.map(|(judged, _)| figures.get(judged)), [0, 1, 2, 3, 4]);
+        assert_eq!(LimitOutcome::ALL.map(|(judged, _)| figures.get(judged)), [0, 1, 2, 3, 4]);
     }
 }

@@ -16,8 +16,8 @@ use self::clock::Clock;
 use self::module_states::ModuleStates;
 use crate::configuration::generation::Generation;
 use crate::loops::idle_since_accept::Silent;
-use crate::loops::shared::Shared;
-use crate::loops::shedding::Shedding;
+use crate::loops::shared::SharedState;
+use crate::loops::shedding::ShedOrder;
 
 /// The state of one loop.
 pub struct LoopState {
@@ -26,11 +26,11 @@ pub struct LoopState {
     /// The statistics of the loop.
     pub stats: Arc<LoopStats>,
     /// The order to give connections to other loops.
-    pub shedding: Arc<Shedding>,
+    pub shedding: Arc<ShedOrder>,
     /// The connections of the loop from which nothing has come yet.
     pub silent: Silent,
     /// The state that all loops share.
-    pub shared: Arc<Shared>,
+    pub shared: Arc<SharedState>,
     /// The limit of connections.
     pub admission: Admission,
     /// Times in the format of header fields.
@@ -46,7 +46,7 @@ pub struct LoopState {
 
 impl LoopState {
     /// Makes the state of this thread's loop.
-    pub(crate) fn new(index: usize, stats: Arc<LoopStats>, shared: Arc<Shared>) -> Rc<LoopState> {
+    pub(crate) fn new(index: usize, stats: Arc<LoopStats>, shared: Arc<SharedState>) -> Rc<LoopState> {
         let loops = shared.loops.load();
         let shedding = loops.shedding.get(index).cloned().unwrap_or_default();
         let silent = Silent::new(loops.silent.get(index).cloned().unwrap_or_default());

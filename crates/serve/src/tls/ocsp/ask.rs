@@ -7,22 +7,22 @@ use data_encoding::BASE64;
 use freerun_runtime::files::SocketPaths;
 use freerun_runtime::log::{ErrorLog, Level};
 use freerun_upstream::UpstreamAddress;
-use freerun_upstream::place::{Name, Place};
+use freerun_upstream::place::{HostName, ServerPlace};
 
 use super::exchange::exchange;
 use super::responder::Responder;
-use super::spec::Resolving;
+use super::spec::OcspResolver;
 
 /// At how many addresses a responder is asked at most.
 const MAX_TRIES: usize = 8;
 
 /// A question to a responder about a certificate, and what is told of it in the log.
 #[derive(Clone, Copy)]
-pub(super) struct Asking<'a> {
+pub(super) struct OcspQuestion<'a> {
     /// Who is asked.
     pub(super) responder: &'a Responder,
     /// By whom names are looked up.
-    pub(super) resolving: Option<&'a Resolving>,
+    pub(super) resolving: Option<&'a OcspResolver>,
     /// Where the path of a responder's Unix socket is looked up.
     pub(super) paths: SocketPaths<'a>,
     /// The error log.
@@ -35,7 +35,7 @@ pub(super) struct Asking<'a> {
 
 /// The end of a line of the log: what was being done.
 struct Context<'a> {
-    asking: &'a Asking<'a>,
+    asking: &'a OcspQuestion<'a>,
     address: Option<&'a UpstreamAddress>,
 }
 
@@ -52,7 +52,7 @@ impl fmt::Display for Context<'_> {
     }
 }
 
-impl Asking<'_> {
+impl OcspQuestion<'_> {
     /// Logs what went wrong, with what was being done, in nginx's words.
     pub(super) fn tell(&self, level: Level, address: Option<&UpstreamAddress>, what: impl fmt::Display) {
         let context = Context { asking: self, address };
@@ -81,8 +81,8 @@ impl Asking<'_> {
     /// them up. Otherwise they are those that were found when the configuration was read.
     async fn addresses(&self) -> Option<Vec<UpstreamAddress>> {
         let known = &self.responder.known;
-        let Place::Name(Name { host, port }) = &self.responder.place else { return Some(known.clone()) };
-        let Some(Resolving { resolver, timeout }) = self.resolving else {
+        let ServerPlace::Name(HostName { host, port }) = &self.responder.place else { return Some(known.clone()) };
+        let Some(OcspResolver { resolver, timeout }) = self.resolving else {
             let level = if known.is_empty() { Level::Error } else { Level::Warn };
             self.tell(level, None, format_args!("no resolver defined to resolve {host}"));
             return (!known.is_empty()).then(|| known.clone());

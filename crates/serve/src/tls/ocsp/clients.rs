@@ -7,10 +7,10 @@ use freerun_runtime::files::SocketPaths;
 use freerun_runtime::log::{ErrorLog, Level, clock};
 use freerun_tls::verify::{OcspStatus, PeerCertificate, Signer, Statuses, VerifyResult, ocsp_answer, ocsp_request};
 
-use super::ask::Asking;
+use super::ask::OcspQuestion;
 use super::responder::Responder;
-use super::spec::{OcspSpec, Resolving, written};
-use crate::tls::handshake::Helpers;
+use super::spec::{OcspResolver, OcspSpec, written};
+use crate::tls::handshake::HandshakeHelpers;
 use crate::tls::values::Ocsp;
 use crate::tls::words::problem;
 
@@ -18,7 +18,7 @@ use crate::tls::words::problem;
 #[derive(Clone, Copy)]
 pub struct Visit<'v> {
     /// Where verification is done.
-    pub helpers: Helpers<'v>,
+    pub helpers: HandshakeHelpers<'v>,
     /// Where the path of a responder's Unix socket is looked up.
     pub paths: SocketPaths<'v>,
     /// The error log.
@@ -36,7 +36,7 @@ pub(in crate::tls) struct ClientOcsp {
     is_leaf_only: bool,
     /// Who is asked, instead of the one that a certificate names.
     responder: Option<Responder>,
-    resolving: Option<Resolving>,
+    resolving: Option<OcspResolver>,
     known: Option<Statuses>,
 }
 
@@ -133,7 +133,7 @@ impl ClientOcsp {
             },
         };
         let (log, connection, resolving) = (visit.log, Some(visit.connection), self.resolving.as_ref());
-        let asking = Asking { responder, resolving, paths: visit.paths, log, connection, file: None };
+        let asking = OcspQuestion { responder, resolving, paths: visit.paths, log, connection, file: None };
         let Some(request) = request else {
             refuse(format_args!("no OCSP request can be made for the certificate"));
             return None;
@@ -148,7 +148,7 @@ impl ClientOcsp {
             }
             answer
         };
-        let Helpers { pool, lane, .. } = visit.helpers;
+        let HandshakeHelpers { pool, lane, .. } = visit.helpers;
         match pool.run_in_lane(lane, std::future::pending(), judge).await.ok()? {
             Ok(answer) => Some(answer.status),
             Err(error) => {

@@ -96,14 +96,14 @@ async fn send(transport: &Transport, mut rest: &[u8]) -> Result<(), ExchangeErro
 }
 
 /// What has come of a response.
-enum Reading {
+enum ResponseReader {
     Head(ResponseParser),
     Body(BodyDecoder),
 }
 
 /// A response while it comes.
 struct Response {
-    reading: Reading,
+    reading: ResponseReader,
     /// What has come and was not looked at.
     input: Vec<u8>,
     body: Vec<u8>,
@@ -111,7 +111,7 @@ struct Response {
 
 impl Response {
     fn new() -> Response {
-        let reading = Reading::Head(ResponseParser::new(HeadKind::Http, MAX_HEAD));
+        let reading = ResponseReader::Head(ResponseParser::new(HeadKind::Http, MAX_HEAD));
         Response { reading, input: Vec::new(), body: Vec::new() }
     }
 
@@ -119,17 +119,17 @@ impl Response {
     fn advance(&mut self) -> Result<bool, ExchangeError> {
         loop {
             match &mut self.reading {
-                Reading::Head(parser) => {
+                ResponseReader::Head(parser) => {
                     let Some(head) = parser.advance(&self.input).map_err(|_| ExchangeError::Invalid)? else {
                         return Ok(false);
                     };
                     let decoder = begin(&head, &self.input)?;
                     self.input.drain(..head.len);
                     if let Some(decoder) = decoder {
-                        self.reading = Reading::Body(decoder);
+                        self.reading = ResponseReader::Body(decoder);
                     }
                 }
-                Reading::Body(decoder) => match decoder.step(&self.input).map_err(|_| ExchangeError::Invalid)? {
+                ResponseReader::Body(decoder) => match decoder.step(&self.input).map_err(|_| ExchangeError::Invalid)? {
                     Step::Done(_) => return Ok(true),
                     Step::More => {
                         self.input.clear();
@@ -150,7 +150,7 @@ impl Response {
     /// What came of it, now that the responder has closed the connection.
     fn closed(self) -> Result<Vec<u8>, ExchangeError> {
         match self.reading {
-            Reading::Body(decoder) if decoder.is_done_when_closed() => Ok(self.body),
+            ResponseReader::Body(decoder) if decoder.is_done_when_closed() => Ok(self.body),
             _ => Err(ExchangeError::Closed),
         }
     }

@@ -10,6 +10,6 @@ mod stapling;
 
 pub(super) use clients::ClientOcsp;
 pub use clients::Visit;
-pub use spec::{OcspSpec, Resolving, Url};
+pub use spec::{OcspResolver, OcspSpec, Url};
 pub use stapling::Stapling;
 pub(super) use stapling::{Recipe, Staples};

@@ -4,7 +4,7 @@ use std::fmt;
 
 use freerun_conf::{Cx, text_of};
 use freerun_upstream::UpstreamAddress;
-use freerun_upstream::place::{self, Place};
+use freerun_upstream::place::{self, ServerPlace};
 
 use crate::listen::hosts::Hosts;
 
@@ -20,7 +20,7 @@ pub(super) struct Responder {
     /// The host without its port, as requests name it.
     pub(super) host: Box<str>,
     /// The host with its port.
-    pub(super) place: Place,
+    pub(super) place: ServerPlace,
     /// The path that requests begin with; it ends with a slash.
     pub(super) path: Box<str>,
     /// The addresses that were found when the configuration was read.
@@ -75,8 +75,8 @@ impl Responder {
         let first = if path.starts_with('/') { "" } else { "/" };
         let last = if path.ends_with('/') || path.is_empty() { "" } else { "/" };
         let known = match &place.place {
-            Place::Address(address) => vec![address.clone()],
-            Place::Name(_) => Vec::new(),
+            ServerPlace::Address(address) => vec![address.clone()],
+            ServerPlace::Name(_) => Vec::new(),
         };
         Ok(Responder {
             host: if is_unix { "localhost".into() } else { place.host },
@@ -87,7 +87,7 @@ impl Responder {
     }
 
     fn looked_up(mut self, url: &str, cx: &mut Cx) -> Result<Responder, BadUrl> {
-        if let Place::Name(name) = &self.place {
+        if let ServerPlace::Name(name) = &self.place {
             let found = cx.extensions.get_or_default::<Hosts>().addresses(&name.host);
             if found.is_empty() {
                 let shown = url.get(7..).unwrap_or_default().escape_default().to_string();

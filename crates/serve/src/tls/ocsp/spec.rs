@@ -28,7 +28,7 @@ pub struct OcspSpec {
     /// `ssl_ocsp_cache`
     pub cache: OcspCache,
     /// `resolver` and `resolver_timeout`
-    pub resolving: Option<Resolving>,
+    pub resolving: Option<OcspResolver>,
 }
 
 /// The URL of a responder.
@@ -56,29 +56,29 @@ pub(super) fn written(url: &Option<Url>) -> Option<&Url> {
 
 /// By whom names are looked up while the server runs.
 #[derive(Clone)]
-pub struct Resolving {
+pub struct OcspResolver {
     /// `resolver`
     pub resolver: Arc<Resolver>,
     /// `resolver_timeout`
     pub timeout: Duration,
 }
 
-impl PartialEq for Resolving {
-    fn eq(&self, other: &Resolving) -> bool {
+impl PartialEq for OcspResolver {
+    fn eq(&self, other: &OcspResolver) -> bool {
         self.resolver.id() == other.resolver.id() && self.timeout == other.timeout
     }
 }
 
-impl Eq for Resolving {}
+impl Eq for OcspResolver {}
 
-impl Hash for Resolving {
+impl Hash for OcspResolver {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.resolver.id().hash(state);
         self.timeout.hash(state);
     }
 }
 
-impl fmt::Debug for Resolving {
+impl fmt::Debug for OcspResolver {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(to, "{} within {:?}", self.resolver.spec(), self.timeout)
     }

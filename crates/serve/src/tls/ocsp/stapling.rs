@@ -18,9 +18,9 @@ use freerun_tls::verify::{
     status_word,
 };
 
-use super::ask::Asking;
+use super::ask::OcspQuestion;
 use super::responder::Responder;
-use super::spec::{OcspSpec, Resolving, written};
+use super::spec::{OcspResolver, OcspSpec, written};
 use crate::configuration::generation::Generation;
 use crate::configuration::zones::ZoneTable;
 use crate::tls::objects::read;
@@ -108,16 +108,16 @@ impl Fetch {
 pub struct Stapling {
     staple: Arc<Staple>,
     /// Empty if the response never changes, or if it is not known yet where it comes from.
-    source: OnceLock<Source>,
+    source: OnceLock<StapleSource>,
     /// How that is found out.
     recipe: Option<Arc<Recipe>>,
 }
 
 /// Where a response comes from.
 #[derive(Debug)]
-struct Source {
+struct StapleSource {
     responder: Responder,
-    resolving: Option<Resolving>,
+    resolving: Option<OcspResolver>,
     certificate: Vec<u8>,
     issuer: Vec<u8>,
     signer: Signer,
@@ -125,7 +125,7 @@ struct Source {
 }
 
 impl Stapling {
-    fn new(staple: Arc<Staple>, source: Option<Source>) -> Stapling {
+    fn new(staple: Arc<Staple>, source: Option<StapleSource>) -> Stapling {
         let source = source.map(OnceLock::from).unwrap_or_default();
         Stapling { staple, source, recipe: None }
     }
@@ -159,7 +159,7 @@ impl Stapling {
 
     /// Finds out where the response comes from, if that is not known. An issuer is looked for by its signature, which takes
     /// too long for a loop.
-    async fn find_source(self: &Arc<Stapling>, pool: &CpuPool, log: &ErrorLog) -> Option<&Source> {
+    async fn find_source(self: &Arc<Stapling>, pool: &CpuPool, log: &ErrorLog) -> Option<&StapleSource> {
         if self.source.get().is_none() {
             let recipe = self.recipe.clone()?;
             let this = self.clone();
@@ -179,7 +179,7 @@ impl Stapling {
 
     async fn fetch(self: Arc<Stapling>, fetch: Fetch, pool: &CpuPool, paths: SocketPaths<'_>, log: &ErrorLog) {
         let Some(source) = self.find_source(pool, log).await else { return };
-        let asking = Asking {
+        let asking = OcspQuestion {
             responder: &source.responder,
             resolving: source.resolving.as_ref(),
             paths,
@@ -208,7 +208,7 @@ impl Stapling {
     }
 }
 
-impl Source {
+impl StapleSource {
     /// What a response says. It takes as long as the verification of a signature.
     fn judge(&self, response: &[u8]) -> Result<OcspAnswer, freerun_tls::verify::OcspError> {
         ocsp_answer(response, &self.certificate, &self.issuer, self.signer, clock::now().secs)
@@ -257,7 +257,7 @@ impl<'s> Staples<'s> {
         }
         match self.source(shown, key, cx) {
             Ok(source) => {
-                let Source { responder, signer, issuer, .. } = &source;
+                let StapleSource { responder, signer, issuer, .. } = &source;
                 let known_by = format!("{} {signer:?} {:?} {}", responder.place, sha256(issuer), responder.path);
                 let staple = kept(key, &known_by, cx, Staple::new);
                 Some(Arc::new(Stapling::new(staple, Some(source))))
@@ -285,7 +285,7 @@ impl<'s> Staples<'s> {
     }
 
     /// Where the response for a certificate comes from; or why there is none, in nginx's words.
-    fn source(&self, shown: &str, key: &CertifiedKey, cx: &mut Cx) -> Result<Source, String> {
+    fn source(&self, shown: &str, key: &CertifiedKey, cx: &mut Cx) -> Result<StapleSource, String> {
         let (certificate, issuer) = with_issuer(key, self.trust, shown)?;
         let responder = match written(&self.spec.stapling_responder) {
             Some(url) => Responder::of_directive(&url.text, cx),
@@ -293,7 +293,14 @@ impl<'s> Staples<'s> {
         };
         let responder = responder.map_err(|bad| format!("{bad} in the certificate \"{shown}\""))?;
         let resolving = self.spec.resolving.clone();
-        Ok(Source { responder, resolving, certificate, issuer, signer: signer(self.spec), file: shown.to_owned() })
+        Ok(StapleSource {
+            responder,
+            resolving,
+            certificate,
+            issuer,
+            signer: signer(self.spec),
+            file: shown.to_owned(),
+        })
     }
 }
 
@@ -306,14 +313,14 @@ pub(in crate::tls) struct Recipe {
     /// `ssl_stapling_responder`
     directive: Option<String>,
     signer: Signer,
-    resolving: Option<Resolving>,
+    resolving: Option<OcspResolver>,
     trust: TrustStore,
     file: String,
 }
 
 impl Recipe {
     /// Where the response for a certificate comes from; or why there is none.
-    fn source(&self, key: &CertifiedKey) -> Result<Source, String> {
+    fn source(&self, key: &CertifiedKey) -> Result<StapleSource, String> {
         let shown = self.file.as_str();
         let (certificate, issuer) = with_issuer(key, &self.trust, shown)?;
         let responder = match (&self.known, &self.directive) {
@@ -335,7 +342,7 @@ impl Recipe {
             }
         };
         let (resolving, file) = (self.resolving.clone(), self.file.clone());
-        Ok(Source { responder, resolving, certificate, issuer, signer: self.signer, file })
+        Ok(StapleSource { responder, resolving, certificate, issuer, signer: self.signer, file })
     }
 }
 
@@ -384,11 +391,11 @@ fn response_in(file: &FileName, cx: &mut Cx) -> Result<Vec<u8>, Problem> {
 
 /// What was told already; lives in the configuration's context.
 #[derive(Default)]
-struct Ignored(HashSet<String>);
+struct IgnoredWarnings(HashSet<String>);
 
 /// Tells why nothing is stapled to a certificate, once for each.
 fn ignore(why: String, spot: Spot, cx: &mut Cx) {
-    if cx.extensions.get_or_default::<Ignored>().0.insert(why.clone()) {
+    if cx.extensions.get_or_default::<IgnoredWarnings>().0.insert(why.clone()) {
         cx.warn(spot.blamed(Problem::warning(format!("\"ssl_stapling\" ignored, {why}"))));
     }
 }

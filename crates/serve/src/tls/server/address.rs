@@ -5,55 +5,55 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use freerun_tls::session::{ServerConfig, ServerSettings, SessionSettings, SettingsError};
 
-use super::slot::Slot;
+use super::slot::CertificateSlot;
 
 /// What the settings of sessions are made of where certificates may be replaced, and what was made of them last.
 #[derive(Debug)]
 pub(super) struct Replaceable {
     settings: ServerSettings,
-    slots: Vec<Slot>,
-    made: ArcSwap<Made>,
+    slots: Vec<CertificateSlot>,
+    made: ArcSwap<AddressSettings>,
 }
 
 /// The settings with the certificates of a moment.
 #[derive(Debug)]
-pub(super) struct Made {
+pub(super) struct AddressSettings {
     /// The versions of the certificates, in their order.
     versions: Vec<u64>,
     config: ServerConfig,
 }
 
-impl Made {
-    fn of(settings: &ServerSettings, slots: &[Slot]) -> Result<Made, SettingsError> {
-        let now: Vec<_> = slots.iter().filter_map(Slot::now).collect();
+impl AddressSettings {
+    fn of(settings: &ServerSettings, slots: &[CertificateSlot]) -> Result<AddressSettings, SettingsError> {
+        let now: Vec<_> = slots.iter().filter_map(CertificateSlot::now).collect();
         let keys = now.iter().map(|now| now.key.clone()).collect();
-        Ok(Made {
+        Ok(AddressSettings {
             versions: now.iter().map(|now| now.version).collect(),
             config: ServerSettings { keys, ..settings.clone() }.build()?,
         })
     }
 
-    fn is_current(&self, slots: &[Slot]) -> bool {
-        self.versions.iter().copied().eq(slots.iter().map(Slot::version))
+    fn is_current(&self, slots: &[CertificateSlot]) -> bool {
+        self.versions.iter().copied().eq(slots.iter().map(CertificateSlot::version))
     }
 }
 
 impl Replaceable {
     /// None of the certificates has a name with variables.
-    pub(super) fn new(settings: ServerSettings, slots: Vec<Slot>) -> Result<Replaceable, SettingsError> {
-        let made = ArcSwap::from_pointee(Made::of(&settings, &slots)?);
+    pub(super) fn new(settings: ServerSettings, slots: Vec<CertificateSlot>) -> Result<Replaceable, SettingsError> {
+        let made = ArcSwap::from_pointee(AddressSettings::of(&settings, &slots)?);
         Ok(Replaceable { settings, slots, made })
     }
 
     /// The settings with the certificates of this moment. They are made when somebody asks for the first time after one was
     /// replaced; loops that ask at the same time may each make them, which does no harm.
-    pub(super) fn now(&self) -> Arc<Made> {
+    pub(super) fn now(&self) -> Arc<AddressSettings> {
         let made = self.made.load_full();
         if made.is_current(&self.slots) {
             return made;
         }
         // Whether settings can be made does not depend on the certificates.
-        let Ok(newer) = Made::of(&self.settings, &self.slots) else { return made };
+        let Ok(newer) = AddressSettings::of(&self.settings, &self.slots) else { return made };
         let newer = Arc::new(newer);
         self.made.store(newer.clone());
         newer
@@ -62,23 +62,23 @@ impl Replaceable {
 
 /// The settings of sessions with a server at an address.
 #[derive(Debug)]
-pub struct AtAddress(Kind);
+pub struct AtAddress(AddressKind);
 
 #[derive(Debug)]
-enum Kind {
+enum AddressKind {
     Fixed(ServerConfig),
-    Replaceable(Box<Bound>),
+    Replaceable(Box<BoundSettings>),
 }
 
 /// The settings of a server with certificates that may be replaced, bound to the address.
 #[derive(Debug)]
-struct Bound {
+struct BoundSettings {
     of: Arc<Replaceable>,
     sessions: SessionSettings,
     context: [u8; 32],
     /// The protocols above TLS.
     alpn: Vec<Vec<u8>>,
-    last: ArcSwap<(Arc<Made>, ServerConfig)>,
+    last: ArcSwap<(Arc<AddressSettings>, ServerConfig)>,
 }
 
 impl AtAddress {
@@ -88,7 +88,7 @@ impl AtAddress {
         context: &[u8; 32],
         alpn: &[&[u8]],
     ) -> AtAddress {
-        AtAddress(Kind::Fixed(config.with_sessions(sessions, context).with_alpn(alpn)))
+        AtAddress(AddressKind::Fixed(config.with_sessions(sessions, context).with_alpn(alpn)))
     }
 
     pub(super) fn replaceable(
@@ -100,7 +100,7 @@ impl AtAddress {
         let made = of.now();
         let config = made.config.with_sessions(sessions, context).with_alpn(alpn);
         let (of, sessions, context) = (of.clone(), sessions.clone(), *context);
-        AtAddress(Kind::Replaceable(Box::new(Bound {
+        AtAddress(AddressKind::Replaceable(Box::new(BoundSettings {
             of,
             sessions,
             context,
@@ -112,8 +112,8 @@ impl AtAddress {
     /// The settings with the certificates of this moment.
     pub fn now(&self) -> ServerConfig {
         let bound = match &self.0 {
-            Kind::Fixed(config) => return config.clone(),
-            Kind::Replaceable(bound) => bound,
+            AddressKind::Fixed(config) => return config.clone(),
+            AddressKind::Replaceable(bound) => bound,
         };
         let made = bound.of.now();
         let last = bound.last.load();
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn settings_are_made_anew_only_when_a_certificate_was_replaced() {
         let pair = Arc::new(LivePair::new("a", "a", certified("ec")));
-        let slots = vec![Slot::Fixed(certified("ed25519")), Slot::Live(Live::new(pair.clone()))];
+        let slots = vec![CertificateSlot::Fixed(certified("ed25519")), CertificateSlot::Live(Live::new(pair.clone()))];
         let of = Arc::new(Replaceable::new(ServerSettings::default(), slots).expect("settings"));
         let sessions = SessionSettings {
             cache: SessionCache::Off,

@@ -13,7 +13,7 @@ use freerun_tls::verify::{
 use freerun_transport::Transport;
 
 use super::ServerSpec;
-use crate::tls::handshake::Helpers;
+use crate::tls::handshake::HandshakeHelpers;
 use crate::tls::objects::add;
 use crate::tls::ocsp::{ClientOcsp, Visit};
 use crate::tls::values::{FileName, Ocsp, VerifyClient};
@@ -48,7 +48,7 @@ impl ClientVerification {
             let (verified, chain) = trust.verify_and_build(sent, &rules);
             (verified, ocsp.questions(&chain))
         };
-        let Helpers { pool, lane, .. } = visit.helpers;
+        let HandshakeHelpers { pool, lane, .. } = visit.helpers;
         let (verified, questions) = pool.run_in_lane(lane, transport.gone_for_reader(), verify).await.ok()?;
         match &self.ocsp {
             Some(ocsp) if verified == VerifyResult::Success => {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use freerun_tls::session::{ServerConfig, ServerSettings};
 
 use super::ServerTls;
-use super::slot::Slot;
-use crate::tls::computed::{KnownPairs, Loaded, PairNames, PairReader};
-use crate::tls::prepared::Purpose;
+use super::slot::CertificateSlot;
+use crate::tls::computed::{KnownPairs, LoadedPair, PairNames, PairReader};
+use crate::tls::prepared::SettingsPurpose;
 use crate::tls::values::{ComputedFile, PasswordFile};
 
 /// What the settings of sessions are made of where the names of some certificates have variables.
@@ -18,7 +18,7 @@ pub struct Computed {
     server: u64,
     settings: ServerSettings,
     /// The certificates in their order.
-    slots: Vec<Slot>,
+    slots: Vec<CertificateSlot>,
     passwords: Option<PasswordFile>,
     known: Arc<KnownPairs>,
     context: [u8; 32],
@@ -28,7 +28,7 @@ impl Computed {
     pub(super) fn new(
         server: u64,
         settings: ServerSettings,
-        slots: Vec<Slot>,
+        slots: Vec<CertificateSlot>,
         passwords: Option<PasswordFile>,
         known: Arc<KnownPairs>,
         context: [u8; 32],
@@ -43,7 +43,7 @@ impl Computed {
         files: impl Fn(usize) -> Option<(&'f ComputedFile<T>, &'f ComputedFile<T>)>,
         value: impl Fn(&T) -> Vec<u8>,
     ) -> Vec<PairNames> {
-        let computed = self.slots.iter().enumerate().filter(|(_, slot)| matches!(slot, Slot::Computed));
+        let computed = self.slots.iter().enumerate().filter(|(_, slot)| matches!(slot, CertificateSlot::Computed));
         let pair = |(number, _)| {
             let (certificate, key) = files(number)?;
             Some(PairNames { certificate: certificate.computed(&value), key: key.computed(&value) })
@@ -78,9 +78,9 @@ impl Computed {
             let config = ServerSettings { keys, ..self.settings.clone() }.build().map_err(|error| error.to_string())?;
             Ok(config.with_sessions(&default.sessions, &self.context).with_alpn(alpn))
         };
-        let purpose = Purpose { server: self.server, default: default.number, protocols: alpn.len() };
+        let purpose = SettingsPurpose { server: self.server, default: default.number, protocols: alpn.len() };
         // If one of the certificates is read anew each time, so are the settings.
-        match loaded.iter().map(Loaded::prepared).collect::<Option<Vec<_>>>().as_deref() {
+        match loaded.iter().map(LoadedPair::prepared).collect::<Option<Vec<_>>>().as_deref() {
             Some([prepared, ..]) => prepared.get(purpose, keys, make),
             _ => make(keys),
         }

@@ -23,19 +23,19 @@ pub use address::AtAddress;
 pub use clients::ClientVerification;
 pub use computed::Computed;
 
-use super::algorithms::Wanted;
+use super::algorithms::WantedAlgorithms;
 use super::computed::KnownPairs;
 use super::key_log::KeyLogPath;
 use super::live::LivePair;
 use super::objects::{pair, read};
 use super::ocsp::{OcspSpec, Staples, Stapling};
 use super::values::{
-    CertificateCache, ConfCommand, FileName, Listed, PasswordFile, ProtocolSet, SessionCacheValue, VerifyClient,
+    AlgorithmList, CertificateCache, ConfCommand, FileName, PasswordFile, ProtocolSet, SessionCacheValue, VerifyClient,
 };
 use super::words::{problem, tell, warn};
 use crate::configuration::generation::Generation;
 use address::Replaceable;
-use slot::{Slot, slots};
+use slot::{CertificateSlot, slots};
 
 /// The directives of TLS of one virtual server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -55,9 +55,9 @@ pub struct ServerSpec {
     /// `ssl_protocols`
     pub protocols: ProtocolSet,
     /// `ssl_ciphers`
-    pub ciphers: Listed,
+    pub ciphers: AlgorithmList,
     /// `ssl_ecdh_curve`
-    pub curves: Listed,
+    pub curves: AlgorithmList,
     /// `ssl_prefer_server_ciphers`
     pub prefer_server_ciphers: bool,
     /// `ssl_conf_command`
@@ -111,7 +111,7 @@ pub struct ServerTls {
     /// What its certificates say that are not replaced.
     facts: Box<[CertificateFacts]>,
     /// Its certificates.
-    slots: Vec<Slot>,
+    slots: Vec<CertificateSlot>,
     /// The certificates that have responses of OCSP stapled to them (`ssl_stapling`), but for those that may be replaced.
     staplings: Vec<Arc<Stapling>>,
     config: Option<ServerConfig>,
@@ -137,7 +137,7 @@ fn next_number() -> u64 {
 
 /// What was made for this configuration already: servers with equal directives share it.
 #[derive(Default)]
-struct Made(HashMap<ServerSpec, Arc<ServerTls>>);
+struct ServersBySpec(HashMap<ServerSpec, Arc<ServerTls>>);
 
 impl ServerTls {
     /// Makes it of a server's directives. Servers with equal ones share it, and a pair of files is read once.
@@ -146,11 +146,11 @@ impl ServerTls {
     /// The directives contradict each other, or a file cannot be used, in nginx's words. What nginx looks at first is told of
     /// first.
     pub fn of(spec: ServerSpec, cx: &mut Cx) -> Result<Arc<ServerTls>, Problem> {
-        if let Some(made) = cx.extensions.get_or_default::<Made>().0.get(&spec) {
+        if let Some(made) = cx.extensions.get_or_default::<ServersBySpec>().0.get(&spec) {
             return Ok(made.clone());
         }
         let made = Arc::new(ServerTls::make(&spec, cx)?);
-        cx.extensions.get_or_default::<Made>().0.insert(spec, made.clone());
+        cx.extensions.get_or_default::<ServersBySpec>().0.insert(spec, made.clone());
         Ok(made)
     }
 
@@ -159,7 +159,7 @@ impl ServerTls {
             return Ok(ServerTls::without_certificate(spec, cx));
         }
         has_keys(spec)?;
-        let mut wanted = Wanted::of(spec.protocols, &spec.ciphers, cx)?;
+        let mut wanted = WantedAlgorithms::of(spec.protocols, &spec.ciphers, cx)?;
         let mut slots = slots(spec, cx)?;
         let facts = slots.iter().zip(&spec.certificates);
         let facts = facts.filter_map(|(slot, file)| CertificateFacts::of(slot.fixed()?, file.shown())).collect();
@@ -217,13 +217,13 @@ impl ServerTls {
         };
         let (mut config, mut replaceable, mut computed) = (None, None, None);
         let number = next_number();
-        if slots.iter().any(|slot| matches!(slot, Slot::Computed)) {
+        if slots.iter().any(|slot| matches!(slot, CertificateSlot::Computed)) {
             let known = KnownPairs::of(spec.certificate_cache, cx);
             computed = Some(Computed::new(number, settings, slots.clone(), spec.passwords.clone(), known, context));
-        } else if slots.iter().any(|slot| matches!(slot, Slot::Live(_))) {
+        } else if slots.iter().any(|slot| matches!(slot, CertificateSlot::Live(_))) {
             replaceable = Some(Arc::new(Replaceable::new(settings, slots.clone()).map_err(problem)?));
         } else if !slots.is_empty() {
-            let keys = slots.iter().filter_map(Slot::fixed).cloned().collect();
+            let keys = slots.iter().filter_map(CertificateSlot::fixed).cloned().collect();
             config = Some(ServerSettings { keys, ..settings }.build().map_err(problem)?);
         }
         let store_name = spec.cache.to_string();
@@ -277,13 +277,13 @@ impl ServerTls {
     /// was not revoked (`status_request`): the responses of OCSP that are stapled are brought up to date. Nobody waits for
     /// that.
     pub fn status_wanted(&self, generation: &Arc<Generation>) {
-        let live = self.slots.iter().filter_map(Slot::stapling);
+        let live = self.slots.iter().filter_map(CertificateSlot::stapling);
         self.staplings.iter().cloned().chain(live).for_each(|stapling| stapling.wanted(generation));
     }
 
     /// What its certificates say at this moment.
     pub fn facts(&self) -> Vec<CertificateFacts> {
-        self.facts.iter().cloned().chain(self.slots.iter().filter_map(Slot::facts)).collect()
+        self.facts.iter().cloned().chain(self.slots.iter().filter_map(CertificateSlot::facts)).collect()
     }
 
     /// What sessions are resumed by at the addresses whose default server this is.
@@ -328,7 +328,12 @@ fn has_keys(spec: &ServerSpec) -> Result<(), Problem> {
 
 /// Adds the certificate that `ssl_conf_command` names, in place of one for the same kind of key. Without a key of its own it has
 /// that of the certificate whose place it takes.
-fn commanded(slots: &mut Vec<Slot>, wanted: &Wanted, spec: &ServerSpec, cx: &mut Cx) -> Result<(), Problem> {
+fn commanded(
+    slots: &mut Vec<CertificateSlot>,
+    wanted: &WantedAlgorithms,
+    spec: &ServerSpec,
+    cx: &mut Cx,
+) -> Result<(), Problem> {
     let named = |name: &&FileName| !name.is_computed;
     let own_key = wanted.key.iter().chain(spec.keys.first()).find(named);
     let own_certificate = wanted.certificate.iter().chain(spec.certificates.first()).find(named);
@@ -338,19 +343,19 @@ fn commanded(slots: &mut Vec<Slot>, wanted: &Wanted, spec: &ServerSpec, cx: &mut
     }
     let made = pair("", certificate, key, spec.passwords.as_ref(), cx)?.key;
     let kind = |key: &CertifiedKey| std::mem::discriminant(&key.kind());
-    let same = |slot: &Slot| slot.now().is_some_and(|now| kind(&now.key) == kind(&made));
+    let same = |slot: &CertificateSlot| slot.now().is_some_and(|now| kind(&now.key) == kind(&made));
     match slots.iter_mut().find(|slot| same(slot)) {
-        Some(other) => *other = Slot::Fixed(made),
-        None => slots.push(Slot::Fixed(made)),
+        Some(other) => *other = CertificateSlot::Fixed(made),
+        None => slots.push(CertificateSlot::Fixed(made)),
     }
     Ok(())
 }
 
 /// What binds sessions to a server: the service, its certificates, or their names if they may be others at the next moment, and whom it
 /// trusts.
-fn context(slots: &[Slot], spec: &ServerSpec, authorities: &[Vec<u8>]) -> [u8; 32] {
+fn context(slots: &[CertificateSlot], spec: &ServerSpec, authorities: &[Vec<u8>]) -> [u8; 32] {
     let names = spec.certificates.iter().filter(|name| name.is_computed).map(|name| sha256(name.written.as_bytes()));
-    let certificates = slots.iter().flat_map(Slot::digests);
+    let certificates = slots.iter().flat_map(CertificateSlot::digests);
     let service = std::iter::once(sha256(spec.service.as_bytes()));
     let digests = service.chain(certificates).chain(names).chain(authorities.iter().map(|name| sha256(name)));
     sha256(&digests.flatten().collect::<Vec<u8>>())
@@ -375,7 +380,7 @@ mod tests {
     use crate::tls::live::LivePairs;
 
     fn spec(live: Vec<Arc<LivePair>>, cx: &mut Cx) -> ServerSpec {
-        let listed = |text: &str, cx: &mut Cx| parse_default::<Listed>("ssl_ciphers", text, cx).expect("a list");
+        let listed = |text: &str, cx: &mut Cx| parse_default::<AlgorithmList>("ssl_ciphers", text, cx).expect("a list");
         ServerSpec {
             service: "http",
             certificates: Vec::new(),

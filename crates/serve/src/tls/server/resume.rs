@@ -15,13 +15,13 @@ use crate::tls::words::{problem, unreadable};
 
 /// What the directives about sessions name: the store, and the keys in the files of `ssl_session_ticket_key`, which are
 /// read even where there are no tickets. The store of the running configuration is kept over a reload.
-pub(super) struct Named {
+pub(super) struct ResumptionFiles {
     cache: SessionCache,
     file_keys: Option<TicketKeys>,
 }
 
 /// Finds what the directives about sessions name.
-pub(super) fn named(spec: &ServerSpec, cx: &mut Cx) -> Result<Named, Problem> {
+pub(super) fn named(spec: &ServerSpec, cx: &mut Cx) -> Result<ResumptionFiles, Problem> {
     let cache = match spec.cache.place() {
         Ok(store) => SessionCache::Kept(store.clone()),
         Err(OwnCache::Off) => SessionCache::Off,
@@ -36,12 +36,12 @@ pub(super) fn named(spec: &ServerSpec, cx: &mut Cx) -> Result<Named, Problem> {
         }
     };
     let file_keys = if spec.ticket_keys.is_empty() { None } else { Some(ticket_keys(&spec.ticket_keys, cx)?) };
-    Ok(Named { cache, file_keys })
+    Ok(ResumptionFiles { cache, file_keys })
 }
 
 /// How sessions are resumed, with tickets or without. Keys that no file has are kept over a reload.
-pub(super) fn sessions(named: Named, has_tickets: bool, timeout: Duration, cx: &mut Cx) -> SessionSettings {
-    let Named { cache, file_keys } = named;
+pub(super) fn sessions(named: ResumptionFiles, has_tickets: bool, timeout: Duration, cx: &mut Cx) -> SessionSettings {
+    let ResumptionFiles { cache, file_keys } = named;
     let tickets = match (has_tickets, file_keys) {
         (false, _) => None,
         (true, Some(keys)) => Some(keys),

@@ -17,7 +17,7 @@ use crate::tls::values::{FileName, Spot};
 
 /// A certificate of a server.
 #[derive(Debug, Clone)]
-pub(super) enum Slot {
+pub(super) enum CertificateSlot {
     /// It stays.
     Fixed(CertifiedKey),
     /// Its name has variables.
@@ -32,14 +32,14 @@ pub(super) struct Live {
     pair: Arc<LivePair>,
     /// What is stapled to the certificate that was used last. All clones of this value have the same: responses are fetched
     /// for it between one handshake and the next.
-    stapled: Arc<ArcSwapOption<Stapled>>,
+    stapled: Arc<ArcSwapOption<StapledResponse>>,
     /// How responses are found for those that come later.
     later: Option<Arc<Recipe>>,
 }
 
 /// What is stapled to the certificate that has a version.
 #[derive(Debug)]
-struct Stapled {
+struct StapledResponse {
     version: u64,
     stapling: Arc<Stapling>,
 }
@@ -68,14 +68,14 @@ impl Live {
     /// What is stapled to the certificate of this version, which is made when somebody asks for it for the first time. Loops
     /// that ask at the same time get the same.
     fn stapling(&self, key: &CertifiedKey, version: u64) -> Option<Arc<Stapling>> {
-        let of_version = |stapled: &Option<Arc<Stapled>>| {
+        let of_version = |stapled: &Option<Arc<StapledResponse>>| {
             stapled.as_ref().filter(|stapled| stapled.version == version).map(|stapled| stapled.stapling.clone())
         };
         if let Some(known) = of_version(&self.stapled.load()) {
             return Some(known);
         }
         let stapling = Arc::new(Stapling::later(key, self.later.clone()?));
-        let new = Arc::new(Stapled { version, stapling: stapling.clone() });
+        let new = Arc::new(StapledResponse { version, stapling: stapling.clone() });
         // A loop that has looked at the pair before it was replaced must not put back what belongs to the old one.
         let before = self.stapled.rcu(|last| match last {
             Some(last) if last.version >= version => Some(last.clone()),
@@ -85,43 +85,43 @@ impl Live {
     }
 }
 
-impl Slot {
+impl CertificateSlot {
     /// The certificate at this moment; `None` if its name has variables.
     pub(super) fn now(&self) -> Option<Now> {
         match self {
-            Slot::Fixed(key) => Some(Now { key: key.clone(), version: 0, stapling: None }),
-            Slot::Computed => None,
-            Slot::Live(live) => Some(live.now()),
+            CertificateSlot::Fixed(key) => Some(Now { key: key.clone(), version: 0, stapling: None }),
+            CertificateSlot::Computed => None,
+            CertificateSlot::Live(live) => Some(live.now()),
         }
     }
 
     /// The version of the certificate at this moment, which is 0 for one that stays.
     pub(super) fn version(&self) -> u64 {
-        if let Slot::Live(live) = self { live.pair.version() } else { 0 }
+        if let CertificateSlot::Live(live) = self { live.pair.version() } else { 0 }
     }
 
     /// What is stapled to the certificate at this moment, if it may be replaced.
     pub(super) fn stapling(&self) -> Option<Arc<Stapling>> {
-        if let Slot::Live(live) = self { live.now().stapling } else { None }
+        if let CertificateSlot::Live(live) = self { live.now().stapling } else { None }
     }
 
     /// What the certificate says, if it may be replaced.
     pub(super) fn facts(&self) -> Option<CertificateFacts> {
-        if let Slot::Live(live) = self { live.pair.facts() } else { None }
+        if let CertificateSlot::Live(live) = self { live.pair.facts() } else { None }
     }
 
     /// The certificate, if it stays.
     pub(super) fn fixed(&self) -> Option<&CertifiedKey> {
-        if let Slot::Fixed(key) = self { Some(key) } else { None }
+        if let CertificateSlot::Fixed(key) = self { Some(key) } else { None }
     }
 
     /// The digests that bind sessions to the certificate: of the chain, or of what names it, if it may be another one at the
     /// next moment.
     pub(super) fn digests(&self) -> Vec<[u8; 32]> {
         match self {
-            Slot::Fixed(key) => key.chain().map(sha256).collect(),
-            Slot::Computed => Vec::new(),
-            Slot::Live(live) => vec![sha256(format!("live {}", live.pair.name()).as_bytes())],
+            CertificateSlot::Fixed(key) => key.chain().map(sha256).collect(),
+            CertificateSlot::Computed => Vec::new(),
+            CertificateSlot::Live(live) => vec![sha256(format!("live {}", live.pair.name()).as_bytes())],
         }
     }
 
@@ -134,19 +134,19 @@ impl Slot {
     ) -> Option<Arc<Stapling>> {
         let spot = file.map_or(Spot::NONE, |file| file.spot);
         match self {
-            Slot::Computed => None,
-            Slot::Fixed(key) => {
+            CertificateSlot::Computed => None,
+            CertificateSlot::Fixed(key) => {
                 let stapling = staples.stapled(file.map_or("", FileName::shown), spot, key, cx)?;
                 *key = stapling.key().clone();
                 Some(stapling)
             }
-            Slot::Live(live) => {
+            CertificateSlot::Live(live) => {
                 let (key, version) = live.pair.versioned();
                 let shown = file.map_or_else(|| live.pair.name(), FileName::shown).to_owned();
                 let first = staples.stapled(&shown, spot, &key, cx);
                 live.later = staples.recipe(&shown, first.as_deref());
                 live.stapled =
-                    Arc::new(ArcSwapOption::from_pointee(first.map(|stapling| Stapled { version, stapling })));
+                    Arc::new(ArcSwapOption::from_pointee(first.map(|stapling| StapledResponse { version, stapling })));
                 None
             }
         }
@@ -154,22 +154,22 @@ impl Slot {
 }
 
 /// The server's certificates: those of files in their order, then the live ones that no file has.
-pub(super) fn slots(spec: &ServerSpec, cx: &mut Cx) -> Result<Vec<Slot>, Problem> {
+pub(super) fn slots(spec: &ServerSpec, cx: &mut Cx) -> Result<Vec<CertificateSlot>, Problem> {
     let one = |(certificate, key): (&FileName, &FileName)| {
         if certificate.watch.is_some() {
             may_be_watched(certificate, key)?;
         }
         if certificate.is_computed || key.is_computed {
-            return Ok(Slot::Computed);
+            return Ok(CertificateSlot::Computed);
         }
         let made = pair("", certificate, key, spec.passwords.as_ref(), cx)?;
         Ok(match certificate.watch {
-            None => Slot::Fixed(made.key),
-            Some(_) => Slot::Live(Live::new(LivePairs::of_files(made.files, &made.key, cx))),
+            None => CertificateSlot::Fixed(made.key),
+            Some(_) => CertificateSlot::Live(Live::new(LivePairs::of_files(made.files, &made.key, cx))),
         })
     };
     let mut slots = spec.certificates.iter().zip(&spec.keys).map(one).collect::<Result<Vec<_>, Problem>>()?;
-    slots.extend(spec.live.iter().map(|pair| Slot::Live(Live::new(pair.clone()))));
+    slots.extend(spec.live.iter().map(|pair| CertificateSlot::Live(Live::new(pair.clone()))));
     Ok(slots)
 }
 

@@ -35,19 +35,19 @@ impl Setting for ProtocolSet {
 /// A list in OpenSSL's language, such as a cipher string. What it means is found out where it is used: a list that no server
 /// with TLS has may say anything.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Listed {
+pub struct AlgorithmList {
     /// The list.
     pub text: String,
     /// Where it is written.
     pub spot: Spot,
 }
 
-impl Value for Listed {
+impl Value for AlgorithmList {
     const SHAPE: Shape = Shape::exactly(1, "list");
 
-    fn parse(directive: &Node, _: &mut Cx) -> Result<Listed, Problem> {
+    fn parse(directive: &Node, _: &mut Cx) -> Result<AlgorithmList, Problem> {
         let word = &directive.args[0];
-        Ok(Listed { text: word.text.clone(), spot: Spot::of(word, directive) })
+        Ok(AlgorithmList { text: word.text.clone(), spot: Spot::of(word, directive) })
     }
 }
 

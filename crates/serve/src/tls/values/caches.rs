@@ -9,7 +9,7 @@ use freerun_conf::{Cx, Node, Problem, Setting, Shape, Value, Word, parse_seconds
 use freerun_tls::session::SessionStore;
 use freerun_tls::verify::Statuses;
 
-use crate::configuration::zones::{MIN_SIZE, Named, Saved, Zone, ZoneTable};
+use crate::configuration::zones::{MIN_SIZE, StateBytes, Zone, ZoneName, ZoneTable};
 
 /// What is done with sessions where no zone is named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -108,7 +108,7 @@ impl Setting for SessionCacheValue {
 }
 
 /// A new store with the sessions that an old binary has handed over.
-pub fn with_arrived(store: SessionStore, arrived: Option<Arc<Saved>>) -> SessionStore {
+pub fn with_arrived(store: SessionStore, arrived: Option<Arc<StateBytes>>) -> SessionStore {
     if let Some(saved) = arrived {
         store.restore(&saved);
     }
@@ -117,7 +117,7 @@ pub fn with_arrived(store: SessionStore, arrived: Option<Arc<Saved>>) -> Session
 
 /// Refers to a zone that any number of directives may declare alike.
 fn zone_with<S: Clone + Send + Sync + 'static>(
-    named: &Named,
+    named: &ZoneName,
     kind: &'static str,
     make: impl FnOnce() -> S,
     directive: &Node,
@@ -135,13 +135,13 @@ fn invalid(what: &str, word: &Word) -> Problem {
 }
 
 /// The name and the size of `shared:name:size`.
-fn zone_of(zone: &str, what: &str, word: &Word) -> Result<Named, Problem> {
+fn zone_of(zone: &str, what: &str, word: &Word) -> Result<ZoneName, Problem> {
     let (name, size) = zone.split_once(':').filter(|(name, _)| !name.is_empty()).ok_or_else(|| invalid(what, word))?;
     let size = parse_size(size).ok_or_else(|| invalid(what, word))?;
     if size < MIN_SIZE {
         return Err(Problem::new(format!("{what} cache \"{}\" is too small", word.text)).at(word.place));
     }
-    Ok(Named { name: name.to_owned(), size, place: word.place })
+    Ok(ZoneName { name: name.to_owned(), size, place: word.place })
 }
 
 /// The value of `ssl_ocsp_cache`: a zone, if there is one.

@@ -5,7 +5,7 @@ mod caches;
 mod file;
 mod spot;
 
-pub use algorithms::{ConfCommand, Listed, ProtocolSet};
+pub use algorithms::{AlgorithmList, ConfCommand, ProtocolSet};
 pub use caches::{CertificateCache, CertificateCacheValue, OcspCache, OwnCache, SessionCacheValue, with_arrived};
 pub(super) use file::shown;
 pub use file::{ComputedFile, ComputedName, FileName, PasswordFile, ServerCertificate};

@@ -13,7 +13,7 @@ use crate::upstream::number;
 
 /// The parameters of a check that all protocols have.
 #[derive(Debug, Clone)]
-pub struct Checking {
+pub struct CheckSettings {
     /// The pause between two checks.
     pub interval: Duration,
     /// The most that is added to the pause at random.
@@ -28,12 +28,12 @@ pub struct Checking {
     pub place: Place,
 }
 
-impl Checking {
+impl CheckSettings {
     /// nginx's defaults, for a directive whose parameters are still to be read.
-    pub fn of(directive: &Node) -> Checking {
+    pub fn of(directive: &Node) -> CheckSettings {
         let (interval, jitter, rules) = (Duration::from_secs(5), Duration::ZERO, CheckRules::default());
         let words: Vec<&str> = directive.args.iter().map(|word| word.text.as_str()).collect();
-        Checking { interval, jitter, rules, port: None, text: words.join(" "), place: directive.name.place }
+        CheckSettings { interval, jitter, rules, port: None, text: words.join(" "), place: directive.name.place }
     }
 
     /// The text of the directive and of its `match` block, to recognise the check after a reload.
@@ -81,7 +81,7 @@ impl Checking {
 }
 
 /// The contents of a `match` block, as a protocol has them.
-pub trait Matching: Sized + 'static {
+pub trait MatchBlock: Sized + 'static {
     /// The arguments of the directive.
     const SHAPE: Shape;
 
@@ -109,7 +109,7 @@ pub struct Matches<M>(PhantomData<fn() -> M>);
 
 stateless!(Matches);
 
-impl<M: Matching> Setting for Matches<M> {
+impl<M: MatchBlock> Setting for Matches<M> {
     const SHAPE: Shape = M::SHAPE;
 
     fn set(_: Option<Matches<M>>, directive: &Node, cx: &mut Cx) -> Result<Matches<M>, Problem> {
@@ -120,27 +120,27 @@ impl<M: Matching> Setting for Matches<M> {
             let words: Vec<&str> = line.args.iter().map(|word| word.text.as_str()).collect();
             text.push_str(&format!("{} {};", line.name.text, words.join(" ")));
         }
-        cx.extensions.get_or_default::<Declared<M>>().declare(name, Match { matching, text })?;
+        cx.extensions.get_or_default::<MatchBlocks<M>>().declare(name, Match { matching, text })?;
         Ok(Matches(PhantomData))
     }
 }
 
 /// The `match` blocks that were declared or referred to so far, in the configuration's context.
-pub struct Declared<M> {
+pub struct MatchBlocks<M> {
     blocks: Vec<(String, MatchRef<M>, Place)>,
 }
 
-impl<M> Default for Declared<M> {
-    fn default() -> Declared<M> {
-        Declared { blocks: Vec::new() }
+impl<M> Default for MatchBlocks<M> {
+    fn default() -> MatchBlocks<M> {
+        MatchBlocks { blocks: Vec::new() }
     }
 }
 
-impl<M: 'static> Declared<M> {
+impl<M: 'static> MatchBlocks<M> {
     /// The block that a parameter `match=name` refers to; `None` if it is another parameter.
     pub fn of_parameter(word: &Word, cx: &mut Cx) -> Option<MatchRef<M>> {
         let name = word.text.strip_prefix("match=").filter(|name| !name.is_empty())?;
-        Some(cx.extensions.get_or_default::<Declared<M>>().refer(name, word.place))
+        Some(cx.extensions.get_or_default::<MatchBlocks<M>>().refer(name, word.place))
     }
 
     /// The block with this name, which may be declared later.

@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use freerun_runtime::log::Level;
 use freerun_runtime::loops;
-use freerun_upstream::health::{Checked, Watch};
+use freerun_upstream::health::{CheckedState, ServerCheck};
 use freerun_upstream::random::Random;
 use freerun_upstream::{Peer, now};
 use tokio::sync::Notify;
 
-use super::{Check, Checks, Known, Named};
+use super::{Checks, GroupCheck, NamedCheck, RunningChecks};
 use crate::accept::loop_listeners;
-use crate::loops::shared::Shared;
+use crate::loops::shared::SharedState;
 use crate::loops::state::LoopState;
 
 /// The interval at which groups are checked for changed servers.
@@ -28,22 +28,22 @@ const PATIENCE: u64 = 10_000;
 
 /// The key of a server's check, whose state is kept over a reload while it stays the same.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Key {
+pub(super) struct CheckKey {
     /// The key of the check.
     check: Arc<str>,
     /// The number of the server.
     server: u32,
 }
 
-impl Key {
+impl CheckKey {
     /// The key of this check of this server.
-    pub(super) fn new(check: &Arc<str>, peer: &Peer) -> Key {
-        Key { check: check.clone(), server: peer.id }
+    pub(super) fn new(check: &Arc<str>, peer: &Peer) -> CheckKey {
+        CheckKey { check: check.clone(), server: peer.id }
     }
 
     /// The index of the loop that runs the check: a loop that has always been there, so that a check stays where it is when
     /// loops are added.
-    pub(super) fn loop_index(&self, shared: &Shared) -> usize {
+    pub(super) fn loop_index(&self, shared: &SharedState) -> usize {
         one_of(BuildHasherDefault::<DefaultHasher>::default().hash_one(self), shared.loops.load().fewest)
     }
 }
@@ -60,19 +60,19 @@ fn one_of(mut hash: u64, count: usize) -> usize {
     number as usize
 }
 
-struct Running<C> {
-    named: RefCell<Arc<Named<C>>>,
+struct RunningCheck<C> {
+    named: RefCell<Arc<NamedCheck<C>>>,
     peer: RefCell<Arc<Peer>>,
     /// The results so far; `None`: another loop goes on with the check.
-    watch: RefCell<Option<Watch>>,
+    watch: RefCell<Option<ServerCheck>>,
     stop: Notify,
 }
 
 /// The checks that a loop runs.
-pub(super) struct Watcher<C: Check> {
-    running: RefCell<HashMap<Key, Rc<Running<C>>>>,
+pub(super) struct Watcher<C: GroupCheck> {
+    running: RefCell<HashMap<CheckKey, Rc<RunningCheck<C>>>>,
     /// The checks that were prepared before their generation took requests.
-    prepared: RefCell<HashMap<Key, Watch>>,
+    prepared: RefCell<HashMap<CheckKey, ServerCheck>>,
     looking: Cell<bool>,
     /// The time, in milliseconds, from which on there are checks that another loop is to hand over.
     awaits: Cell<Option<u64>>,
@@ -81,16 +81,16 @@ pub(super) struct Watcher<C: Check> {
     local: C::Local,
 }
 
-impl<C: Check> Default for Watcher<C> {
+impl<C: GroupCheck> Default for Watcher<C> {
     fn default() -> Watcher<C> {
         let (running, prepared, looking, awaits, seen) = Default::default();
         Watcher { running, prepared, looking, awaits, seen, local: C::Local::default() }
     }
 }
 
-impl<C: Check> Watcher<C> {
+impl<C: GroupCheck> Watcher<C> {
     /// Keeps checks that begin soon.
-    pub(super) fn prepare(&self, watches: Vec<(Key, Watch)>) {
+    pub(super) fn prepare(&self, watches: Vec<(CheckKey, ServerCheck)>) {
         self.prepared.borrow_mut().extend(watches);
     }
 
@@ -124,14 +124,14 @@ impl<C: Check> Watcher<C> {
             return;
         }
         *self.seen.borrow_mut() = seen;
-        let known = loop_state.generation().parts.get::<Known<C>>();
+        let known = loop_state.generation().parts.get::<RunningChecks<C>>();
         let mut old = self.running.take();
         let mut begun = Vec::new();
         let is_patient = awaits.is_none_or(|since| loops::millis().saturating_sub(since) < PATIENCE);
         for named in all {
             let Some(group) = named.check.group() else { continue };
             for peer in group.group.peers().peers().filter(|peer| !peer.settings.down) {
-                let key = Key::new(&named.key, peer);
+                let key = CheckKey::new(&named.key, peer);
                 if self.running.borrow().contains_key(&key) {
                     continue;
                 }
@@ -157,7 +157,7 @@ impl<C: Check> Watcher<C> {
                             continue;
                         }
                         begun.push(key.clone());
-                        let new = || Watch::new(peer.live().clone(), named.check.checking().rules);
+                        let new = || ServerCheck::new(peer.live().clone(), named.check.checking().rules);
                         self.start(named, peer, prepared.unwrap_or_else(new), loop_state)
                     }
                 };
@@ -167,7 +167,7 @@ impl<C: Check> Watcher<C> {
         for ended in old.values() {
             ended.stop.notify_one();
         }
-        let ended: Vec<Key> = old.into_keys().collect();
+        let ended: Vec<CheckKey> = old.into_keys().collect();
         if !(ended.is_empty() && begun.is_empty())
             && let Some(known) = known
         {
@@ -176,7 +176,7 @@ impl<C: Check> Watcher<C> {
     }
 
     /// Goes on with a check that another loop has had, if the configuration still has it.
-    fn take_over(self: &Rc<Self>, key: Key, watch: Watch, loop_state: &Rc<LoopState>) {
+    fn take_over(self: &Rc<Self>, key: CheckKey, watch: ServerCheck, loop_state: &Rc<LoopState>) {
         let checks = checks::<C>(loop_state);
         let all = checks.as_ref().map(|checks| &*checks.0).unwrap_or_default();
         let place = all.iter().filter(|named| named.key == key.check).find_map(|named| {
@@ -191,7 +191,7 @@ impl<C: Check> Watcher<C> {
             }
             Some(_) => {}
             None => {
-                if let Some(known) = loop_state.generation().parts.get::<Known<C>>() {
+                if let Some(known) = loop_state.generation().parts.get::<RunningChecks<C>>() {
                     known.change(&[key], &[]);
                 }
             }
@@ -200,12 +200,12 @@ impl<C: Check> Watcher<C> {
 
     fn start(
         self: &Rc<Self>,
-        named: &Arc<Named<C>>,
+        named: &Arc<NamedCheck<C>>,
         peer: &Arc<Peer>,
-        watch: Watch,
+        watch: ServerCheck,
         loop_state: &Rc<LoopState>,
-    ) -> Rc<Running<C>> {
-        let running = Rc::new(Running {
+    ) -> Rc<RunningCheck<C>> {
+        let running = Rc::new(RunningCheck {
             named: RefCell::new(named.clone()),
             peer: RefCell::new(peer.clone()),
             watch: RefCell::new(Some(watch)),
@@ -221,7 +221,7 @@ impl<C: Check> Watcher<C> {
         running
     }
 
-    async fn run(&self, running: &Running<C>, loop_state: &Rc<LoopState>) {
+    async fn run(&self, running: &RunningCheck<C>, loop_state: &Rc<LoopState>) {
         let mut kept = C::Kept::default();
         let mut random = Random::seeded(RandomState::new().hash_one(0));
         loop {
@@ -239,7 +239,7 @@ impl<C: Check> Watcher<C> {
                     let log = &loop_state.generation().error_log;
                     let about = format_args!("health check {}of peer {name} in upstream \"{group}\"", check.shown());
                     match (watch.state(), answer) {
-                        (Checked::Unhealthy, Err(what)) => {
+                        (CheckedState::Unhealthy, Err(what)) => {
                             log.write(Level::Warn, None, format_args!("peer is unhealthy while {what}, {about}"));
                         }
                         _ => log.write(Level::Notice, None, format_args!("peer is healthy, {about}")),
@@ -254,7 +254,7 @@ impl<C: Check> Watcher<C> {
 }
 
 /// Stops a check on this loop, and has the loop with the index `to` go on with it.
-fn hand_over<C: Check>(running: &Running<C>, key: Key, to: usize, shared: &Shared) {
+fn hand_over<C: GroupCheck>(running: &RunningCheck<C>, key: CheckKey, to: usize, shared: &SharedState) {
     running.stop.notify_one();
     if let Some(watch) = running.watch.take() {
         loop_listeners::tell(shared, to, move |services| {
@@ -264,7 +264,7 @@ fn hand_over<C: Check>(running: &Running<C>, key: Key, to: usize, shared: &Share
 }
 
 /// The checks of the loop's generation; `None` if there are none.
-fn checks<C: Check>(loop_state: &Rc<LoopState>) -> Option<Arc<Checks<C>>> {
+fn checks<C: GroupCheck>(loop_state: &Rc<LoopState>) -> Option<Arc<Checks<C>>> {
     loop_state.generation().parts.get::<Checks<C>>().filter(|checks| !checks.0.is_empty())
 }
 

@@ -8,7 +8,7 @@ use bytes::BytesMut;
 use freerun_runtime::loops;
 
 use super::end::RelayEnd;
-use super::pace::Pace;
+use super::pace::RatePace;
 
 /// The most bytes that are read at a time from a sender that always has more, if the receiver certainly takes them.
 const LARGE: usize = 128 * 1024;
@@ -21,7 +21,7 @@ const TURN_BYTES: usize = 512 * 1024;
 
 /// Bytes that were read, and that the receiver does not take yet.
 #[derive(Debug)]
-struct Held {
+struct HeldBytes {
     bytes: Vec<u8>,
     /// Number of the bytes that were written.
     done: usize,
@@ -36,8 +36,8 @@ pub(super) struct Direction {
     pub(super) read: u64,
     /// The number of bytes written.
     pub(super) written: u64,
-    held: Option<Box<Held>>,
-    pace: Option<Box<Pace>>,
+    held: Option<Box<HeldBytes>>,
+    pace: Option<Box<RatePace>>,
     /// The longest time in which the receiver takes nothing, in milliseconds.
     patience: Option<NonZeroU32>,
     /// Whether the limit of the rate was met at the last look.
@@ -72,13 +72,13 @@ impl Direction {
 
     /// Limits the rate to `rate` bytes a second from now on; 0 is no limit. `before` bytes were read already.
     pub(super) fn limit(&mut self, rate: u64, before: u64) {
-        self.pace = Pace::new(rate, loops::millis(), before).map(Box::new);
+        self.pace = RatePace::new(rate, loops::millis(), before).map(Box::new);
     }
 
     /// Puts these bytes before those that are still to be read.
     pub(super) fn hold(&mut self, bytes: Vec<u8>) {
         debug_assert!(self.held.is_none(), "bytes are put before others once");
-        self.held = Held::new(bytes);
+        self.held = HeldBytes::new(bytes);
     }
 
     /// Whether all that was read was written.
@@ -125,7 +125,7 @@ impl Direction {
                     went.read = true;
                     let done = self.write(to, buffer, &mut went, context)?;
                     if done < buffer.len() {
-                        self.held = Held::new(buffer[done..].to_vec());
+                        self.held = HeldBytes::new(buffer[done..].to_vec());
                         return Ok(went);
                     }
                     // Who sends that much is served in fewer steps, but nothing is read that would have to be held.
@@ -187,10 +187,10 @@ impl Direction {
     }
 }
 
-impl Held {
+impl HeldBytes {
     /// Bytes that the receiver has not begun to take; `None` if there are none.
-    fn new(bytes: Vec<u8>) -> Option<Box<Held>> {
+    fn new(bytes: Vec<u8>) -> Option<Box<HeldBytes>> {
         let blocked = (!bytes.is_empty()).then(loops::millis)?;
-        Some(Box::new(Held { bytes, done: 0, blocked: Some(blocked) }))
+        Some(Box::new(HeldBytes { bytes, done: 0, blocked: Some(blocked) }))
     }
 }

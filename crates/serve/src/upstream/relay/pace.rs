@@ -2,7 +2,7 @@
 
 /// The limit of a direction's rate.
 #[derive(Debug)]
-pub struct Pace {
+pub struct RatePace {
     /// Bytes a second, from 1.
     rate: u64,
     /// The moment at which it began, in milliseconds since the process began.
@@ -11,11 +11,11 @@ pub struct Pace {
     before: u64,
 }
 
-impl Pace {
+impl RatePace {
     /// A limit of `rate` bytes a second from now on, when `before` bytes were read already; `None`: with 0 there is none. The
     /// time is in milliseconds since the process began.
-    pub fn new(rate: u64, now: u64, before: u64) -> Option<Pace> {
-        (rate > 0).then_some(Pace { rate, began: now, before })
+    pub fn new(rate: u64, now: u64, before: u64) -> Option<RatePace> {
+        (rate > 0).then_some(RatePace { rate, began: now, before })
     }
 
     /// Number of bytes that may be read now, after `read` bytes.
@@ -36,7 +36,7 @@ mod tests {
 
     #[test]
     fn rates_count_by_whole_seconds() {
-        let pace = Pace::new(250, 10_000, 0).unwrap();
+        let pace = RatePace::new(250, 10_000, 0).unwrap();
         for (read, now, allowed, next) in [
             (0, 10_000, 250, 10_000),
             (100, 10_000, 150, 10_000),
@@ -49,10 +49,10 @@ mod tests {
             assert_eq!((pace.allows(read, now), pace.next(read)), (allowed, next), "{read} {now}");
             assert!(pace.allows(read, pace.next(read)) > 0, "{read}");
         }
-        let late = Pace::new(250, 10_000, 300).unwrap();
+        let late = RatePace::new(250, 10_000, 300).unwrap();
         assert_eq!((late.allows(0, 10_999), late.allows(0, 11_000), late.next(0)), (0, 200, 11_000));
-        let huge = Pace::new(u64::MAX, 0, 0).unwrap();
+        let huge = RatePace::new(u64::MAX, 0, 0).unwrap();
         assert_eq!((huge.allows(7, u64::MAX), huge.next(u64::MAX)), (u64::MAX - 7, 1000));
-        assert!(Pace::new(0, 0, 0).is_none());
+        assert!(RatePace::new(0, 0, 0).is_none());
     }
 }

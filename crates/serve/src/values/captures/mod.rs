@@ -5,7 +5,7 @@ mod store;
 use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 
-pub(crate) use store::Slot;
+pub(crate) use store::VariableSlot;
 pub use store::{Full, MAX_TEXT, Values};
 
 /// The number of the groups `$1` to `$9`.

@@ -22,7 +22,7 @@ pub struct Full;
 /// Texts that stay at their addresses until the last of the requests ends, so that they can be borrowed while others
 /// are added.
 #[derive(Default)]
-struct Texts {
+struct CaptureTexts {
     first: Chunk,
     count: Cell<usize>,
     bytes: Cell<usize>,
@@ -38,7 +38,7 @@ struct Chunk {
 /// The cell of one text.
 type Text = OnceCell<Box<[u8]>>;
 
-impl Texts {
+impl CaptureTexts {
     fn place(index: usize) -> (usize, usize) {
         let number = index / FIRST_CHUNK + 1;
         let chunk = number.ilog2() as usize;
@@ -46,7 +46,7 @@ impl Texts {
     }
 
     fn get(&self, index: usize) -> Option<&[u8]> {
-        let (number, at) = Texts::place(index);
+        let (number, at) = CaptureTexts::place(index);
         let mut chunk = &self.first;
         for _ in 0..number {
             chunk = chunk.next.get()?;
@@ -60,7 +60,7 @@ impl Texts {
         if bytes > MAX_TEXT || index >= MAX_CELLS {
             return Err(Full);
         }
-        let (number, at) = Texts::place(index);
+        let (number, at) = CaptureTexts::place(index);
         let mut chunk = &self.first;
         for _ in 0..number {
             chunk = chunk.next.get_or_init(Box::default);
@@ -76,7 +76,7 @@ impl Texts {
 
 /// The state of a variable.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Slot {
+pub(crate) enum VariableSlot {
     /// The variable has no value yet.
     Unset,
     /// The value is being computed: a use of it now would be a cycle.
@@ -94,21 +94,21 @@ pub(crate) enum Slot {
 /// The store of values.
 #[derive(Default)]
 pub struct Values {
-    slots: RefCell<Vec<Slot>>,
-    texts: Texts,
+    slots: RefCell<Vec<VariableSlot>>,
+    texts: CaptureTexts,
 }
 
 impl Values {
     #[inline]
-    pub(crate) fn slot(&self, index: u32) -> Slot {
-        self.slots.borrow().get(index as usize).copied().unwrap_or(Slot::Unset)
+    pub(crate) fn slot(&self, index: u32) -> VariableSlot {
+        self.slots.borrow().get(index as usize).copied().unwrap_or(VariableSlot::Unset)
     }
 
-    pub(crate) fn put(&self, index: u32, slot: Slot) {
+    pub(crate) fn put(&self, index: u32, slot: VariableSlot) {
         let mut slots = self.slots.borrow_mut();
         let index = index as usize;
         if slots.len() <= index {
-            slots.resize(index + 1, Slot::Unset);
+            slots.resize(index + 1, VariableSlot::Unset);
         }
         slots[index] = slot;
     }
@@ -118,12 +118,12 @@ impl Values {
     /// # Errors
     /// See [`Full`].
     pub fn set(&self, index: u32, text: &[u8]) -> Result<(), Full> {
-        if let Slot::Text(old) = self.slot(index)
+        if let VariableSlot::Text(old) = self.slot(index)
             && self.text(old) == text
         {
             return Ok(());
         }
-        let slot = if text.is_empty() { Slot::Empty } else { Slot::Text(self.keep(text)?) };
+        let slot = if text.is_empty() { VariableSlot::Empty } else { VariableSlot::Text(self.keep(text)?) };
         self.put(index, slot);
         Ok(())
     }
@@ -165,12 +165,12 @@ mod tests {
         let values = Values::default();
         values.set(3, b"one").unwrap();
         values.set(3, b"").unwrap();
-        assert!(values.slot(3) == Slot::Empty && values.slot(9) == Slot::Unset);
+        assert!(values.slot(3) == VariableSlot::Empty && values.slot(9) == VariableSlot::Unset);
         let large = vec![b'x'; MAX_TEXT / 2];
         values.set(0, &large).unwrap();
         values.set(0, &large).unwrap();
         assert_eq!(values.set(1, &vec![b'y'; MAX_TEXT]), Err(Full));
-        let most = Texts::place(MAX_CELLS - 1);
+        let most = CaptureTexts::place(MAX_CELLS - 1);
         assert_eq!(most, (CHUNKS - 1, (FIRST_CHUNK << (CHUNKS - 1)) - 1));
     }
 }

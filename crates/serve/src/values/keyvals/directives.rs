@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use freerun_conf::{Contexts, Cx, Node, Problem, Setting, Shape, parse_seconds};
 
-use super::{AllKeyvals, Defined, Keyvals, Kind};
+use super::{AllKeyvals, KeyvalType, KeyvalZone, Keyvals};
 use crate::configuration::parts::Paths;
 use crate::configuration::state_file::{self, StateFile};
 use crate::configuration::stateless::stateless;
-use crate::configuration::zones::{Named, Saved, Zone, ZoneTable};
+use crate::configuration::zones::{StateBytes, Zone, ZoneName, ZoneTable};
 use crate::values::lookups::variable_name;
 use crate::values::subject::Subject;
-use crate::values::{Compute, Found, Template, VariableTable};
+use crate::values::{Compute, ComputeResult, Template, VariableTable};
 
 /// The kind of the zones that these directives use.
 const KIND: &str = "keyval";
@@ -26,18 +26,18 @@ impl Setting for KeyvalZones {
     const SHAPE: Shape = Shape::between(1, 4, "zone=name:size [state=file] [timeout=time] [type=string|ip|prefix]");
 
     fn set(_: Option<Self>, directive: &Node, cx: &mut Cx) -> Result<Self, Problem> {
-        let (mut zone, mut state, mut timeout, mut kind) = (None, None, None, Kind::ALL[0]);
+        let (mut zone, mut state, mut timeout, mut kind) = (None, None, None, KeyvalType::ALL[0]);
         for word in &directive.args {
             let invalid = || Problem::invalid_parameter(directive, word);
             match word.text.split_once('=') {
-                Some(("zone", value)) => zone = Some(Named::parse(directive, word, value)?),
+                Some(("zone", value)) => zone = Some(ZoneName::parse(directive, word, value)?),
                 Some(("state", path)) if !path.is_empty() => state = Some(path),
                 Some(("timeout", time)) => {
                     let seconds = parse_seconds(time).filter(|seconds| *seconds > 0).ok_or_else(invalid)?;
                     timeout = Some(Duration::from_secs(seconds));
                 }
                 Some(("type", name)) => {
-                    kind = Kind::ALL.into_iter().find(|(known, _)| *known == name).ok_or_else(invalid)?;
+                    kind = KeyvalType::ALL.into_iter().find(|(known, _)| *known == name).ok_or_else(invalid)?;
                 }
                 None if word.text == "sync" => {
                     return Err(invalid().hint("zones are not synchronised with other machines"));
@@ -45,7 +45,7 @@ impl Setting for KeyvalZones {
                 _ => return Err(invalid()),
             }
         }
-        let zone = zone.ok_or_else(|| Named::missing(directive))?;
+        let zone = zone.ok_or_else(|| ZoneName::missing(directive))?;
         let is_http = cx.context == Contexts::HTTP;
         let state = state.map(|path| cx.extensions.get_or_default::<Paths>().absolute(path));
         if let Some(path) = &state {
@@ -67,13 +67,13 @@ impl Setting for KeyvalZones {
         };
         let mut defined = None;
         let define = |pairs: Arc<Keyvals>| {
-            let zone = Defined { pairs, timeout, state };
+            let zone = KeyvalZone { pairs, timeout, state };
             defined = Some(zone.clone());
             zone
         };
         table.declare(directive, KIND, &zone, type_name, make, define)?;
         let Some(defined) = defined else { return Ok(KeyvalZones) };
-        table.carry(&carried, &defined.pairs, |pairs| Some(Saved::new(pairs.save())));
+        table.carry(&carried, &defined.pairs, |pairs| Some(StateBytes::new(pairs.save())));
         let zones = cx.extensions.get_or_default::<AllKeyvals>();
         let all = if is_http { &mut zones.http } else { &mut zones.stream };
         all.insert(zone.name.as_str().into(), defined);
@@ -96,7 +96,7 @@ impl<S: Subject> Setting for KeyvalVariables<S> {
         let Some(zone_name) = zone.text.strip_prefix("zone=").filter(|zone| !zone.is_empty()) else {
             return Err(Problem::invalid_parameter(directive, zone));
         };
-        let zone = cx.extensions.get_or_default::<ZoneTable>().refer::<Defined>(zone_name, KIND, zone.place)?;
+        let zone = cx.extensions.get_or_default::<ZoneTable>().refer::<KeyvalZone>(zone_name, KIND, zone.place)?;
         let table = cx.extensions.get_or_default::<VariableTable<S>>();
         table.define(&variable, Arc::new(LookUp { key, zone })).map_err(|problem| problem.at(name.place))?;
         Ok(KeyvalVariables(PhantomData))
@@ -106,13 +106,13 @@ impl<S: Subject> Setting for KeyvalVariables<S> {
 /// A `keyval` directive.
 struct LookUp<S> {
     key: Template<S>,
-    zone: Zone<Defined>,
+    zone: Zone<KeyvalZone>,
 }
 
 impl<S: Subject> Compute<S> for LookUp<S> {
-    fn find(&self, subject: &S) -> Found {
+    fn find(&self, subject: &S) -> ComputeResult {
         let found = self.zone.get().and_then(|zone| zone.pairs.look_up(&self.key.render(subject)));
-        found.map_or(Found::Missing, Found::Text)
+        found.map_or(ComputeResult::Missing, ComputeResult::Text)
     }
 
     fn entry(&self, _: u32) -> &[u8] {

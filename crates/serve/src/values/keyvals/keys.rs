@@ -14,7 +14,7 @@ const BITS: [u8; 2] = [32, 128];
 
 /// The kind of keys of a zone (`type=`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum KeyvalType {
     /// `string`: the same text.
     Text,
     /// `ip`: an address, or the addresses of a network.
@@ -23,14 +23,14 @@ pub enum Kind {
     Prefix,
 }
 
-impl Kind {
+impl KeyvalType {
     /// All kinds, by their names.
-    pub const ALL: [(&'static str, Kind); 3] =
-        [("string", Kind::Text), ("ip", Kind::Address), ("prefix", Kind::Prefix)];
+    pub const ALL: [(&'static str, KeyvalType); 3] =
+        [("string", KeyvalType::Text), ("ip", KeyvalType::Address), ("prefix", KeyvalType::Prefix)];
 }
 
 /// A key as it stands in the table.
-pub type Key = Box<[u8]>;
+pub type PairKey = Box<[u8]>;
 
 /// The lengths that keys in a table have or had.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ fn first(family: usize) -> usize {
 }
 
 /// A network in the table: the family, the length of the prefix, and the address with the other bits cleared.
-fn network(address: IpAddr, length: u8) -> Key {
+fn network(address: IpAddr, length: u8) -> PairKey {
     let mut key = match address {
         IpAddr::V4(address) => [&[0, length], &address.octets()[..]].concat(),
         IpAddr::V6(address) => [&[1, length], &address.octets()[..]].concat(),
@@ -86,17 +86,17 @@ fn family(address: IpAddr) -> usize {
 }
 
 /// The key of a pair that is written as this text, noted among the lengths; `None`: it is no key of this kind.
-pub fn of_pair(kind: Kind, text: &str, lengths: &Lengths) -> Option<Key> {
+pub fn of_pair(kind: KeyvalType, text: &str, lengths: &Lengths) -> Option<PairKey> {
     if text.is_empty() || text.len() > MAX_KEY {
         return None;
     }
     match kind {
-        Kind::Text => Some(text.as_bytes().into()),
-        Kind::Prefix => {
+        KeyvalType::Text => Some(text.as_bytes().into()),
+        KeyvalType::Prefix => {
             lengths.add(text.len());
             Some(text.as_bytes().into())
         }
-        Kind::Address => {
+        KeyvalType::Address => {
             let (written, length) = match text.split_once('/') {
                 Some((written, length)) => (written, Some(length)),
                 None => (text, None),
@@ -118,11 +118,11 @@ pub fn of_pair(kind: Kind, text: &str, lengths: &Lengths) -> Option<Key> {
 }
 
 /// Finds the most particular key that stands for `text`: `find` looks into the table.
-pub fn look_up<T>(kind: Kind, text: &[u8], lengths: &Lengths, find: impl Fn(&[u8]) -> Option<T>) -> Option<T> {
+pub fn look_up<T>(kind: KeyvalType, text: &[u8], lengths: &Lengths, find: impl Fn(&[u8]) -> Option<T>) -> Option<T> {
     match kind {
-        Kind::Text => find(text),
-        Kind::Prefix => lengths.down(text.len(), 1).find_map(|length| find(&text[..length])),
-        Kind::Address => {
+        KeyvalType::Text => find(text),
+        KeyvalType::Prefix => lengths.down(text.len(), 1).find_map(|length| find(&text[..length])),
+        KeyvalType::Address => {
             let address = address(text)?;
             let first = first(family(address));
             let most = first + usize::from(BITS[family(address)]);
@@ -138,25 +138,25 @@ mod tests {
     use super::*;
 
     /// The first of the keys that is found for each of the texts.
-    fn found(kind: Kind, keys: &[&'static str], texts: &[&str]) -> Vec<Option<&'static str>> {
+    fn found(kind: KeyvalType, keys: &[&'static str], texts: &[&str]) -> Vec<Option<&'static str>> {
         let lengths = Lengths::default();
         let pair = |key: &'static str| (of_pair(kind, key, &lengths).expect("a key"), key);
-        let table: HashMap<Key, &str> = keys.iter().copied().map(pair).collect();
+        let table: HashMap<PairKey, &str> = keys.iter().copied().map(pair).collect();
         texts.iter().map(|text| look_up(kind, text.as_bytes(), &lengths, |key| table.get(key).copied())).collect()
     }
 
     #[test]
     fn texts_are_found_as_they_are() {
-        let all = found(Kind::Text, &["a", "ab"], &["a", "ab", "abc", "A", ""]);
+        let all = found(KeyvalType::Text, &["a", "ab"], &["a", "ab", "abc", "A", ""]);
         assert_eq!(all, [Some("a"), Some("ab"), None, None, None]);
     }
 
     #[test]
     fn the_longest_beginning_is_found() {
-        let all = found(Kind::Prefix, &["/a", "/a/b", "x"], &["/a", "/a/b/c", "/a/c", "/", "", "x/a"]);
+        let all = found(KeyvalType::Prefix, &["/a", "/a/b", "x"], &["/a", "/a/b/c", "/a/c", "/", "", "x/a"]);
         assert_eq!(all, [Some("/a"), Some("/a/b"), Some("/a"), None, None, Some("x")]);
         let long = "l".repeat(5000);
-        assert_eq!(found(Kind::Prefix, &["l"], &[&long]), [Some("l")]);
+        assert_eq!(found(KeyvalType::Prefix, &["l"], &[&long]), [Some("l")]);
     }
 
     #[test]
@@ -175,8 +175,8 @@ mod tests {
             Some("10.1.2.3"),
             None,
         ];
-        assert_eq!(found(Kind::Address, &keys, &texts), expected);
-        assert_eq!(found(Kind::Address, &["0.0.0.0/0"], &["1.2.3.4", "::1"]), [Some("0.0.0.0/0"), None]);
+        assert_eq!(found(KeyvalType::Address, &keys, &texts), expected);
+        assert_eq!(found(KeyvalType::Address, &["0.0.0.0/0"], &["1.2.3.4", "::1"]), [Some("0.0.0.0/0"), None]);
     }
 
     #[test]
@@ -184,12 +184,15 @@ mod tests {
         let lengths = Lengths::default();
         let long = "k".repeat(MAX_KEY + 1);
         for text in ["", &long] {
-            assert_eq!(of_pair(Kind::Text, text, &lengths), None);
+            assert_eq!(of_pair(KeyvalType::Text, text, &lengths), None);
         }
         for text in ["", "x", "10.0.0.0/33", "10.0.0.0/", "10.0.0.0/+8", "::/129", "10.0.0/8", "/8"] {
-            assert_eq!(of_pair(Kind::Address, text, &lengths), None, "{text}");
+            assert_eq!(of_pair(KeyvalType::Address, text, &lengths), None, "{text}");
         }
         // The bits behind the prefix do not count.
-        assert_eq!(of_pair(Kind::Address, "10.1.2.3/8", &lengths), of_pair(Kind::Address, "10.0.0.0/8", &lengths));
+        assert_eq!(
+            of_pair(KeyvalType::Address, "10.1.2.3/8", &lengths),
+            of_pair(KeyvalType::Address, "10.0.0.0/8", &lengths)
+        );
     }
 }

@@ -17,12 +17,12 @@ use crate::configuration::parts::Parts;
 use crate::configuration::state_file::StateFile;
 
 pub use directives::{KeyvalVariables, KeyvalZones};
-pub use keys::Kind;
-pub use store::{Change, Keyvals, New, Refused};
+pub use keys::KeyvalType;
+pub use store::{Keyvals, New, PairChange, PairRefusal};
 
 /// A zone as a configuration defines it.
 #[derive(Debug, Clone)]
-pub struct Defined {
+pub struct KeyvalZone {
     /// The pairs.
     pub pairs: Arc<Keyvals>,
     /// The lifetime of a pair that has none of its own; `None`: for ever, and no pair has one.
@@ -32,15 +32,15 @@ pub struct Defined {
 }
 
 /// Zones by their names.
-pub type ByName = BTreeMap<Arc<str>, Defined>;
+pub type KeyvalsByName = BTreeMap<Arc<str>, KeyvalZone>;
 
 /// The zones of a configuration. It lives in its context, and is a part of its generation then.
 #[derive(Debug, Clone, Default)]
 pub struct AllKeyvals {
     /// Zones of `http`.
-    pub http: ByName,
+    pub http: KeyvalsByName,
     /// Zones of `stream`.
-    pub stream: ByName,
+    pub stream: KeyvalsByName,
 }
 
 /// Gives the generation the zones that have been read so far. Each protocol calls this when all of its configuration has been
@@ -51,7 +51,7 @@ pub fn finish(cx: &mut Cx) {
 }
 
 /// Reads the state files of zones that are new. It waits for the disk, so only the control thread calls it.
-pub fn load(zones: &ByName, log: &ErrorLog) {
+pub fn load(zones: &KeyvalsByName, log: &ErrorLog) {
     for (name, zone) in zones {
         let Some(state) = zone.state.as_ref().filter(|_| zone.pairs.begin_loading()) else { continue };
         let path = state.path();

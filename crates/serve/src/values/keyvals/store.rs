@@ -9,7 +9,7 @@ use freerun_runtime::log::clock;
 use rustc_hash::FxBuildHasher;
 use serde::{Deserialize, Serialize};
 
-use super::keys::{self, Key, Kind, Lengths};
+use super::keys::{self, KeyvalType, Lengths, PairKey};
 
 /// The size of a pair besides its texts, in bytes.
 const OVERHEAD: u64 = 160;
@@ -37,7 +37,7 @@ impl Pair {
 
 /// The reason that pairs are not changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum PairRefusal {
     /// A text is no key of the zone's kind.
     #[error("invalid key format")]
     Key,
@@ -68,7 +68,7 @@ pub struct New {
 
 /// A change of pairs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Change {
+pub enum PairChange {
     /// Adds these pairs, whose keys are not there yet; several only to an empty zone.
     Add(Vec<New>),
     /// Gives a pair another value, another end, or both.
@@ -89,7 +89,7 @@ pub enum Change {
 
 /// A pair as a state file has it.
 #[derive(Serialize, Deserialize)]
-struct Saved {
+struct SavedPair {
     value: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     until: Option<u64>,
@@ -98,12 +98,12 @@ struct Saved {
 /// The pairs of a zone. They survive reloads.
 #[derive(Debug)]
 pub struct Keyvals {
-    kind: Kind,
+    kind: KeyvalType,
     /// The most bytes that the pairs take.
     room: u64,
     used: AtomicU64,
     lengths: Lengths,
-    pairs: papaya::HashMap<Key, Arc<Pair>, FxBuildHasher>,
+    pairs: papaya::HashMap<PairKey, Arc<Pair>, FxBuildHasher>,
     /// Held by the thread that changes pairs.
     changing: Mutex<()>,
     /// Whether the state file was read.
@@ -120,7 +120,7 @@ fn until(now: u64, lasts: Option<Duration>) -> Option<u64> {
 
 impl Keyvals {
     /// A zone without pairs, whose pairs may take `room` bytes.
-    pub fn new(kind: Kind, room: u64) -> Keyvals {
+    pub fn new(kind: KeyvalType, room: u64) -> Keyvals {
         Keyvals {
             kind,
             room,
@@ -171,14 +171,14 @@ impl Keyvals {
     ///
     /// # Errors
     /// [`Refused`]; nothing has changed then.
-    pub fn change(&self, change: &Change, timeout: Option<Duration>) -> Result<(), Refused> {
+    pub fn change(&self, change: &PairChange, timeout: Option<Duration>) -> Result<(), PairRefusal> {
         let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let now = now();
         match change {
-            Change::Add(all) => self.add(all, timeout, now),
-            Change::Set { key, value, lasts } => {
+            PairChange::Add(all) => self.add(all, timeout, now),
+            PairChange::Set { key, value, lasts } => {
                 let place = self.key(key)?;
-                let old = self.there(&place, now).ok_or(Refused::NotFound)?;
+                let old = self.there(&place, now).ok_or(PairRefusal::NotFound)?;
                 let until = match (lasts, value) {
                     (Some(_), _) => until(now, *lasts),
                     (None, Some(_)) => until(now, timeout),
@@ -187,13 +187,13 @@ impl Keyvals {
                 let value = value.as_deref().unwrap_or(&old.value).into();
                 self.put(place, Pair { key: old.key.clone(), value, until }, now)
             }
-            Change::Remove(key) => {
+            PairChange::Remove(key) => {
                 let place = self.key(key)?;
                 let was_there = self.there(&place, now).is_some();
                 self.take(&place);
-                if was_there { Ok(()) } else { Err(Refused::NotFound) }
+                if was_there { Ok(()) } else { Err(PairRefusal::NotFound) }
             }
-            Change::Clear => {
+            PairChange::Clear => {
                 self.pairs.pin().clear();
                 self.used.store(0, Relaxed);
                 Ok(())
@@ -201,18 +201,18 @@ impl Keyvals {
         }
     }
 
-    fn add(&self, all: &[New], timeout: Option<Duration>, now: u64) -> Result<(), Refused> {
+    fn add(&self, all: &[New], timeout: Option<Duration>, now: u64) -> Result<(), PairRefusal> {
         let mut pairs = BTreeMap::new();
         for new in all {
             let place = self.key(&new.key)?;
             if self.there(&place, now).is_some() {
-                return Err(Refused::Exists);
+                return Err(PairRefusal::Exists);
             }
             let (key, value) = (new.key.as_str().into(), new.value.as_str().into());
             pairs.insert(place, Pair { key, value, until: until(now, new.lasts.or(timeout)) });
         }
         if pairs.len() > 1 && self.pairs.pin().values().any(|pair| !pair.is_over(now)) {
-            return Err(Refused::NotEmpty);
+            return Err(PairRefusal::NotEmpty);
         }
         let size = pairs.values().map(Pair::size).sum();
         self.make_room(size, now)?;
@@ -222,21 +222,21 @@ impl Keyvals {
         Ok(())
     }
 
-    fn key(&self, text: &str) -> Result<Key, Refused> {
-        keys::of_pair(self.kind, text, &self.lengths).ok_or(Refused::Key)
+    fn key(&self, text: &str) -> Result<PairKey, PairRefusal> {
+        keys::of_pair(self.kind, text, &self.lengths).ok_or(PairRefusal::Key)
     }
 
-    fn there(&self, place: &Key, now: u64) -> Option<Arc<Pair>> {
+    fn there(&self, place: &PairKey, now: u64) -> Option<Arc<Pair>> {
         self.pairs.pin().get(place).filter(|pair| !pair.is_over(now)).cloned()
     }
 
-    fn take(&self, place: &Key) {
+    fn take(&self, place: &PairKey) {
         if let Some(old) = self.pairs.pin().remove(place) {
             self.used.fetch_sub(old.size(), Relaxed);
         }
     }
 
-    fn put(&self, place: Key, pair: Pair, now: u64) -> Result<(), Refused> {
+    fn put(&self, place: PairKey, pair: Pair, now: u64) -> Result<(), PairRefusal> {
         let before = self.pairs.pin().get(&place).map_or(0, |old| old.size());
         self.make_room(pair.size().saturating_sub(before), now)?;
         self.used.fetch_add(pair.size(), Relaxed);
@@ -247,15 +247,16 @@ impl Keyvals {
     }
 
     /// Makes room for this many bytes; pairs whose time is over give theirs.
-    fn make_room(&self, bytes: u64, now: u64) -> Result<(), Refused> {
+    fn make_room(&self, bytes: u64, now: u64) -> Result<(), PairRefusal> {
         let has_room = || self.used.load(Relaxed).saturating_add(bytes) <= self.room;
         if has_room() {
             return Ok(());
         }
         let pairs = self.pairs.pin();
-        let over: Vec<Key> = pairs.iter().filter(|(_, pair)| pair.is_over(now)).map(|(key, _)| key.clone()).collect();
+        let over: Vec<PairKey> =
+            pairs.iter().filter(|(_, pair)| pair.is_over(now)).map(|(key, _)| key.clone()).collect();
         over.iter().for_each(|key| self.take(key));
-        if has_room() { Ok(()) } else { Err(Refused::Full) }
+        if has_room() { Ok(()) } else { Err(PairRefusal::Full) }
     }
 
     /// The pairs as a state file has them: JSON.
@@ -263,8 +264,8 @@ impl Keyvals {
         let now = now();
         let pairs = self.pairs.pin();
         let there = pairs.values().filter(|pair| !pair.is_over(now));
-        let all: BTreeMap<&str, Saved> =
-            there.map(|pair| (&*pair.key, Saved { value: pair.value.to_string(), until: pair.until })).collect();
+        let all: BTreeMap<&str, SavedPair> =
+            there.map(|pair| (&*pair.key, SavedPair { value: pair.value.to_string(), until: pair.until })).collect();
         serde_json::to_vec_pretty(&all).unwrap_or_default()
     }
 
@@ -272,10 +273,10 @@ impl Keyvals {
     /// which there is no room are left out. Returns how many of these there were; `None`: the file is none.
     pub fn restore(&self, saved: &[u8]) -> Option<usize> {
         let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let all: BTreeMap<String, Saved> = serde_json::from_slice(saved).ok()?;
+        let all: BTreeMap<String, SavedPair> = serde_json::from_slice(saved).ok()?;
         let now = now();
         let mut left_out = 0;
-        for (key, Saved { value, until }) in all {
+        for (key, SavedPair { value, until }) in all {
             let pair = Pair { key: key.as_str().into(), value: value.into(), until };
             if !pair.is_over(now) && !self.key(&key).is_ok_and(|place| self.put(place, pair, now).is_ok()) {
                 left_out += 1;
@@ -298,12 +299,12 @@ mod tests {
         New { key: key.to_owned(), value: value.to_owned(), lasts: None }
     }
 
-    fn add(zone: &Keyvals, key: &str, value: &str) -> Result<(), Refused> {
-        zone.change(&Change::Add(vec![new(key, value)]), None)
+    fn add(zone: &Keyvals, key: &str, value: &str) -> Result<(), PairRefusal> {
+        zone.change(&PairChange::Add(vec![new(key, value)]), None)
     }
 
-    fn set(key: &str, value: Option<&str>, lasts: Option<Duration>) -> Change {
-        Change::Set { key: key.to_owned(), value: value.map(str::to_owned), lasts }
+    fn set(key: &str, value: Option<&str>, lasts: Option<Duration>) -> PairChange {
+        PairChange::Set { key: key.to_owned(), value: value.map(str::to_owned), lasts }
     }
 
     /// Whatever a disk has made of a state file: there are no more pairs than there is room for, each is found by its key, and
@@ -313,12 +314,12 @@ mod tests {
     #[test]
     fn damaged_state_files_and_keys_of_any_bytes() {
         const ROOM: u64 = 1024;
-        const SEEDS: [(Kind, &[u8]); 5] = [
-            (Kind::Text, br#"{"a": {"value": "1"}, "/b": {"value": "\u00e9", "until": 4000000000000}, "c": {"value": "", "until": 5}}"#),
-            (Kind::Address, br#"{"10.0.0.0/8": {"value": "n"}, "::ffff:10.1.2.3": {"value": "a"}, "::/0": {"value": "all"}}"#),
-            (Kind::Prefix, br#"{"/": {"value": "root"}, "/a/b": {"value": "deep"}, "/a": {"value": "flat"}}"#),
-            (Kind::Address, b"2001:db8::/32"),
-            (Kind::Prefix, b"/a/b"),
+        const SEEDS: [(KeyvalType, &[u8]); 5] = [
+            (KeyvalType::Text, br#"{"a": {"value": "1"}, "/b": {"value": "\u00e9", "until": 4000000000000}, "c": {"value": "", "until": 5}}"#),
+            (KeyvalType::Address, br#"{"10.0.0.0/8": {"value": "n"}, "::ffff:10.1.2.3": {"value": "a"}, "::/0": {"value": "all"}}"#),
+            (KeyvalType::Prefix, br#"{"/": {"value": "root"}, "/a/b": {"value": "deep"}, "/a": {"value": "flat"}}"#),
+            (KeyvalType::Address, b"2001:db8::/32"),
+            (KeyvalType::Prefix, b"/a/b"),
         ];
         let mut number = 0x9e37_79b9_7f4a_7c15_u64;
         let mut below = |limit: usize| {
@@ -355,7 +356,7 @@ mod tests {
             for (key, value) in &all {
                 assert_eq!(zone.get(key).as_ref(), Some(value));
                 // A network is no address.
-                if kind != Kind::Address || !key.contains('/') {
+                if kind != KeyvalType::Address || !key.contains('/') {
                     assert_eq!(zone.look_up(key.as_bytes()).as_deref(), Some(value.as_bytes()));
                 }
             }
@@ -365,7 +366,7 @@ mod tests {
             let zone = Keyvals::new(kind, ROOM);
             if add(&zone, &key, "v").is_ok() {
                 assert_eq!(zone.get(&key).as_deref(), Some("v"));
-                assert_eq!(zone.change(&Change::Remove(key.into_owned()), None), Ok(()));
+                assert_eq!(zone.change(&PairChange::Remove(key.into_owned()), None), Ok(()));
             }
             assert!(zone.is_empty());
         }
@@ -375,28 +376,28 @@ mod tests {
 
     #[test]
     fn pairs_are_added_changed_and_removed() {
-        let zone = Keyvals::new(Kind::Text, 1 << 20);
+        let zone = Keyvals::new(KeyvalType::Text, 1 << 20);
         assert_eq!(add(&zone, "a", "1"), Ok(()));
-        assert_eq!(add(&zone, "a", "2"), Err(Refused::Exists));
-        assert_eq!(zone.change(&Change::Add(vec![new("b", "2"), new("c", "3")]), None), Err(Refused::NotEmpty));
+        assert_eq!(add(&zone, "a", "2"), Err(PairRefusal::Exists));
+        assert_eq!(zone.change(&PairChange::Add(vec![new("b", "2"), new("c", "3")]), None), Err(PairRefusal::NotEmpty));
         assert_eq!(zone.look_up(b"b"), None);
         assert_eq!(zone.change(&set("a", Some("9"), None), None), Ok(()));
         assert_eq!((zone.get("a").as_deref(), zone.look_up(b"a").as_deref()), (Some("9"), Some(&b"9"[..])));
-        assert_eq!(zone.change(&set("b", Some("9"), None), None), Err(Refused::NotFound));
-        assert_eq!(zone.change(&Change::Remove("b".to_owned()), None), Err(Refused::NotFound));
-        assert_eq!(zone.change(&Change::Remove("a".to_owned()), None), Ok(()));
-        assert_eq!(zone.change(&Change::Add(vec![new("b", "2"), new("c", "3")]), None), Ok(()));
+        assert_eq!(zone.change(&set("b", Some("9"), None), None), Err(PairRefusal::NotFound));
+        assert_eq!(zone.change(&PairChange::Remove("b".to_owned()), None), Err(PairRefusal::NotFound));
+        assert_eq!(zone.change(&PairChange::Remove("a".to_owned()), None), Ok(()));
+        assert_eq!(zone.change(&PairChange::Add(vec![new("b", "2"), new("c", "3")]), None), Ok(()));
         assert_eq!(zone.all(), BTreeMap::from([("b".into(), "2".into()), ("c".into(), "3".into())]));
-        assert_eq!(zone.change(&Change::Clear, None), Ok(()));
+        assert_eq!(zone.change(&PairChange::Clear, None), Ok(()));
         assert!(zone.all().is_empty() && zone.used.load(Relaxed) == 0);
     }
 
     #[test]
     fn a_pair_that_is_over_is_not_there() {
-        let zone = Keyvals::new(Kind::Text, 1 << 20);
-        zone.change(&Change::Add(vec![new("a", "1")]), OVER).unwrap();
+        let zone = Keyvals::new(KeyvalType::Text, 1 << 20);
+        zone.change(&PairChange::Add(vec![new("a", "1")]), OVER).unwrap();
         assert_eq!((zone.look_up(b"a"), zone.get("a"), zone.all().len()), (None, None, 0));
-        assert_eq!(zone.change(&set("a", Some("2"), None), None), Err(Refused::NotFound));
+        assert_eq!(zone.change(&set("a", Some("2"), None), None), Err(PairRefusal::NotFound));
         assert_eq!(add(&zone, "a", "2"), Ok(()), "its place is free");
         assert_eq!(zone.look_up(b"a").as_deref(), Some(&b"2"[..]));
         zone.change(&set("a", None, Some(Duration::from_secs(1000))), OVER).unwrap();
@@ -408,32 +409,32 @@ mod tests {
     #[test]
     fn a_zone_has_a_bound_and_pairs_that_are_over_make_room() {
         let room = 4 * (OVERHEAD + 3);
-        let zone = Keyvals::new(Kind::Text, room);
+        let zone = Keyvals::new(KeyvalType::Text, room);
         for key in ["a", "b", "c", "d"] {
-            zone.change(&Change::Add(vec![new(key, "1")]), if key == "a" { OVER } else { None }).unwrap();
+            zone.change(&PairChange::Add(vec![new(key, "1")]), if key == "a" { OVER } else { None }).unwrap();
         }
         assert_eq!(zone.used.load(Relaxed), room);
         assert_eq!(add(&zone, "e", "1"), Ok(()));
-        assert_eq!(add(&zone, "f", "1"), Err(Refused::Full));
-        assert_eq!(zone.change(&set("b", Some("12"), None), None), Err(Refused::Full));
+        assert_eq!(add(&zone, "f", "1"), Err(PairRefusal::Full));
+        assert_eq!(zone.change(&set("b", Some("12"), None), None), Err(PairRefusal::Full));
         assert_eq!(zone.change(&set("b", Some("2"), None), None), Ok(()));
         assert_eq!(zone.all().len(), 4);
     }
 
     #[test]
     fn what_is_saved_is_restored() {
-        let zone = Keyvals::new(Kind::Address, 1 << 20);
+        let zone = Keyvals::new(KeyvalType::Address, 1 << 20);
         let hour = Some(Duration::from_secs(3600));
-        zone.change(&Change::Add(vec![new("10.0.0.0/8", "net"), new("::1", "\"q\"")]), hour).unwrap();
+        zone.change(&PairChange::Add(vec![new("10.0.0.0/8", "net"), new("::1", "\"q\"")]), hour).unwrap();
         let saved = zone.save();
-        let other = Keyvals::new(Kind::Address, 1 << 20);
+        let other = Keyvals::new(KeyvalType::Address, 1 << 20);
         assert_eq!(other.restore(&saved), Some(0));
         assert_eq!((other.all(), other.save()), (zone.all(), saved.clone()));
         assert_eq!(other.look_up(b"10.2.3.4").as_deref(), Some(&b"net"[..]));
-        assert_eq!(Keyvals::new(Kind::Address, 300).restore(&saved), Some(1), "there is no room for both");
-        assert_eq!(Keyvals::new(Kind::Text, 1 << 20).restore(&saved), Some(0));
+        assert_eq!(Keyvals::new(KeyvalType::Address, 300).restore(&saved), Some(1), "there is no room for both");
+        assert_eq!(Keyvals::new(KeyvalType::Text, 1 << 20).restore(&saved), Some(0));
         let over = br#"{"a": {"value": "1", "until": 5}, "b": {"value": "2"}}"#;
-        let texts = Keyvals::new(Kind::Text, 1 << 20);
+        let texts = Keyvals::new(KeyvalType::Text, 1 << 20);
         assert_eq!((texts.restore(over), texts.all().len()), (Some(0), 1));
         for wrong in [&b""[..], b"[]", b"{\"a\": 1}", &saved[..saved.len() - 1]] {
             assert_eq!(texts.restore(wrong), None);

@@ -15,7 +15,7 @@ pub(super) struct Keys {
 
 /// The reason that a key was not added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Refused {
+pub(super) enum HostnameRefusal {
     /// The key exists already.
     Conflict,
     /// The key is not a host name.
@@ -24,31 +24,31 @@ pub(super) enum Refused {
 
 impl Keys {
     /// Adds an exact key, in lower case.
-    pub(super) fn add(&mut self, key: &[u8], entry: u32) -> Result<(), Refused> {
+    pub(super) fn add(&mut self, key: &[u8], entry: u32) -> Result<(), HostnameRefusal> {
         self.longest = self.longest.max(key.len());
         claim(&mut self.exact, key, entry)
     }
 
     /// Adds a host name, in lower case, that may have a wildcard at one end.
-    pub(super) fn add_hostname(&mut self, key: &[u8], entry: u32) -> Result<(), Refused> {
+    pub(super) fn add_hostname(&mut self, key: &[u8], entry: u32) -> Result<(), HostnameRefusal> {
         if key.windows(2).any(|pair| pair == b"..") {
-            return Err(Refused::Invalid);
+            return Err(HostnameRefusal::Invalid);
         }
         let has_wildcard = |text: &[u8]| text.contains(&b'*');
         if let Some(rest) = key.strip_prefix(b"*.") {
             if rest.is_empty() || has_wildcard(rest) {
-                return Err(Refused::Invalid);
+                return Err(HostnameRefusal::Invalid);
             }
             return claim(&mut self.front, &key[1..], entry);
         }
         if let Some(rest) = key.strip_suffix(b".*") {
             if has_wildcard(rest) {
-                return Err(Refused::Invalid);
+                return Err(HostnameRefusal::Invalid);
             }
             return claim(&mut self.back, &key[..key.len() - 1], entry);
         }
         if has_wildcard(key) {
-            return Err(Refused::Invalid);
+            return Err(HostnameRefusal::Invalid);
         }
         match key.strip_prefix(b".").filter(|rest| !rest.is_empty()) {
             Some(domain) => {
@@ -85,10 +85,10 @@ impl Keys {
     }
 }
 
-fn claim(map: &mut HashMap<Box<[u8]>, u32>, key: &[u8], entry: u32) -> Result<(), Refused> {
+fn claim(map: &mut HashMap<Box<[u8]>, u32>, key: &[u8], entry: u32) -> Result<(), HostnameRefusal> {
     use std::collections::hash_map::Entry;
     match map.entry(key.into()) {
-        Entry::Occupied(_) => Err(Refused::Conflict),
+        Entry::Occupied(_) => Err(HostnameRefusal::Conflict),
         Entry::Vacant(free) => {
             free.insert(entry);
             Ok(())
@@ -127,11 +127,11 @@ mod tests {
     fn what_is_no_host_name_or_is_there_already_is_refused() {
         let mut keys = Keys::default();
         for key in ["*", "*.", "a..b", "a.*.b", "*.*.c", "*.x.*", "b*"] {
-            assert_eq!(keys.add_hostname(key.as_bytes(), 0), Err(Refused::Invalid), "{key}");
+            assert_eq!(keys.add_hostname(key.as_bytes(), 0), Err(HostnameRefusal::Invalid), "{key}");
         }
         for (first, second) in [("*.com", ".com"), ("w.*", "w.*"), (".x", "x"), ("y", "y")] {
             keys.add_hostname(first.as_bytes(), 0).unwrap();
-            assert_eq!(keys.add_hostname(second.as_bytes(), 0), Err(Refused::Conflict), "{second}");
+            assert_eq!(keys.add_hostname(second.as_bytes(), 0), Err(HostnameRefusal::Conflict), "{second}");
         }
     }
 }

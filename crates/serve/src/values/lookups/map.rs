@@ -5,9 +5,9 @@ use freerun_runtime::log::Level;
 use smallvec::SmallVec;
 
 use super::blocks::{Blocks, Lookup, entries, looked_up};
-use super::hostnames::{Keys, Refused};
+use super::hostnames::{HostnameRefusal, Keys};
 use crate::values::subject::Subject;
-use crate::values::{Compute, Found, Pattern, Template, VariableTable};
+use crate::values::{Compute, ComputeResult, Pattern, Template, VariableTable};
 
 /// The value of `map`.
 pub type Maps<S> = Blocks<Map<S>>;
@@ -76,8 +76,8 @@ impl<S: Subject> Map<S> {
                         false => self.keys.add(&bytes_of(&lower), number),
                     };
                     added.map_err(|refused| match refused {
-                        Refused::Conflict => fail(format!("conflicting parameter \"{lower}\""), key),
-                        Refused::Invalid => fail(format!("invalid hostname or wildcard \"{text}\""), key),
+                        HostnameRefusal::Conflict => fail(format!("conflicting parameter \"{lower}\""), key),
+                        HostnameRefusal::Invalid => fail(format!("invalid hostname or wildcard \"{text}\""), key),
                     })?;
                 }
             }
@@ -111,16 +111,16 @@ impl<S: Subject> Map<S> {
 }
 
 impl<S: Subject> Compute<S> for Map<S> {
-    fn find(&self, subject: &S) -> Found {
+    fn find(&self, subject: &S) -> ComputeResult {
         // The numbered groups of the map's own expressions are for its own values: they end here, so that `$1` stays what
         // a rule or a location has made it.
         let outer = (!self.expressions.is_empty()).then(|| subject.captures().groups());
         let value = self.source.render(subject);
         let found = match self.lookup(&value, subject) {
-            None => Found::Text(Vec::new()),
+            None => ComputeResult::Text(Vec::new()),
             Some(number) => match self.values.get(number as usize) {
-                Some(Value::Template(template)) => Found::Text(template.render(subject).into_owned()),
-                _ => Found::Entry(number),
+                Some(Value::Template(template)) => ComputeResult::Text(template.render(subject).into_owned()),
+                _ => ComputeResult::Entry(number),
             },
         };
         if let Some(outer) = outer {

@@ -6,7 +6,7 @@ use freerun_conf::{Cx, Node, Problem, Shape, Word};
 
 use super::blocks::{Blocks, Lookup, entries, looked_up};
 use crate::values::subject::Subject;
-use crate::values::{Compute, Found, Template};
+use crate::values::{Compute, ComputeResult, Template};
 
 /// The value of `num_map`.
 pub type NumMaps<S> = Blocks<NumMap<S>>;
@@ -54,12 +54,12 @@ impl<S: Subject> NumMap<S> {
 }
 
 impl<S: Subject> Compute<S> for NumMap<S> {
-    fn find(&self, subject: &S) -> Found {
+    fn find(&self, subject: &S) -> ComputeResult {
         let text = self.source.render(subject);
         let number = std::str::from_utf8(&text).ok().and_then(|text| text.parse::<i64>().ok());
         let entry = number.and_then(|number| self.entries.iter().find(|(range, _)| range.contains(&number)));
         let value = entry.map(|(_, value)| value).or(self.default.as_ref());
-        Found::Text(value.map(|value| value.render(subject).into_owned()).unwrap_or_default())
+        ComputeResult::Text(value.map(|value| value.render(subject).into_owned()).unwrap_or_default())
     }
 
     fn entry(&self, _: u32) -> &[u8] {

@@ -6,7 +6,7 @@ use freerun_runtime::log::Level;
 use super::blocks::{Blocks, Lookup};
 use super::variable_name;
 use crate::values::subject::Subject;
-use crate::values::{Comparison, Compute, Found};
+use crate::values::{Comparison, Compute, ComputeResult};
 
 /// The value of `predicate`.
 pub type Predicates<S> = Blocks<Predicate<S>>;
@@ -42,7 +42,7 @@ impl<S: Subject> Lookup for Predicate<S> {
 }
 
 impl<S: Subject> Compute<S> for Predicate<S> {
-    fn find(&self, subject: &S) -> Found {
+    fn find(&self, subject: &S) -> ComputeResult {
         let holds = self.0.iter().all(|(comparison, negative)| match comparison.holds(subject) {
             Ok(holds) => holds != *negative,
             Err(error) => {
@@ -50,7 +50,7 @@ impl<S: Subject> Compute<S> for Predicate<S> {
                 false
             }
         });
-        if holds { Found::Entry(0) } else { Found::Text(Vec::new()) }
+        if holds { ComputeResult::Entry(0) } else { ComputeResult::Text(Vec::new()) }
     }
 
     fn entry(&self, _: u32) -> &[u8] {

@@ -4,7 +4,7 @@ use freerun_conf::{Cx, Node, Problem, Shape, bytes_of};
 
 use super::blocks::{Blocks, Lookup, looked_up};
 use crate::values::subject::Subject;
-use crate::values::{Compute, Found, Template};
+use crate::values::{Compute, ComputeResult, Template};
 
 /// The sum of all shares, in hundredths of a percent.
 const WHOLE: u64 = 10_000;
@@ -63,12 +63,12 @@ fn share(text: &str) -> Option<u64> {
 }
 
 impl<S: Subject> Compute<S> for Split<S> {
-    fn find(&self, subject: &S) -> Found {
+    fn find(&self, subject: &S) -> ComputeResult {
         let hash = murmur2(&self.source.render(subject));
         let part = self.parts.iter().position(|(end, _)| end.is_none_or(|end| hash < end));
         match part.and_then(|part| u32::try_from(part).ok()) {
-            Some(part) => Found::Entry(part),
-            None => Found::Text(Vec::new()),
+            Some(part) => ComputeResult::Entry(part),
+            None => ComputeResult::Text(Vec::new()),
         }
     }
 

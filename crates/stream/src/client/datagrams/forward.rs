@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use freerun_runtime::net::udp::{Runs, Target};
+use freerun_runtime::net::udp::{DatagramTarget, Runs};
 
 use super::DatagramSession;
 
@@ -20,7 +20,7 @@ impl<'a> Forwarder<'a> {
             self.flush();
             self.session = Some(session.clone());
         }
-        self.runs.push(Target::default(), bytes, segment);
+        self.runs.push(DatagramTarget::default(), bytes, segment);
     }
 
     /// Sends what there is.

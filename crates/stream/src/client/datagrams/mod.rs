@@ -21,9 +21,9 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use freerun_runtime::loops;
-use freerun_runtime::net::udp::{Datagrams, ReceivedDatagrams, Runs, Target, Unsent};
+use freerun_runtime::net::udp::{DatagramTarget, Datagrams, ReceivedDatagrams, Runs, UnsentDatagrams};
 use freerun_serve::accept::datagrams::DatagramListener;
-use freerun_serve::upstream::relay::pace::Pace;
+use freerun_serve::upstream::relay::pace::RatePace;
 
 pub use self::forward::Forwarder;
 pub use self::sessions::Sessions;
@@ -100,7 +100,7 @@ pub struct DatagramSession {
 
 /// The limit of what is passed on a second.
 struct ForwardRate {
-    pace: Pace,
+    pace: RatePace,
     /// The number of bytes that were passed on.
     passed: u64,
 }
@@ -189,7 +189,7 @@ impl DatagramSession {
 
     /// Sends a datagram to the client, or several of `segment` bytes each that follow each other in `bytes`.
     pub fn send(&self, bytes: &[u8], segment: Option<usize>) {
-        let target = Target { to: Some(self.ends.client), from: self.ends.local, ecn: 0 };
+        let target = DatagramTarget { to: Some(self.ends.client), from: self.ends.local, ecn: 0 };
         self.listener.send(target, bytes, segment);
         self.count(|counts| {
             counts.responses += number_of(bytes.len(), segment);
@@ -214,7 +214,7 @@ impl DatagramSession {
 
     /// Limits how many bytes a second are passed on from now on. Datagrams beyond that are lost: they come from a socket that all
     /// clients share, so they cannot wait there.
-    pub fn limit_rate(&self, pace: Option<Pace>) {
+    pub fn limit_rate(&self, pace: Option<RatePace>) {
         self.rate.replace(pace.map(|pace| Box::new(ForwardRate { pace, passed: 0 })));
     }
 
@@ -242,7 +242,7 @@ impl DatagramSession {
         let Destination::Waiting(waiting, _) = before else { return };
         let mut runs = Runs::default();
         for one in waiting.iter().filter_map(|one| self.within_rate(one, None)) {
-            runs.push(Target::default(), one, None);
+            runs.push(DatagramTarget::default(), one, None);
         }
         self.pass_on(&runs);
     }
@@ -388,7 +388,7 @@ impl DatagramSession {
             let Destination::To(socket, header) = &mut *destination else { return };
             // Without its header, the server would take what the client sends next for one.
             let is_needed = !header.bytes.is_empty() && !header.in_each;
-            let mut failed = |unsent: Unsent| {
+            let mut failed = |unsent: UnsentDatagrams| {
                 // A datagram is lost when there is no room, as in a network without room. If a datagram is too long, it
                 // is lost alone.
                 self.lose(unsent.count as u64);

@@ -227,7 +227,7 @@ fn nothing_is_passed_on_after_a_header_that_was_lost() {
 
 #[test]
 fn what_is_beyond_the_rate_is_lost_and_counted() {
-    let mut rate = ForwardRate { pace: Pace::new(100, 0, 0).unwrap(), passed: 0 };
+    let mut rate = ForwardRate { pace: RatePace::new(100, 0, 0).unwrap(), passed: 0 };
     // A datagram is whole or lost; of those in one piece, as many as begin within the rate.
     assert_eq!(rate.admits(60, None, 0), Some(60));
     assert_eq!(rate.admits(30, Some(10), 10), Some(30));
@@ -242,7 +242,7 @@ fn what_is_beyond_the_rate_is_lost_and_counted() {
             client.send(&[number; 10]).unwrap();
         }
         bed.receive(|bed, session| {
-            session.limit_rate(Pace::new(45, loops::millis(), 0));
+            session.limit_rate(RatePace::new(45, loops::millis(), 0));
             session.pass_to(bed.way(), Header::default(), DatagramLimits::default());
         });
         assert_eq!(got(&bed.server), (0..5).map(|number| vec![number; 10]).collect::<Vec<_>>());

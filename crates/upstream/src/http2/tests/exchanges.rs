@@ -122,7 +122,7 @@ fn a_reader_takes_no_more_than_it_wants_and_what_comes_meanwhile_follows() {
         peer.write().await;
         let mut input = BytesMut::new();
         let head = read(&stream, &mut input, 1).await.unwrap();
-        assert!(matches!(record::next_response(&mut input), Ok(Some(Response::Head { .. }))));
+        assert!(matches!(record::next_response(&mut input), Ok(Some(ResponseRecord::Head { .. }))));
         // One byte of the body came with it, if the body was there.
         let mut body = Vec::new();
         let mut left = 0;
@@ -130,7 +130,7 @@ fn a_reader_takes_no_more_than_it_wants_and_what_comes_meanwhile_follows() {
         while body.len() < 15 {
             if left == 0 {
                 match record::next_response(&mut input).unwrap() {
-                    Some(Response::Data(len)) => left = len,
+                    Some(ResponseRecord::Data(len)) => left = len,
                     None => {
                         let before = input.len();
                         let count = read(&stream, &mut input, most).await.unwrap();

@@ -15,8 +15,8 @@ use bytes::{Bytes, BytesMut};
 use freerun_proto::h2::{self, ErrorCode, Role};
 use freerun_runtime::loops;
 
-use super::record::{self, Broken, Response};
-use super::{Http2Connection, Stream};
+use super::record::{self, Broken, ResponseRecord};
+use super::{ExchangeStream, Http2Connection};
 use peer::{Peer, Seen, pair};
 
 /// Runs a test on a loop.
@@ -38,13 +38,13 @@ fn request(ends: bool) -> Vec<u8> {
 }
 
 /// Begins a request without a body.
-fn ask(stream: &Stream) {
+fn ask(stream: &ExchangeStream) {
     let head = request(true);
     assert_eq!(stream.try_write(&head, &Bytes::new()).unwrap(), head.len());
 }
 
 /// Reads once.
-async fn read(stream: &Stream, input: &mut BytesMut, most: usize) -> io::Result<usize> {
+async fn read(stream: &ExchangeStream, input: &mut BytesMut, most: usize) -> io::Result<usize> {
     poll_fn(|context| stream.poll_read(context, input, most)).await
 }
 
@@ -64,7 +64,7 @@ impl Got {
 }
 
 /// Reads a response to its end, so many bytes of the body at a time.
-async fn response(stream: &Stream, most: usize) -> io::Result<Got> {
+async fn response(stream: &ExchangeStream, most: usize) -> io::Result<Got> {
     let (mut got, mut input) = (Got::default(), BytesMut::new());
     let mut left = 0;
     loop {
@@ -81,20 +81,20 @@ async fn response(stream: &Stream, most: usize) -> io::Result<Got> {
                     return Err(io::ErrorKind::UnexpectedEof.into());
                 }
             }
-            Some(Response::Head { ends, status, .. }) => {
+            Some(ResponseRecord::Head { ends, status, .. }) => {
                 got.statuses.push(status);
                 if ends {
                     return Ok(got);
                 }
             }
-            Some(Response::Data(len)) => left = len,
-            Some(Response::Trailers(fields)) => {
+            Some(ResponseRecord::Data(len)) => left = len,
+            Some(ResponseRecord::Trailers(fields)) => {
                 let text = |range| String::from_utf8_lossy(&fields.text[range]).into_owned();
                 got.trailers = fields.iter().map(|(name, value)| format!("{}: {}", text(name), text(value))).collect();
                 return Ok(got);
             }
-            Some(Response::End) => return Ok(got),
-            Some(Response::Broken(how)) => {
+            Some(ResponseRecord::End) => return Ok(got),
+            Some(ResponseRecord::Broken(how)) => {
                 got.broken = Some(how);
                 return Ok(got);
             }
@@ -103,8 +103,8 @@ async fn response(stream: &Stream, most: usize) -> io::Result<Got> {
 }
 
 /// A connection with the server's settings, and the only stream of it.
-async fn alone() -> (Stream, Peer) {
+async fn alone() -> (ExchangeStream, Peer) {
     let (transport, peer) = pair();
     let connection = Http2Connection::begin(transport, None);
-    (Stream::alone(connection).unwrap(), peer)
+    (ExchangeStream::alone(connection).unwrap(), peer)
 }

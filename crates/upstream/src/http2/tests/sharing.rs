@@ -5,15 +5,15 @@ use std::sync::Arc;
 use freerun_transport::Transport;
 
 use super::*;
-use crate::pool::joint::{Found, Making};
-use crate::pool::{Count, KeepAlive, Pool, Scope};
+use crate::pool::joint::{JoinResult, NewConnection};
+use crate::pool::{IdleCount, KeepAlive, Pool, Scope};
 
 /// A pool of connections.
 #[derive(Default)]
 pub struct Sharing {
     pub pool: Pool,
     pub settings: KeepAlive,
-    pub count: Arc<Count>,
+    pub count: Arc<IdleCount>,
 }
 
 pub fn scope() -> Scope {
@@ -22,28 +22,28 @@ pub fn scope() -> Scope {
 
 impl Sharing {
     /// Begins a connection; its first stream.
-    pub fn begin(&self, transport: Transport, making: Option<Making>) -> Stream {
+    pub fn begin(&self, transport: Transport, making: Option<NewConnection>) -> ExchangeStream {
         let connection = Http2Connection::begin(transport, making);
-        Stream::of(self.pool.share(connection, scope(), &self.settings, &self.count)).unwrap()
+        ExchangeStream::of(self.pool.share(connection, scope(), &self.settings, &self.count)).unwrap()
     }
 
     /// A further stream.
-    pub fn stream(&self) -> Stream {
+    pub fn stream(&self) -> ExchangeStream {
         match self.pool.find(scope()) {
-            Found::Slot(slot) => Stream::of(slot).unwrap(),
+            JoinResult::Slot(slot) => ExchangeStream::of(slot).unwrap(),
             other => panic!("{other:?}"),
         }
     }
 
-    pub fn making(&self) -> Making {
+    pub fn making(&self) -> NewConnection {
         match self.pool.find(scope()) {
-            Found::Make(making) => making,
+            JoinResult::Make(making) => making,
             other => panic!("{other:?}"),
         }
     }
 
     pub fn has_room(&self) -> bool {
-        matches!(self.pool.find(scope()), Found::Slot(_))
+        matches!(self.pool.find(scope()), JoinResult::Slot(_))
     }
 }
 
@@ -54,10 +54,10 @@ fn nothing_but_the_first_request_is_sent_before_the_settings_have_come() {
         let (transport, mut peer) = pair();
         let first = pool.begin(transport, Some(pool.making()));
         ask(&first);
-        let Found::Wait(waiting) = pool.pool.find(scope()) else { panic!() };
+        let JoinResult::Wait(waiting) = pool.pool.find(scope()) else { panic!() };
         let waiting = async {
-            let crate::pool::joint::Woken::Slot(slot) = waiting.await else { panic!() };
-            let stream = Stream::of(slot).unwrap();
+            let crate::pool::joint::WakeReason::Slot(slot) = waiting.await else { panic!() };
+            let stream = ExchangeStream::of(slot).unwrap();
             ask(&stream);
             stream
         };
@@ -88,8 +88,8 @@ fn it_carries_as_many_as_the_server_allows_and_no_more_than_the_bound() {
             ask(&streams[0]);
             peer.request().await;
             loops::after_events().await;
-            while let Found::Slot(slot) = pool.pool.find(scope()) {
-                streams.push(Stream::of(slot).unwrap());
+            while let JoinResult::Slot(slot) = pool.pool.find(scope()) {
+                streams.push(ExchangeStream::of(slot).unwrap());
                 ask(streams.last().unwrap());
             }
             assert_eq!(streams.len(), expected);
@@ -144,11 +144,11 @@ fn those_who_wait_learn_that_the_connection_has_ended() {
         let (transport, peer) = pair();
         let first = pool.begin(transport, Some(pool.making()));
         ask(&first);
-        let Found::Wait(waiting) = pool.pool.find(scope()) else { panic!() };
+        let JoinResult::Wait(waiting) = pool.pool.find(scope()) else { panic!() };
         drop(peer);
-        let crate::pool::joint::Woken::Failed(why) = waiting.await else { panic!() };
+        let crate::pool::joint::WakeReason::Failed(why) = waiting.await else { panic!() };
         assert_eq!(why.downcast_ref::<io::Error>().unwrap().kind(), io::ErrorKind::UnexpectedEof);
-        assert!(matches!(pool.pool.find(scope()), Found::Make(_)));
+        assert!(matches!(pool.pool.find(scope()), JoinResult::Make(_)));
         assert_eq!(response(&first, 1).await.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
     });
 }

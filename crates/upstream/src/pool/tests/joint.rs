@@ -8,12 +8,12 @@ use std::sync::atomic::AtomicUsize;
 use std::task::{Context, Poll, Waker};
 
 use super::*;
-use crate::pool::joint::{Found, Making, Waiting, Woken};
+use crate::pool::joint::{JoinResult, NewConnection, SlotWaiter, WakeReason};
 
 /// A connection that carries so many exchanges.
 struct Wide(Arc<AtomicUsize>);
 
-impl Multiplexed for Wide {
+impl MultiplexedConnection for Wide {
     fn streams(&self) -> usize {
         self.0.load(Relaxed)
     }
@@ -28,31 +28,31 @@ fn scope() -> Scope {
 struct Requests {
     pool: Pool,
     settings: KeepAlive,
-    count: Arc<Count>,
+    count: Arc<IdleCount>,
 }
 
 impl Requests {
-    fn make(&self) -> Making {
+    fn make(&self) -> NewConnection {
         match self.pool.find(scope()) {
-            Found::Make(making) => making,
+            JoinResult::Make(making) => making,
             other => panic!("{other:?}"),
         }
     }
 
-    fn wait(&self) -> Waiting {
+    fn wait(&self) -> SlotWaiter {
         match self.pool.find(scope()) {
-            Found::Wait(waiting) => waiting,
+            JoinResult::Wait(waiting) => waiting,
             other => panic!("{other:?}"),
         }
     }
 
     /// Adds a connection that carries so many exchanges; its first slot.
-    fn share(&self, streams: usize) -> Shared {
+    fn share(&self, streams: usize) -> SharedSlot {
         self.pool.share(Wide(Arc::new(AtomicUsize::new(streams))), scope(), &self.settings, &self.count)
     }
 }
 
-fn poll(waiting: &mut Waiting) -> Option<Woken> {
+fn poll(waiting: &mut SlotWaiter) -> Option<WakeReason> {
     match Pin::new(waiting).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(woken) => Some(woken),
         Poll::Pending => None,
@@ -68,22 +68,22 @@ fn those_who_wait_get_the_slots_of_the_connection_and_the_next_one_makes_another
     waiting.extend((0..99).map(|_| requests.wait()));
     assert!(waiting.iter_mut().all(|waiting| poll(waiting).is_none()));
     let mut slots = vec![requests.share(100)];
-    assert!(matches!(requests.pool.find(scope()), Found::Make(_)), "those who wait come first");
+    assert!(matches!(requests.pool.find(scope()), JoinResult::Make(_)), "those who wait come first");
     making.ready(100);
     for waiting in &mut waiting[..99] {
-        let Some(Woken::Slot(slot)) = poll(waiting) else { panic!() };
+        let Some(WakeReason::Slot(slot)) = poll(waiting) else { panic!() };
         slots.push(slot);
     }
     assert!(waiting[99..].iter_mut().all(|waiting| poll(waiting).is_none()));
     // A slot that is free goes to one of them, and to the next one if that does not want it any more.
     slots.truncate(98);
     drop(waiting.remove(99));
-    let Some(Woken::Slot(slot)) = poll(&mut waiting[99]) else { panic!() };
-    let Some(Woken::Slot(_)) = poll(&mut waiting[100]) else { panic!() };
+    let Some(WakeReason::Slot(slot)) = poll(&mut waiting[99]) else { panic!() };
+    let Some(WakeReason::Slot(_)) = poll(&mut waiting[100]) else { panic!() };
     drop(another);
-    assert!(matches!(poll(&mut waiting[101]), Some(Woken::Slot(_) | Woken::Again)));
+    assert!(matches!(poll(&mut waiting[101]), Some(WakeReason::Slot(_) | WakeReason::Again)));
     drop((waiting, slot));
-    assert!(matches!(requests.pool.find(scope()), Found::Slot(_)));
+    assert!(matches!(requests.pool.find(scope()), JoinResult::Slot(_)));
 }
 
 #[test]
@@ -93,11 +93,11 @@ fn slots_that_nobody_was_promised_are_free_for_others() {
     let mut waiting = requests.wait();
     let first = requests.share(3);
     making.ready(3);
-    let Found::Slot(third) = requests.pool.find(scope()) else { panic!() };
-    assert!(matches!(requests.pool.find(scope()), Found::Make(_)), "the other one is promised");
-    let Some(Woken::Slot(second)) = poll(&mut waiting) else { panic!() };
+    let JoinResult::Slot(third) = requests.pool.find(scope()) else { panic!() };
+    assert!(matches!(requests.pool.find(scope()), JoinResult::Make(_)), "the other one is promised");
+    let Some(WakeReason::Slot(second)) = poll(&mut waiting) else { panic!() };
     drop((first, second, third));
-    assert!(matches!(requests.pool.find(scope()), Found::Slot(_)));
+    assert!(matches!(requests.pool.find(scope()), JoinResult::Slot(_)));
 }
 
 #[test]
@@ -108,8 +108,8 @@ fn as_many_are_expected_as_the_server_allowed_before() {
     let slot = requests.share(3);
     making.ready(3);
     let got: Vec<_> = waiting.iter_mut().map(|waiting| poll(waiting).unwrap()).collect();
-    assert!(got[..2].iter().all(|got| matches!(got, Woken::Slot(_))));
-    assert!(got[2..].iter().all(|got| matches!(got, Woken::Again)));
+    assert!(got[..2].iter().all(|got| matches!(got, WakeReason::Slot(_))));
+    assert!(got[2..].iter().all(|got| matches!(got, WakeReason::Again)));
     let (first, _a, _b) = (requests.make(), requests.wait(), requests.wait());
     let (second, _c, _d) = (requests.make(), requests.wait(), requests.wait());
     drop((first, second, slot));
@@ -124,8 +124,8 @@ fn a_failure_is_told_to_those_for_whom_no_other_connection_is_made() {
     waiting.extend((0..9).map(|_| requests.wait()));
     let why: Rc<dyn Any> = Rc::new("refused");
     failing.failed(&why);
-    let failed = |woken: Option<Woken>| match woken {
-        Some(Woken::Failed(why)) => why.downcast_ref::<&str>() == Some(&"refused"),
+    let failed = |woken: Option<WakeReason>| match woken {
+        Some(WakeReason::Failed(why)) => why.downcast_ref::<&str>() == Some(&"refused"),
         Some(other) => panic!("{other:?}"),
         None => false,
     };
@@ -143,7 +143,7 @@ fn when_a_connection_is_given_up_one_of_those_who_wait_makes_it() {
     let mut waiting: Vec<_> = (0..5).map(|_| requests.wait()).collect();
     drop(waiting.pop());
     drop(given_up);
-    assert!(waiting.iter_mut().all(|waiting| matches!(poll(waiting), Some(Woken::Again))));
+    assert!(waiting.iter_mut().all(|waiting| matches!(poll(waiting), Some(WakeReason::Again))));
     let making = requests.make();
     let others: Vec<_> = (0..3).map(|_| requests.wait()).collect();
     drop((making, others));
@@ -153,9 +153,9 @@ fn when_a_connection_is_given_up_one_of_those_who_wait_makes_it() {
 fn a_request_of_another_scope_or_for_another_server_does_not_wait() {
     let requests = Requests::default();
     let _making = requests.make();
-    assert!(matches!(requests.pool.find(Scope::of("other")), Found::Make(_)));
-    assert!(matches!(Pool::default().find(scope()), Found::Make(_)));
-    assert!(matches!(requests.pool.find(scope()), Found::Wait(_)));
+    assert!(matches!(requests.pool.find(Scope::of("other")), JoinResult::Make(_)));
+    assert!(matches!(Pool::default().find(scope()), JoinResult::Make(_)));
+    assert!(matches!(requests.pool.find(scope()), JoinResult::Wait(_)));
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn it_is_woken() {
     let (told, mut slot) = (woken.clone(), None);
     loops::block_on(async move {
         let wait = async {
-            assert!(matches!((&mut waiting).await, Woken::Slot(_)));
+            assert!(matches!((&mut waiting).await, WakeReason::Slot(_)));
             told.0.set(true);
         };
         let make = async {

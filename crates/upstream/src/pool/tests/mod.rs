@@ -32,7 +32,7 @@ fn pair() -> (Transport, TcpStream) {
 struct Bench {
     loops: Vec<LoopHandle>,
     pool: Arc<Pool>,
-    count: Arc<Count>,
+    count: Arc<IdleCount>,
     settings: KeepAlive,
 }
 
@@ -56,7 +56,7 @@ impl Bench {
 
     fn take(&self, on_loop: usize, scope: Scope, surely: bool) -> Option<Exclusive> {
         let pool = self.pool.clone();
-        on(&self.loops[on_loop], move || pool.acquire(scope, surely).and_then(Slot::exclusive))
+        on(&self.loops[on_loop], move || pool.acquire(scope, surely).and_then(ExchangeSlot::exclusive))
     }
 
     fn close(self) {
@@ -176,7 +176,7 @@ fn a_sibling_takes_it_and_waits_for_bytes_on_its_own_loop() {
     let (done, finished) = channel();
     bench.loops[1].tell(move || {
         loops::spawn(0, "test", async move {
-            let kept = pool.acquire(Scope::SHARED, false).and_then(Slot::exclusive).unwrap();
+            let kept = pool.acquire(Scope::SHARED, false).and_then(ExchangeSlot::exclusive).unwrap();
             kept.transport.try_write(&[IoSlice::new(b"ask")], false).unwrap();
             let mut answer = Vec::with_capacity(16);
             kept.transport.read(&mut answer).await.unwrap();
@@ -310,7 +310,7 @@ fn a_request_closes_a_bounded_number_of_dead_ones_on_its_way() {
                 theirs
             })
             .collect();
-        assert!(pool.acquire(Scope::SHARED, false).and_then(Slot::exclusive).is_none());
+        assert!(pool.acquire(Scope::SHARED, false).and_then(ExchangeSlot::exclusive).is_none());
         drop(peers);
         pool.len()
     });

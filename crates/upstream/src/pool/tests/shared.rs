@@ -11,7 +11,7 @@ struct Wide {
     closed: Arc<AtomicBool>,
 }
 
-impl Multiplexed for Wide {
+impl MultiplexedConnection for Wide {
     fn streams(&self) -> usize {
         self.allowed.load(Relaxed)
     }
@@ -46,10 +46,10 @@ struct Making {
     pool: Pool,
     connection: Option<Wide>,
     settings: KeepAlive,
-    count: Arc<Count>,
+    count: Arc<IdleCount>,
 }
 
-impl Multiplexed for Making {
+impl MultiplexedConnection for Making {
     fn streams(&self) -> usize {
         1
     }
@@ -67,7 +67,7 @@ fn a_connection_that_is_closed_to_make_room_may_use_the_pools_itself() {
     let mut bench = Bench::new(1);
     bench.settings.connections = 1;
     let (pool, count, settings) = (bench.pool.clone(), bench.count.clone(), bench.settings.clone());
-    let other: Arc<Count> = Arc::default();
+    let other: Arc<IdleCount> = Arc::default();
     let ((next, server), others) = (wide("next", 1), other.clone());
     on(&bench.loops[0], move || {
         let connection = Some(next);
@@ -87,14 +87,14 @@ fn scope() -> Scope {
 }
 
 impl Bench {
-    fn share(&self, on_loop: usize, connection: Wide) -> Shared {
+    fn share(&self, on_loop: usize, connection: Wide) -> SharedSlot {
         let (pool, count, settings) = (self.pool.clone(), self.count.clone(), self.settings.clone());
         on(&self.loops[on_loop], move || pool.share(connection, scope(), &settings, &count))
     }
 
-    fn slot(&self, on_loop: usize) -> Option<Shared> {
+    fn slot(&self, on_loop: usize) -> Option<SharedSlot> {
         let pool = self.pool.clone();
-        on(&self.loops[on_loop], move || pool.acquire(scope(), false).and_then(Slot::shared))
+        on(&self.loops[on_loop], move || pool.acquire(scope(), false).and_then(ExchangeSlot::shared))
     }
 
     /// Lets the clock of the first loop go on.
@@ -103,13 +103,13 @@ impl Bench {
         while on(&self.loops[0], loops::nanos) == before {}
     }
 
-    fn release(&self, on_loop: usize, slot: Shared) -> bool {
+    fn release(&self, on_loop: usize, slot: SharedSlot) -> bool {
         let (pool, count, settings) = (self.pool.clone(), self.count.clone(), self.settings.clone());
         on(&self.loops[on_loop], move || pool.release(slot.into(), &settings, &count))
     }
 }
 
-fn name(slot: &Shared) -> &'static str {
+fn name(slot: &SharedSlot) -> &'static str {
     slot.connection::<Wide>().unwrap().name
 }
 

@@ -8,7 +8,7 @@ use freerun_cache::purge::{MAX_TEXT, PurgeRefused};
 use freerun_conf::text_of;
 use freerun_http::log_error;
 use freerun_proxy::cached::clock::unix_now;
-use freerun_proxy::cached::find::Wanted;
+use freerun_proxy::cached::find::CacheRequest;
 use freerun_proxy::cached::purge::{MAX_TAGS, purge_tags, write_down};
 use serde_json::{Value, json};
 
@@ -54,7 +54,7 @@ pub(super) fn remove(mut asked: EndpointCall<'_>) -> EndpointFuture<'_> {
         let text = asked.argument("key").filter(|text| !text.is_empty());
         let text = text.ok_or_else(|| Refusal::new(Code::BadArgument, "\"key\" is needed"))?;
         asked.without_body()?;
-        let wanted = Wanted::of(cache, text.into());
+        let wanted = CacheRequest::of(cache, text.into());
         if !wanted.remove() {
             return Err(Code::KeyNotFound.into());
         }
@@ -99,7 +99,7 @@ pub(super) fn purge(mut asked: EndpointCall<'_>) -> EndpointFuture<'_> {
         let too_long = |PurgeRefused::TooLong| Refusal::from(Code::TooLong);
         match purge_of(&asked.body().await?)? {
             Purge::Key(text) => {
-                let wanted = Wanted::of(cache, text);
+                let wanted = CacheRequest::of(cache, text);
                 if !wanted.purge().map_err(too_long)? {
                     return Err(Code::KeyNotFound.into());
                 }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU16, fence};
 use std::time::Duration;
 
-use freerun_runtime::per_loop::{Mine, PerLoop};
+use freerun_runtime::per_loop::{OwnCounters, PerLoop};
 use freerun_runtime::stats::{Counter, Histogram, HistogramSnapshot};
 use freerun_transport::Transport;
 
@@ -21,14 +21,14 @@ const MAX_CODES: usize = 32;
 /// Figures of the requests or sessions of a zone. Each loop has its own counters.
 #[derive(Debug, Default)]
 pub struct ZoneFigures {
-    each: PerLoop<Part>,
+    each: PerLoop<LoopCounters>,
     /// The handshakes of its clients, from the first one on.
     tls: OnceLock<Box<TlsFigures>>,
 }
 
 /// The counters of one loop.
 #[derive(Debug, Default)]
-struct Part {
+struct LoopCounters {
     begun: Counter,
     ended: Counter,
     discarded: Counter,
@@ -76,7 +76,7 @@ impl Codes {
 
 /// The end of a request or a session.
 #[derive(Debug, Clone, Copy)]
-pub struct Ended {
+pub struct SubjectEnd {
     /// The status of the response, or of the session; `None`: it has ended without one.
     pub status: Option<u16>,
     /// Number of bytes that have come from the client.
@@ -116,12 +116,12 @@ impl ZoneFigures {
     }
 
     /// Counts the end of one whose beginning was counted.
-    pub fn end(&self, how: &Ended) {
+    pub fn end(&self, how: &SubjectEnd) {
         end(self.each.mine(), how);
     }
 
     /// Counts a request or session that has ended, and whose beginning was not counted.
-    pub fn pass(&self, how: &Ended) {
+    pub fn pass(&self, how: &SubjectEnd) {
         let mine = self.each.mine();
         mine.add(&mine.part().begun, 1);
         end(mine, how);
@@ -167,7 +167,7 @@ impl ZoneFigures {
     }
 }
 
-fn end(mine: Mine<'_, Part>, how: &Ended) {
+fn end(mine: OwnCounters<'_, LoopCounters>, how: &SubjectEnd) {
     let part = mine.part();
     mine.add(&part.received, how.received);
     mine.add(&part.sent, how.sent);
@@ -178,7 +178,7 @@ fn end(mine: Mine<'_, Part>, how: &Ended) {
     mine.add(&part.ended, 1);
 }
 
-fn count_status(mine: Mine<'_, Part>, status: Option<u16>) {
+fn count_status(mine: OwnCounters<'_, LoopCounters>, status: Option<u16>) {
     let part = mine.part();
     let Some(status) = status else { return mine.add(&part.discarded, 1) };
     if let Some(class) = part.classes.get((usize::from(status) / 100).wrapping_sub(1)) {
@@ -193,8 +193,8 @@ fn count_status(mine: Mine<'_, Part>, status: Option<u16>) {
 mod tests {
     use super::*;
 
-    fn ended(status: Option<u16>) -> Ended {
-        Ended { status, received: 3, sent: 5, took: Duration::from_micros(7) }
+    fn ended(status: Option<u16>) -> SubjectEnd {
+        SubjectEnd { status, received: 3, sent: 5, took: Duration::from_micros(7) }
     }
 
     #[test]

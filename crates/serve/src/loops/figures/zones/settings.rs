@@ -114,7 +114,7 @@ mod tests {
         let session = level("status_zone off;", Contexts::STREAM_SERVER, None, &mut cx).unwrap();
         assert!(zone(&session).of_server().is_some(), "a server has no zone to leave out");
         let zones = cx.extensions.get_or_default::<StatusZones>();
-        let names = |zones: &super::super::ByName| zones.keys().map(|name| name.to_string()).collect::<Vec<_>>();
+        let names = |zones: &super::super::ZonesByName| zones.keys().map(|name| name.to_string()).collect::<Vec<_>>();
         assert_eq!(names(&zones.servers), ["a"]);
         assert_eq!(names(&zones.locations), ["a"]);
         assert_eq!(names(&zones.stream_servers), ["off"]);

@@ -13,10 +13,10 @@ use super::blocks::{Blocks, Lookup};
 use super::variable_name;
 use crate::listen::address::Address;
 use crate::values::subject::Subject;
-use crate::values::{Compute, Found, Reference, VariableTable};
+use crate::values::{Compute, ComputeResult, VariableReference, VariableTable};
 
 /// The addresses of a block while it is read.
-enum Reading {
+enum AddressRanges {
     /// No address has been read.
     Nothing,
     Networks(Networks),
@@ -29,9 +29,9 @@ pub type Geos<S> = Blocks<Geo<S>>;
 /// A `geo` block.
 pub struct Geo<S> {
     /// The variable with the address, if it is not the client's.
-    source: Option<Reference<S>>,
-    v4: Table<u32>,
-    v6: Table<u128>,
+    source: Option<VariableReference<S>>,
+    v4: RangeTable<u32>,
+    v6: RangeTable<u128>,
     values: Vec<Box<[u8]>>,
     proxies: Vec<Cidr>,
     recursive: bool,
@@ -40,9 +40,9 @@ pub struct Geo<S> {
 
 /// Parts of the address space, each with its first address and its value, in order.
 #[derive(Debug, Default)]
-struct Table<A>(Box<[(A, Option<u32>)]>);
+struct RangeTable<A>(Box<[(A, Option<u32>)]>);
 
-impl<A: Ord + Copy> Table<A> {
+impl<A: Ord + Copy> RangeTable<A> {
     fn find(&self, address: A) -> Option<u32> {
         let after = self.0.partition_point(|(first, _)| *first <= address);
         self.0.get(after.checked_sub(1)?)?.1
@@ -67,14 +67,14 @@ impl<S: Subject> Lookup for Geo<S> {
         }
         let mut geo = Geo {
             source,
-            v4: Table::default(),
-            v6: Table::default(),
+            v4: RangeTable::default(),
+            v6: RangeTable::default(),
             values: Vec::new(),
             proxies: Vec::new(),
             recursive: false,
             volatile: false,
         };
-        let mut reading = Reading::Nothing;
+        let mut reading = AddressRanges::Nothing;
         for entry in directive.children() {
             let added = geo.add(entry, &mut reading, cx);
             added.map_err(|problem| match problem.reported {
@@ -83,24 +83,24 @@ impl<S: Subject> Lookup for Geo<S> {
             })?;
         }
         match reading {
-            Reading::Nothing => {}
-            Reading::Networks(networks) => (geo.v4, geo.v6) = networks.tables(),
-            Reading::Ranges(ranges) => (geo.v4, geo.v6) = ranges.tables(),
+            AddressRanges::Nothing => {}
+            AddressRanges::Networks(networks) => (geo.v4, geo.v6) = networks.tables(),
+            AddressRanges::Ranges(ranges) => (geo.v4, geo.v6) = ranges.tables(),
         }
         Ok(geo)
     }
 }
 
 impl<S: Subject> Geo<S> {
-    fn add(&mut self, entry: &Node, reading: &mut Reading, cx: &mut Cx) -> Result<(), Problem> {
+    fn add(&mut self, entry: &Node, reading: &mut AddressRanges, cx: &mut Cx) -> Result<(), Problem> {
         let place = entry.name.place;
         let invalid = |text: &str| Problem::new(format!("invalid network \"{text}\"")).at(place);
         let value = match (&*entry.args, entry.name.as_str()) {
             ([], "ranges") => {
                 match reading {
-                    Reading::Nothing => *reading = Reading::Ranges(Ranges::default()),
-                    Reading::Ranges(_) => {}
-                    Reading::Networks(_) => {
+                    AddressRanges::Nothing => *reading = AddressRanges::Ranges(Ranges::default()),
+                    AddressRanges::Ranges(_) => {}
+                    AddressRanges::Networks(_) => {
                         let message = "the \"ranges\" directive must be the first directive inside \"geo\" block";
                         return Err(Problem::new(message).at(place));
                     }
@@ -123,8 +123,8 @@ impl<S: Subject> Geo<S> {
             ([value], _) => value,
             _ => return Err(Problem::new("invalid number of the geo parameters").at(place)),
         };
-        if let Reading::Nothing = reading {
-            *reading = Reading::Networks(Networks::default());
+        if let AddressRanges::Nothing = reading {
+            *reading = AddressRanges::Networks(Networks::default());
         }
         let number = u32::try_from(self.values.len()).unwrap_or(u32::MAX);
         let deletes = entry.name.text == "delete";
@@ -140,9 +140,9 @@ impl<S: Subject> Geo<S> {
             Problem::warning(message).at_node(entry)
         };
         match reading {
-            Reading::Nothing => {}
-            Reading::Ranges(ranges) if word.text == "default" && !deletes => ranges.default = Some(number),
-            Reading::Ranges(ranges) => {
+            AddressRanges::Nothing => {}
+            AddressRanges::Ranges(ranges) if word.text == "default" && !deletes => ranges.default = Some(number),
+            AddressRanges::Ranges(ranges) => {
                 let (first, last) = ranges::parse(&word.text)
                     .ok_or_else(|| Problem::new(format!("invalid range \"{}\"", word.text)).at(word.place))?;
                 if deletes {
@@ -160,14 +160,14 @@ impl<S: Subject> Geo<S> {
                     }
                 }
             }
-            Reading::Networks(networks) if word.text == "default" && !deletes => {
+            AddressRanges::Networks(networks) if word.text == "default" && !deletes => {
                 for all in [Cidr::V4(0, 0), Cidr::V6(0, 0)] {
                     if let Some(old) = networks.add(all, number) {
                         cx.warn(duplicate("network", old));
                     }
                 }
             }
-            Reading::Networks(networks) => {
+            AddressRanges::Networks(networks) => {
                 let cidr = Cidr::of_word(entry, word, cx).ok_or_else(|| invalid(&word.text).at(word.place))?;
                 if deletes {
                     if !networks.delete(cidr) {
@@ -211,12 +211,12 @@ fn parse_address(text: &[u8]) -> Option<IpAddr> {
 }
 
 impl<S: Subject> Compute<S> for Geo<S> {
-    fn find(&self, subject: &S) -> Found {
+    fn find(&self, subject: &S) -> ComputeResult {
         let number = match self.address(subject).to_canonical() {
             IpAddr::V4(address) => self.v4.find(address.into()),
             IpAddr::V6(address) => self.v6.find(address.into()),
         };
-        number.map_or_else(|| Found::Text(Vec::new()), Found::Entry)
+        number.map_or_else(|| ComputeResult::Text(Vec::new()), ComputeResult::Entry)
     }
 
     fn entry(&self, number: u32) -> &[u8] {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-use super::Table;
+use super::RangeTable;
 
 /// The number of addresses of a piece.
 const PIECE: u32 = 1 << 16;
@@ -80,7 +80,7 @@ impl Ranges {
     }
 
     /// The tables for lookups.
-    pub(super) fn tables(self) -> (Table<u32>, Table<u128>) {
+    pub(super) fn tables(self) -> (RangeTable<u32>, RangeTable<u128>) {
         let mut parts: Vec<(u32, Option<u32>)> = vec![(0, self.default)];
         let mut begin = |first: u32, value: Option<u32>| match parts.last_mut() {
             Some((start, old)) if *start == first => *old = value,
@@ -93,7 +93,7 @@ impl Ranges {
                 begin(next, self.default);
             }
         }
-        (Table(parts.into()), Table(Box::new([(0, self.default)])))
+        (RangeTable(parts.into()), RangeTable(Box::new([(0, self.default)])))
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use freerun_conf::Cidr;
 
-use super::Table;
+use super::RangeTable;
 
 /// The networks by first address and mask, each with its value.
 #[derive(Debug, Default)]
@@ -31,7 +31,7 @@ impl Networks {
     }
 
     /// The tables for lookups.
-    pub(super) fn tables(self) -> (Table<u32>, Table<u128>) {
+    pub(super) fn tables(self) -> (RangeTable<u32>, RangeTable<u128>) {
         let v4 = self.v4.into_iter().map(|((first, mask), value)| (first, first | !mask, value));
         let v6 = self.v6.into_iter().map(|((first, mask), value)| (first, first | !mask, value));
         (flat(v4.collect(), |last: u32| last.checked_add(1)), flat(v6.collect(), |last: u128| last.checked_add(1)))
@@ -39,7 +39,7 @@ impl Networks {
 }
 
 /// Cuts networks, which are nested or disjoint, into parts that lie side by side.
-fn flat<A: Ord + Copy>(mut networks: Vec<(A, A, u32)>, after: impl Fn(A) -> Option<A>) -> Table<A> {
+fn flat<A: Ord + Copy>(mut networks: Vec<(A, A, u32)>, after: impl Fn(A) -> Option<A>) -> RangeTable<A> {
     // A network sorts before those inside it.
     networks.sort_by_key(|(first, last, _)| (*first, std::cmp::Reverse(*last)));
     let mut parts: Vec<(A, Option<u32>)> = Vec::new();
@@ -50,7 +50,7 @@ fn flat<A: Ord + Copy>(mut networks: Vec<(A, A, u32)>, after: impl Fn(A) -> Opti
         around.push((last, value));
     }
     close(&mut parts, &mut around, None, &after);
-    Table(parts.into())
+    RangeTable(parts.into())
 }
 
 /// Ends the networks that lie before `next`: the addresses behind each belong to the network around it.

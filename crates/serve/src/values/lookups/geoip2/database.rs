@@ -45,25 +45,25 @@ pub enum DatabaseError {
 
 /// The properties that distinguish one state of a file from another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Version {
+struct FileVersion {
     mtime: (i64, i64),
     size: u64,
     file: (u64, u64),
 }
 
 /// The data in memory.
-pub struct Loaded {
+pub struct DatabaseData {
     /// The database.
     pub reader: Reader<Vec<u8>>,
     /// The time when it was read, in seconds since 1970.
     pub since: i64,
-    version: Version,
+    version: FileVersion,
 }
 
 /// A database, which may be read anew while it is in use.
 pub struct Database {
     path: PathBuf,
-    loaded: ArcSwapOption<Loaded>,
+    loaded: ArcSwapOption<DatabaseData>,
     last_check: AtomicI64,
     looking: AtomicBool,
 }
@@ -77,7 +77,7 @@ impl Database {
     }
 
     /// The data in memory, if there is any.
-    pub fn loaded(&self) -> Option<Arc<Loaded>> {
+    pub fn loaded(&self) -> Option<Arc<DatabaseData>> {
         self.loaded.load_full()
     }
 
@@ -109,7 +109,7 @@ impl Database {
         Ok(true)
     }
 
-    fn open(&self) -> Result<(File, Version), DatabaseError> {
+    fn open(&self) -> Result<(File, FileVersion), DatabaseError> {
         // Opening a pipe without a writer must not block.
         let flags = rustix::fs::OFlags::NONBLOCK.bits();
         let file = OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(&self.path)?;
@@ -121,13 +121,13 @@ impl Database {
             return Err(DatabaseError::TooLarge(meta.len()));
         }
         let version =
-            Version { mtime: (meta.mtime(), meta.mtime_nsec()), size: meta.len(), file: (meta.dev(), meta.ino()) };
+            FileVersion { mtime: (meta.mtime(), meta.mtime_nsec()), size: meta.len(), file: (meta.dev(), meta.ino()) };
         Ok((file, version))
     }
 
     /// The permission to check the file, which only one caller has at a time.
-    fn look(self: &Arc<Self>) -> Option<Looking> {
-        (!self.looking.swap(true, AcqRel)).then(|| Looking(self.clone()))
+    fn look(self: &Arc<Self>) -> Option<CheckGuard> {
+        (!self.looking.swap(true, AcqRel)).then(|| CheckGuard(self.clone()))
     }
 
     /// Makes a pool thread check the file, if the last check is at least `interval` ago.
@@ -156,18 +156,18 @@ impl Database {
 }
 
 /// Ends the check when it is dropped, in any case: the library that reads files may panic on one.
-struct Looking(Arc<Database>);
+struct CheckGuard(Arc<Database>);
 
-impl Drop for Looking {
+impl Drop for CheckGuard {
     fn drop(&mut self) {
         self.0.looking.store(false, Release);
     }
 }
 
-fn read(file: File, version: Version) -> Result<Loaded, DatabaseError> {
+fn read(file: File, version: FileVersion) -> Result<DatabaseData, DatabaseError> {
     let mut content = Vec::with_capacity(usize::try_from(version.size).unwrap_or(0));
     file.take(MAX_SIZE).read_to_end(&mut content)?;
-    Ok(Loaded { reader: Reader::from_source(content)?, since: clock::now().secs, version })
+    Ok(DatabaseData { reader: Reader::from_source(content)?, since: clock::now().secs, version })
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use crate::configuration::parts::Paths;
 use crate::configuration::zones::ZoneTable;
 use crate::listen::address::Address;
 use crate::values::subject::Subject;
-use crate::values::{Compute, Found, Reference, VariableTable};
+use crate::values::{Compute, ComputeResult, VariableReference, VariableTable};
 
 /// The choice of the client's address that is looked up.
 pub trait ClientAddress<S>: 'static {
@@ -134,27 +134,27 @@ fn define<S: Subject, A: ClientAddress<S>>(
     }
     let what = match words {
         [word, rest @ ..] if word.text == "metadata" => match rest {
-            [field] => What::of_metadata(&field.text)
+            [field] => LookupPath::of_metadata(&field.text)
                 .ok_or_else(|| Problem::new(format!("invalid metadata field \"{}\"", field.text)).at(field.place))?,
             _ => return Err(Problem::new("invalid number of arguments for metadata").at(word.place)),
         },
-        words => What::Value(words.iter().map(|word| Step::new(&word.text)).collect()),
+        words => LookupPath::Value(words.iter().map(|word| PathStep::new(&word.text)).collect()),
     };
-    let lookup = Lookup { database, reload, default, source, address: A::of, what };
+    let lookup = GeoLookup { database, reload, default, source, address: A::of, what };
     let table = cx.extensions.get_or_default::<VariableTable<S>>();
     table.define(name, Arc::new(lookup)).map_err(|problem| problem.at(first.place))
 }
 
 /// A step of a path: a key, or an index of an array.
 #[derive(Debug)]
-struct Step {
+struct PathStep {
     key: Box<str>,
     index: Option<isize>,
 }
 
-impl Step {
-    fn new(word: &str) -> Step {
-        Step { key: word.into(), index: word.parse().ok() }
+impl PathStep {
+    fn new(word: &str) -> PathStep {
+        PathStep { key: word.into(), index: word.parse().ok() }
     }
 
     fn element(&self, numbers_are_keys: bool) -> PathElement<'_> {
@@ -165,35 +165,35 @@ impl Step {
     }
 }
 
-enum What {
-    Value(Box<[Step]>),
+enum LookupPath {
+    Value(Box<[PathStep]>),
     BuildEpoch,
     LastCheck,
     LastChange,
 }
 
-impl What {
-    fn of_metadata(field: &str) -> Option<What> {
+impl LookupPath {
+    fn of_metadata(field: &str) -> Option<LookupPath> {
         Some(match field {
-            "build_epoch" => What::BuildEpoch,
-            "last_check" => What::LastCheck,
-            "last_change" => What::LastChange,
+            "build_epoch" => LookupPath::BuildEpoch,
+            "last_check" => LookupPath::LastCheck,
+            "last_change" => LookupPath::LastChange,
             _ => return None,
         })
     }
 }
 
 /// The lookup that computes a variable.
-struct Lookup<S> {
+struct GeoLookup<S> {
     database: Arc<Database>,
     reload: Option<Duration>,
     default: Option<Box<[u8]>>,
-    source: Option<Reference<S>>,
+    source: Option<VariableReference<S>>,
     address: fn(&S, IpAddr) -> IpAddr,
-    what: What,
+    what: LookupPath,
 }
 
-impl<S: Subject> Lookup<S> {
+impl<S: Subject> GeoLookup<S> {
     fn address(&self, subject: &S) -> Option<IpAddr> {
         if let Some(source) = &self.source {
             let text = source.get(subject)?;
@@ -205,7 +205,7 @@ impl<S: Subject> Lookup<S> {
         Some((self.address)(subject, peer.ip()))
     }
 
-    fn value(&self, subject: &S, steps: &[Step]) -> Option<Vec<u8>> {
+    fn value(&self, subject: &S, steps: &[PathStep]) -> Option<Vec<u8>> {
         let loaded = self.database.loaded()?;
         let record = loaded.reader.lookup(self.address(subject)?.to_canonical()).ok()?;
         // A number may be a key, too. Paths that mix numbers as keys and as indexes do not occur.
@@ -217,22 +217,26 @@ impl<S: Subject> Lookup<S> {
     }
 }
 
-impl<S: Subject> Compute<S> for Lookup<S> {
-    fn find(&self, subject: &S) -> Found {
+impl<S: Subject> Compute<S> for GeoLookup<S> {
+    fn find(&self, subject: &S) -> ComputeResult {
         if let Some(interval) = self.reload {
             self.database.look_again(subject.services(), interval);
         }
-        let time = |time: Option<i64>| time.map_or(Found::Missing, |time| Found::Text(time.to_string().into_bytes()));
+        let time = |time: Option<i64>| {
+            time.map_or(ComputeResult::Missing, |time| ComputeResult::Text(time.to_string().into_bytes()))
+        };
         let loaded = || self.database.loaded();
         match &self.what {
-            What::Value(steps) => match (self.value(subject, steps), &self.default) {
-                (Some(text), _) => Found::Text(text),
-                (None, Some(_)) => Found::Entry(0),
-                (None, None) => Found::Missing,
+            LookupPath::Value(steps) => match (self.value(subject, steps), &self.default) {
+                (Some(text), _) => ComputeResult::Text(text),
+                (None, Some(_)) => ComputeResult::Entry(0),
+                (None, None) => ComputeResult::Missing,
             },
-            What::BuildEpoch => time(loaded().and_then(|loaded| loaded.reader.metadata().build_epoch.try_into().ok())),
-            What::LastCheck => time(Some(self.database.last_check())),
-            What::LastChange => time(loaded().map(|loaded| loaded.since)),
+            LookupPath::BuildEpoch => {
+                time(loaded().and_then(|loaded| loaded.reader.metadata().build_epoch.try_into().ok()))
+            }
+            LookupPath::LastCheck => time(Some(self.database.last_check())),
+            LookupPath::LastChange => time(loaded().map(|loaded| loaded.since)),
         }
     }
 
