@@ -234,7 +234,7 @@ impl Cache {
         self.store.stored(about, reservation, now)
     }
 
-    /// Takes a file into the index that was found on the disk, and read, for a key that was [`Found::Unknown`]. `None`:
+    /// Takes a file into the index that was found on the disk, and read, for a key that was [`IndexAnswer::Unknown`]. `None`:
     /// it may not be used (the key was purged), or there is an entry by now, which [`find`](Cache::find) has. `main` is
     /// the key of the key's text.
     pub fn adopt(&self, key: Key, main: Key, size: u64, lifetime: Lifetime, now: u64) -> Option<Arc<Entry>> {

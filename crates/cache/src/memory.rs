@@ -20,7 +20,7 @@ pub const SMALL: u64 = 64 << 10;
 /// The number of files of larger objects that are kept open.
 pub const OPEN_FILES: usize = 256;
 /// The cost of an object besides its head and body, in bytes: the tables of the tier and of the index's handle, and the
-/// [`Made`](crate::object::Made) value.
+/// [`MadeValue`](crate::object::MadeValue) value.
 const OVERHEAD: u64 = 512 + MADE as u64;
 /// The size of a shard: large enough for one object to stay beside others.
 const SHARD: u64 = 16 * SMALL;

@@ -113,7 +113,7 @@ impl LookedAt {
 #[derive(Default)]
 pub struct MadeValue(ArcSwapOption<Box<dyn Any + Send + Sync>>);
 
-/// The largest value that is kept in a [`Made`], in bytes. It counts for the memory tier.
+/// The largest value that is kept in a [`MadeValue`], in bytes. It counts for the memory tier.
 pub const MADE: usize = 1024;
 
 impl MadeValue {

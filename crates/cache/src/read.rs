@@ -71,7 +71,7 @@ impl Cache {
         }
     }
 
-    /// Opens the file of a key that the index does not know yet ([`Found::Unknown`](crate::cache::Found)), and puts it
+    /// Opens the file of a key that the index does not know yet ([`IndexAnswer::Unknown`](crate::cache::IndexAnswer)), and puts it
     /// into the index. An object that a purge means is not used.
     ///
     /// # Errors

@@ -15,7 +15,7 @@ use crate::failure::AttemptFailure;
 /// The number of status classes: 1xx, 2xx, 3xx, 4xx, 5xx.
 pub const CLASSES: usize = 5;
 
-/// How many bits of [`Figures::last_failure`] are the kind; the others are the time.
+/// How many bits of [`ServerFigures::last_failure`] are the kind; the others are the time.
 const KIND_BITS: u32 = 8;
 
 /// The results of health checks.
@@ -48,7 +48,7 @@ impl Checks {
 pub struct ServerFigures {
     /// The counters of each loop.
     each: PerLoop<RequestCounters>,
-    /// The number of failures of each kind, by [`Failure`].
+    /// The number of failures of each kind, by [`AttemptFailure`].
     pub failures: [AtomicU64; AttemptFailure::ALL.len()],
     /// The last failure that counts against the server: its number plus one, and above [`KIND_BITS`] the time. 0: none.
     last_failure: AtomicU64,

@@ -39,7 +39,7 @@ type Wakes = SmallVec<[Waker; 2]>;
 struct WaiterLine {
     next: u64,
     waiters: BTreeMap<u64, QueuedWaiter>,
-    /// How many of the requests are [`Waiter::particular`].
+    /// How many of the requests are [`QueuedWaiter::particular`].
     particular: usize,
     /// The address of the group that the requests that are not particular belong to, which is the group of one of them.
     group: usize,

@@ -22,7 +22,7 @@ const MOST_MEMORY: u64 = 2 * WINDOWS;
 
 const _: () = assert!(MOST_MEMORY > WINDOWS, "windows become small before objects are no longer stored");
 
-/// Gives a fill the bytes that the origin sends. Dropping it before [`end`](Filling::end) means that the rest never
+/// Gives a fill the bytes that the origin sends. Dropping it before [`end`](FillWriter::end) means that the rest never
 /// comes: followers get an error, and nothing is stored.
 #[derive(Debug)]
 pub struct FillWriter {
@@ -98,7 +98,7 @@ impl FillWriter {
     /// there is room for more.
     ///
     /// # Errors
-    /// [`Unwanted`]: the leader need not go on.
+    /// [`UnwantedRest`]: the leader need not go on.
     pub async fn push(&mut self, piece: Bytes) -> Result<(), UnwantedRest> {
         self.give(piece);
         let fill = &self.fill;

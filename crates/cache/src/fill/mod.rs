@@ -1,7 +1,7 @@
 //! Objects that are being fetched: one [`Fill`] for a key at a time.
 //!
 //! A request that finds no object leads a fill ([`Cache::lead`](crate::cache::Cache::lead)) and gives it the bytes that
-//! the origin sends ([`Filling`]); all other requests follow it, on any loop, and get the bytes that have come at once
+//! the origin sends ([`FillWriter`]); all other requests follow it, on any loop, and get the bytes that have come at once
 //! and the rest as it comes ([`Follower`]). A waiting task is woken; none looks again and again. A task of a pool
 //! writes the same bytes to a file, which gets its name when the body is whole (`write.rs`). `state.rs` says what
 //! happens to each of them when something fails.

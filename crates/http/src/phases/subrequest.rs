@@ -66,7 +66,7 @@ pub enum TooManySubrequests {
 /// if the client goes while it waits.
 ///
 /// # Errors
-/// [`Refused`], which is logged.
+/// [`TooManySubrequests`], which is logged.
 pub fn subrequest(
     parent: &Request,
     path: Vec<u8>,
@@ -79,7 +79,7 @@ pub fn subrequest(
 /// to see them.
 ///
 /// # Errors
-/// [`Refused`], which is logged.
+/// [`TooManySubrequests`], which is logged.
 pub fn plain(
     parent: &Request,
     path: Vec<u8>,
@@ -93,7 +93,7 @@ pub fn plain(
 /// Makes a request as [`subrequest`] does. `prepare` may change it before.
 ///
 /// # Errors
-/// [`Refused`], which is logged.
+/// [`TooManySubrequests`], which is logged.
 pub fn prepared(
     parent: &Request,
     path: Vec<u8>,
@@ -129,7 +129,7 @@ pub fn target(folder: &[u8], uri: &[u8]) -> Result<(Vec<u8>, Option<Vec<u8>>), V
 /// state in the new request before.
 ///
 /// # Errors
-/// [`Refused`], which is logged.
+/// [`TooManySubrequests`], which is logged.
 pub fn content(
     parent: &Request,
     prepare: impl FnOnce(&Request),
@@ -154,7 +154,7 @@ fn run(mut request: Box<Request>) -> LocalBoxFuture<'static, Subrequest> {
 /// `with_body` is set.
 ///
 /// # Errors
-/// [`Refused`], which is logged.
+/// [`TooManySubrequests`], which is logged.
 pub fn background(
     parent: &Request,
     method: Method,

@@ -10,7 +10,7 @@ pub(crate) trait WithZone {
 }
 
 /// The server in whose zone a request is counted as being processed, if that has one. A request that ends without
-/// [`Processing::end`], by a panic or with its loop, is counted as one without a response when this is dropped.
+/// [`ProcessingCount::end`], by a panic or with its loop, is counted as one without a response when this is dropped.
 pub(crate) struct ProcessingCount<Z: WithZone>(Option<LoopLocal<Z>>);
 
 impl<Z: WithZone> Default for ProcessingCount<Z> {

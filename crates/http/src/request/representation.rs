@@ -1,5 +1,5 @@
 //! The fields that describe a response's content, and what becomes of them when the content is changed or replaced.
-//! [`Change`] is the table for filters that change a body; [`Response::replace_content`] and [`Carried`] are for responses
+//! [`Change`] is the table for filters that change a body; [`Response::replace_content`] and [`CarriedHead`] are for responses
 //! that stand in another one's place.
 
 use std::sync::Arc;

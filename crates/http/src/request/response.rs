@@ -18,7 +18,7 @@ use crate::message::fields::Fields;
 /// A future of this loop.
 pub type LocalBoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
-/// Adds trailers to [`Answered::trailers`](super::Answered) when a body has been sent: their variables may refer to it
+/// Adds trailers to [`AnsweredResponse::trailers`](super::AnsweredResponse) when a body has been sent: their variables may refer to it
 /// (`$body_bytes_sent`) and to the trailers before them (`$sent_trailer_…`).
 pub type MakeTrailers = fn(&mut Request);
 
@@ -89,13 +89,13 @@ impl Part {
     }
 }
 
-/// The error of a [`Source`] in whose place the client gets an error page, if nothing of the response has been sent.
+/// The error of a [`BodySource`] in whose place the client gets an error page, if nothing of the response has been sent.
 #[derive(Debug, thiserror::Error)]
 #[error("the response has to be replaced by status {0}")]
 pub struct ReplacedBy(pub u16);
 
 impl ReplacedBy {
-    /// The status in an error of [`Source::next`].
+    /// The status in an error of [`BodySource::next`].
     pub fn status_in(error: &io::Error) -> Option<u16> {
         error.get_ref()?.downcast_ref().map(|ReplacedBy(status)| *status)
     }

@@ -31,7 +31,7 @@ enum Certainty {
     Open,
     /// The location is exact, or was chosen by a regular expression.
     Final,
-    /// The result is [`Found::Folder`].
+    /// The result is [`LocationChoice::Folder`].
     Folder,
 }
 

@@ -24,7 +24,7 @@ use crate::exchange::{BodyStep, Exchange, Fault, TOO_MUCH, UpstreamHead};
 /// The text of the log line for a body that has no connection to be read from.
 const LOST: &str = "the upstream connection was given up before the end of the response";
 
-/// The result of [`Reader::ready`].
+/// The result of [`BodyReader::ready`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum ReadReadiness {
     /// The next piece of the body.
@@ -44,7 +44,7 @@ pub struct BrokenBody;
 enum ReadState {
     /// The body continues: there is a connection, and an exchange on it.
     Reading,
-    /// The whole body has come. Only [`Reader::complete`] and [`Reader::too_much`] set this.
+    /// The whole body has come. Only [`BodyReader::complete`] and [`BodyReader::too_much`] set this.
     Complete,
     /// The body is not complete, and never will be.
     Broken,
@@ -427,7 +427,7 @@ impl BodyReader {
     /// Handles an error: the body is not complete, and never will be.
     fn broken(&mut self, error: UpstreamError) -> BrokenBody {
         self.state = ReadState::Broken;
-        // After [`Reader::settle`] the missing bytes do not matter.
+        // After [`BodyReader::settle`] the missing bytes do not matter.
         if let Some(log) = self.log.as_ref().filter(|_| self.settled.is_none()) {
             error.log_detached(log, TryStage::ReadingBody);
         }
@@ -461,7 +461,7 @@ impl BodyReader {
         unsent.as_mut().is_none_or(|unsent| unsent.leave_client())
     }
 
-    /// Reads to the end without a consumer, so that the server can finish. The client was [left](Reader::leave_client).
+    /// Reads to the end without a consumer, so that the server can finish. The client was [left](BodyReader::leave_client).
     pub async fn drain(mut self, room: usize) {
         loop {
             match self.ready() {

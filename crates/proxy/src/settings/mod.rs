@@ -1,7 +1,7 @@
 //! The directives that all members of the family have, declared once: `proxy_buffers`, `fastcgi_buffers` and so on are
 //! one row of one table.
 //!
-//! [`FamilySettings`] is the table, written with the names that `proxy` has. [`Prefixed`] makes a group of it for each
+//! [`FamilySettings`] is the table, written with the names that `proxy` has. [`PrefixedSettings`] makes a group of it for each
 //! [`Member`], with the member's prefix, without the rows that it lacks. All members' settings are of the one type, so what
 //! works with them needs to know nothing of the member.
 

@@ -97,7 +97,7 @@ impl FileSystem {
     }
 
     /// Reads up to [`POOL_CHUNK`] bytes from the disk and sends them to a non-blocking socket, on a pool thread; never
-    /// answers [`Sent::NeedsPool`]. At most `max` (more than 0) bytes at `offset`.
+    /// answers [`SendResult::NeedsPool`]. At most `max` (more than 0) bytes at `offset`.
     ///
     /// When this future is dropped, a thread may still be sending: close the connection then, and do not use it again.
     ///

@@ -74,7 +74,7 @@ enum Letter {
 /// The state that the threads share.
 ///
 /// Invariants: `live` is the number of used slots, and never more than [`MAX_THREADS`]. A sleeping thread (its bit in
-/// [`Inner::idle`]) has a used slot and no token.
+/// [`PoolInner::idle`]) has a used slot and no token.
 struct PoolState {
     schedule: Schedule<Arc<PoolJob>>,
     /// Which slots have a thread.

@@ -478,7 +478,7 @@ impl<F: Future<Output = ()> + Unpin> TasksInner<F> {
         }
     }
 
-    /// Takes the future in this place out to be polled. [`Inner::poll`] puts it back, or frees the place.
+    /// Takes the future in this place out to be polled. [`TasksInner::poll`] puts it back, or frees the place.
     fn take(&self, index: u32) -> Option<TakenTask<F>> {
         let mut table = self.table.borrow_mut();
         let place = table.places.get_mut(index as usize)?;

@@ -52,7 +52,7 @@ impl LoopServices {
         self.all.iter().find(|service| service.name() == listen.service).cloned()
     }
 
-    /// Hands a connection that was just accepted to a service: see [`Accepted`]. Returns whether the connection is
+    /// Hands a connection that was just accepted to a service: see [`AcceptedConnection`]. Returns whether the connection is
     /// still open.
     pub fn accepted(
         &self,

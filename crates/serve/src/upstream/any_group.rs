@@ -120,7 +120,7 @@ impl<P: SubjectProtocol> AnyGroups for Upstreams<P> {
     }
 }
 
-/// The groups of each protocol, by its name ([`Protocol::NAME`]); a part of a generation.
+/// The groups of each protocol, by its name ([`SubjectProtocol::NAME`]); a part of a generation.
 #[derive(Clone, Default)]
 pub struct GroupsByProtocol(Vec<(&'static str, Arc<dyn AnyGroups>)>);
 

@@ -5,7 +5,7 @@
 //! group. The state of a server survives reloads, by the name of the group and the server's address.
 //!
 //! The tables of directives belong to the protocols; the values in them, and all operations on them, are here, generic
-//! over the [`Protocol`]. So is the choice of a server: [`Upstream::asking`] computes the inputs of the method from the
+//! over the [`SubjectProtocol`]. So is the choice of a server: [`Upstream::asking`] computes the inputs of the method from the
 //! subject, and [`Upstream::pick_now`] and [`Upstream::pick_later`] ask the group. Names of servers are looked up
 //! outside of the loops ([`look_up_all`]), those that a subject computes by [`find`].
 

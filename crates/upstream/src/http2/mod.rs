@@ -1,9 +1,9 @@
 //! Connections of HTTP/2 to upstream servers, each with many exchanges at a time.
 //!
 //! The machine in [`freerun_proto::h2`] knows the protocol. Here are the bytes and the time: a task for each connection reads
-//! and writes (`drive.rs`), and the code that has a request answered works on a [`Stream`], whose bytes are the records of
+//! and writes (`drive.rs`), and the code that has a request answered works on a [`ExchangeStream`], whose bytes are the records of
 //! [`record`]. A connection stays on its loop. The pool holds a [`Http2Connection`] as a handle of it, and hands out slots
-//! of it; a slot becomes a stream by [`Stream::of`].
+//! of it; a slot becomes a stream by [`ExchangeStream::of`].
 //!
 //! | what happens | what the exchanges on the connection see |
 //! |---|---|

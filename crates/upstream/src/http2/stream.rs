@@ -382,7 +382,7 @@ impl ExchangeStream {
         self.inner.heard.get()
     }
 
-    /// Asks the server whether it is there. Its answer changes [`Stream::heard`].
+    /// Asks the server whether it is there. Its answer changes [`ExchangeStream::heard`].
     pub fn ask(&self) {
         self.inner.with(|machine: &mut h2::Connection| machine.ping(loops::millis().to_be_bytes()));
     }

@@ -52,7 +52,7 @@ pub enum WakeReason {
     Slot(SharedSlot),
     /// There may be something to be found: it has to look again.
     Again,
-    /// The connection that it has waited for cannot be made. This is what [`Making::failed`] was told.
+    /// The connection that it has waited for cannot be made. This is what [`NewConnection::failed`] was told.
     Failed(Rc<dyn Any>),
 }
 

@@ -1,6 +1,6 @@
 //! Connections to one peer that have room for further requests, shared by all loops of the worker.
 //!
-//! The pool hands out [`Slot`]s: the right to have one exchange on a connection. Most connections have one slot, so
+//! The pool hands out [`ExchangeSlot`]s: the right to have one exchange on a connection. Most connections have one slot, so
 //! that they are in the pool while they are idle; a connection of a protocol with streams has several ([`slot`]).
 //!
 //! Each loop has a list of its own and takes from it first, the connection used last: it is registered with the loop's

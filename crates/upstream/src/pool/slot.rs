@@ -2,11 +2,11 @@
 //!
 //! A connection of HTTP/1, FastCGI and similar protocols carries one exchange at a time: its one slot is the connection
 //! itself, as an [`Exclusive`]. A connection of a protocol with streams carries several, and has as many slots: each is
-//! a [`Shared`], while the connection stays in the pool, whether it is used or not.
+//! a [`SharedSlot`], while the connection stays in the pool, whether it is used or not.
 //!
-//! | | [`Exclusive`] | [`Shared`] |
+//! | | [`Exclusive`] | [`SharedSlot`] |
 //! |---|---|---|
-//! | made | [`Exclusive::new`], of a byte stream | [`Pool::share`](super::Pool::share), of a [`Multiplexed`] connection |
+//! | made | [`Exclusive::new`], of a byte stream | [`Pool::share`](super::Pool::share), of a [`MultiplexedConnection`] connection |
 //! | acquired | the connection leaves the pool | the connection has one slot less for others |
 //! | released, when the exchange has ended cleanly | the connection is in the pool again | others may have the slot |
 //! | dropped, however the exchange stands | the connection is closed | as released: the protocol decides about its stream |

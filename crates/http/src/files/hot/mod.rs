@@ -102,7 +102,7 @@ enum Trust {
 }
 
 struct HotEntry {
-    /// The number of the [place](Begun::Place).
+    /// The number of the [place](HotLookup::Place).
     number: u64,
     since: Instant,
     /// `None` until its content was read.
@@ -306,7 +306,7 @@ impl<L> HotFiles<L> {
         HotLookup::Place(self.places)
     }
 
-    /// Keeps a file in its [place](Begun::Place). A file that has changed meanwhile has lost it, and perhaps to another one.
+    /// Keeps a file in its [place](HotLookup::Place). A file that has changed meanwhile has lost it, and perhaps to another one.
     /// When there is no room left, it is not kept.
     pub fn put(&mut self, name: &[u8], place: u64, file: &Rc<HotFile>, now: Instant) {
         // What has changed meanwhile is only known if somebody has looked; the next look finds the others here.

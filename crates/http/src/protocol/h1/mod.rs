@@ -1,6 +1,6 @@
 //! The driver of HTTP/1: the requests of a connection one after the other.
 //!
-//! [`requests`] serves them until none has come. A [`Continuation`] says what the connection does then. The
+//! [`requests`](mod@requests) serves them until none has come. A [`Continuation`] says what the connection does then. The
 //! caller owns the connection, waits with it for the next request, and calls again.
 
 mod file;

@@ -1,6 +1,6 @@
 //! Certificates from a CA by ACME: `acme_issuer`, `acme_certificate`, `ssl_certificate auto`.
 //!
-//! Here they are read; what is wanted of them becomes a part of the generation ([`Wanted`]), and a module does the rest.
+//! Here they are read; what is wanted of them becomes a part of the generation ([`WantedCertificates`]), and a module does the rest.
 //!
 //! <https://nginx.org/en/docs/http/ngx_http_acme_module.html>
 

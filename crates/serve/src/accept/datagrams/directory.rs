@@ -4,7 +4,7 @@
 //! client's sessions. While that loop is late, another thread reads in its place, and must not begin a second session of a
 //! client that has one:
 //!
-//! - Each socket has a [`Part`], which counts the sessions there by a hash of their clients. A thread that finds a count of
+//! - Each socket has a [`SocketPart`], which counts the sessions there by a hash of their clients. A thread that finds a count of
 //!   zero, or a session of another client, knows that the client has none. Datagrams of others are kept for the loop.
 //! - A client is a *stray* if its session begins at another part than the part of the socket that its datagrams come to. The
 //!   [`Directory`] knows it until its last session there ends, and a thread that gets its datagrams hands them on.
@@ -363,7 +363,7 @@ impl SocketPart {
     }
 
     /// Takes room for `count` datagrams on their way to the loop; false if there is none. The loop gives it back
-    /// ([`Part::arrived`]).
+    /// ([`SocketPart::arrived`]).
     pub fn send(&self, count: usize) -> bool {
         let before = self.on_their_way.fetch_add(count, Relaxed);
         if before + count > MOST_ON_THEIR_WAY {

@@ -1,5 +1,5 @@
 //! Health checks that go on all the time: the loop that checks a server, the time, and the consequence. The protocol of a check
-//! decides what it sends and expects ([`Check`]).
+//! decides what it sends and expects ([`GroupCheck`]).
 //!
 //! The consequence of a series of results is decided in [`freerun_upstream::health`].
 

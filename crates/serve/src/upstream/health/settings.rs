@@ -104,7 +104,7 @@ pub struct Match<M> {
 /// A `match` block as a check refers to it: it may be declared below.
 pub type MatchRef<M> = Arc<OnceLock<Match<M>>>;
 
-/// All `match` blocks; their contents are in [`Declared`].
+/// All `match` blocks; their contents are in [`MatchBlocks`].
 pub struct Matches<M>(PhantomData<fn() -> M>);
 
 stateless!(Matches);

@@ -7,7 +7,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 /// with 500.
 pub const MAX_TEXT: usize = 16 << 20;
 
-/// The number of cells in the first chunk of [`Texts`]; each further chunk has twice as many as the one before.
+/// The number of cells in the first chunk of [`CaptureTexts`]; each further chunk has twice as many as the one before.
 const FIRST_CHUNK: usize = 8;
 /// The largest number of chunks.
 const CHUNKS: usize = 17;

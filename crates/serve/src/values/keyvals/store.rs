@@ -170,7 +170,7 @@ impl Keyvals {
     /// Changes pairs; new values last for `timeout`. It waits for others that change the zone, so a loop never calls it.
     ///
     /// # Errors
-    /// [`Refused`]; nothing has changed then.
+    /// [`PairRefusal`]; nothing has changed then.
     pub fn change(&self, change: &PairChange, timeout: Option<Duration>) -> Result<(), PairRefusal> {
         let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let now = now();

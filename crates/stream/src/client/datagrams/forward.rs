@@ -6,7 +6,7 @@ use freerun_runtime::net::udp::{DatagramTarget, Runs};
 
 use super::DatagramSession;
 
-/// Datagrams of a batch that are to be passed on, all of one session. To be [flushed](Forwarding::flush) behind the last.
+/// Datagrams of a batch that are to be passed on, all of one session. To be [flushed](Forwarder::flush) behind the last.
 #[derive(Default)]
 pub struct Forwarder<'a> {
     session: Option<Rc<DatagramSession>>,
