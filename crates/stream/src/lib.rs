@@ -13,21 +13,21 @@
 //! ```
 //! use std::rc::Rc;
 //!
-//! use freerun_stream::session::handler::{Content, End, Running};
+//! use freerun_stream::session::handler::{ContentFuture, ContentHandler, SessionEnd};
 //! use freerun_stream::module::Module;
 //! use freerun_stream::session::Session;
 //!
-//! fn start(session: Rc<Session>) -> Running {
+//! fn start(session: Rc<Session>) -> ContentFuture {
 //!     Box::pin(async move {
 //!         let settings = session.settings();
 //!         // … settings.get::<OwnSettings>() …
 //!         session.set_step("proxying connection");
-//!         End::Status(200)
+//!         SessionEnd::Status(200)
 //!     })
 //! }
 //!
 //! pub static MODULE: Module =
-//!     Module { name: "x", content: &[Content { directive: "x_pass", start }], ..Module::EMPTY };
+//!     Module { name: "x", content: &[ContentHandler { directive: "x_pass", start }], ..Module::EMPTY };
 //! ```
 //!
 //! * The handler is a future of its own, in a box: what it holds while it waits is all that an idle session costs besides
