@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::bench::Bench;
 use crate::client::Client;
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::grid::{Grid, Sample};
 use crate::interrupt::pause;
 use crate::origin::Origin;
@@ -13,7 +13,7 @@ use crate::report::{Goal, Report};
 use crate::servers::{Server, start_all};
 use crate::spec::{Kind, Spec};
 use crate::warm;
-use crate::wrk::{Load, Target};
+use crate::wrk::{Target, WrkLoad};
 
 /// Name of a case, its path, the object's size, wrk's connections.
 const CASES: [(&str, &str, u64, usize); 3] =
@@ -47,7 +47,7 @@ pub fn run(bench: &Bench) -> Result<Report> {
     }
     let (grid, asked) = origin.during(|| {
         Grid::fill(bench, &servers, rounds, &mut notes, |_| {
-            let load = |path: &str, connections| Load {
+            let load = |path: &str, connections| WrkLoad {
                 threads: 1,
                 connections,
                 seconds,

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use crate::bench::Bench;
-use crate::cgroup::{Group, Limits};
+use crate::cgroup::{ControlGroup, Limits};
 use crate::client::Client;
-use crate::disks::Disk;
-use crate::error::{Doing, Error, Result};
+use crate::disks::MountedDisk;
+use crate::error::{Error, ErrorContext, Result};
 use crate::interrupt::{self, pause};
 use crate::origin::{Origin, ask_all};
 use crate::process::Placement;
@@ -18,7 +18,7 @@ use crate::servers::Server;
 use crate::spec::{Kind, Spec};
 use crate::stats::{Series, short_or_nothing};
 use crate::status;
-use crate::wrk::{self, Load, Outcome, Target};
+use crate::wrk::{self, Target, WrkLoad, WrkOutcome};
 
 /// Bytes of each object.
 const OBJECT: u64 = 100_000;
@@ -79,9 +79,9 @@ http {
 ";
 
 /// The figures of one server in one round.
-struct Shown {
-    alone: Outcome,
-    with: Outcome,
+struct NodeFigures {
+    alone: WrkOutcome,
+    with: WrkOutcome,
     /// Requests for objects of the third disk that were answered, a second: before, and when it was throttled.
     third: (f64, f64),
     stalls: Option<u64>,
@@ -138,7 +138,7 @@ pub fn run(bench: &Bench) -> Result<Report> {
                 Ok(one) => shown.push(one),
             }
         }
-        let series = |figure: &dyn Fn(&Shown) -> f64| shown.iter().map(figure).collect::<Series>();
+        let series = |figure: &dyn Fn(&NodeFigures) -> f64| shown.iter().map(figure).collect::<Series>();
         let kept = series(&|one| one.with.rate() / one.alone.rate() * 100.0);
         if kind == Kind::Freerun {
             report.goals.push(Goal::at_least(
@@ -175,9 +175,9 @@ fn one(
     objects: usize,
     seconds: f64,
     (server_cores, client_cores): (&[usize], &[usize]),
-) -> Result<Shown> {
-    let mut disks: Vec<Disk> =
-        (1..=3).map(|number| Disk::make(bench, &format!("disk{number}"), DISK)).collect::<Result<_>>()?;
+) -> Result<NodeFigures> {
+    let mut disks: Vec<MountedDisk> =
+        (1..=3).map(|number| MountedDisk::make(bench, &format!("disk{number}"), DISK)).collect::<Result<_>>()?;
     let wanted = |number: usize| format!("/{}", path(number));
     let plain = Placement { cores: server_cores.to_vec(), cgroups: Vec::new() };
     let server = Server::start(bench, spec, &plain)?;
@@ -193,18 +193,19 @@ fn one(
     if on.iter().any(Vec::is_empty) {
         return Err(Error::Failed(format!("objects on the disks: {:?}", on.iter().map(Vec::len).collect::<Vec<_>>())));
     }
-    disks.iter_mut().try_for_each(Disk::remount)?;
+    disks.iter_mut().try_for_each(MountedDisk::remount)?;
 
     // Far more than it needs: only the third disk is to be throttled, later.
     let limits = Limits { memory: 8 << 30, read_bytes: 1 << 40, read_ios: 1 << 30 };
-    let group = Group::create(&format!("freerun-bench-{}-node", std::process::id()), &limits, disks[2].device()?)?;
+    let group =
+        ControlGroup::create(&format!("freerun-bench-{}-node", std::process::id()), &limits, disks[2].device()?)?;
     let placement = Placement { cores: server_cores.to_vec(), cgroups: group.entries() };
     let server = Server::start(bench, spec, &placement)?;
     let working: Vec<String> = [&on[0][..], &on[1][..]].concat();
     if ask_all(server.address, 4, working.len() * 2, |number| working[number % working.len()].clone())? > 0 {
         return Err(Error::Failed("objects of the disks that work are not answered".into()));
     }
-    let hits = Load {
+    let hits = WrkLoad {
         threads: 1,
         connections: CONNECTIONS.0,
         seconds,
@@ -230,11 +231,11 @@ fn one(
         with.p99_ms
     ));
     drop(group);
-    Ok(Shown { alone, with, third: (third, throttled), stalls })
+    Ok(NodeFigures { alone, with, third: (third, throttled), stalls })
 }
 
 /// The hits of the first two disks, while objects of the third are asked for; and how many of those are answered a second.
-fn measure(bench: &Bench, server: &Server, hits: &Load, third: &[String]) -> Result<(Outcome, f64)> {
+fn measure(bench: &Bench, server: &Server, hits: &WrkLoad, third: &[String]) -> Result<(WrkOutcome, f64)> {
     let length = Duration::from_secs_f64(SETTLE + hits.seconds);
     let (next, answered) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let begin = Instant::now();

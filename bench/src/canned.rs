@@ -9,7 +9,7 @@ use std::thread;
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
-use crate::error::{Doing, Result};
+use crate::error::{ErrorContext, Result};
 
 /// The listening socket's number; the numbers of connections begin behind it.
 const LISTENER: u64 = 0;

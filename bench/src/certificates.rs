@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::bench::Bench;
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::spec::Certificate;
 
 /// The kind of a certificate's key.
@@ -13,8 +13,6 @@ use crate::spec::Certificate;
 pub enum Key {
     /// RSA with 2048 bits.
     Rsa2048,
-    /// RSA with 4096 bits.
-    Rsa4096,
     /// ECDSA on the curve P-256.
     EcdsaP256,
 }
@@ -24,7 +22,6 @@ impl Key {
     fn file(self) -> &'static str {
         match self {
             Key::Rsa2048 => "rsa-2048",
-            Key::Rsa4096 => "rsa-4096",
             Key::EcdsaP256 => "ecdsa-p256",
         }
     }
@@ -33,7 +30,6 @@ impl Key {
     fn arguments(self) -> &'static [&'static str] {
         match self {
             Key::Rsa2048 => &["-newkey", "rsa:2048"],
-            Key::Rsa4096 => &["-newkey", "rsa:4096"],
             Key::EcdsaP256 => &["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"],
         }
     }
@@ -43,7 +39,6 @@ impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Key::Rsa2048 => "RSA-2048",
-            Key::Rsa4096 => "RSA-4096",
             Key::EcdsaP256 => "ECDSA P-256",
         })
     }
@@ -66,8 +61,9 @@ pub fn make(openssl: &Path, folder: &Path, key: Key) -> Result<Certificate> {
     command.args(["-addext", "subjectAltName=DNS:bench"]).args(key.arguments());
     command.arg("-keyout").arg(&files.key).arg("-out").arg(&files.certificate).stdin(Stdio::null());
     let output = command.output().doing(openssl.display())?;
-    match output.status.success() {
-        true => Ok(files),
-        false => Err(Error::Setup(format!("no certificate: {}", String::from_utf8_lossy(&output.stderr).trim()))),
+    if output.status.success() {
+        Ok(files)
+    } else {
+        Err(Error::Setup(format!("no certificate: {}", String::from_utf8_lossy(&output.stderr).trim())))
     }
 }

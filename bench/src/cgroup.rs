@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 
 /// The limits of the group.
 #[derive(Debug, Clone, Copy)]
@@ -61,7 +61,7 @@ pub struct Io {
 
 /// A limited group; removed when dropped, so it must outlive its processes.
 #[derive(Debug)]
-pub struct Group {
+pub struct ControlGroup {
     version: Version,
     disk: Disk,
 }
@@ -74,9 +74,9 @@ enum Version {
     Two { folder: PathBuf },
 }
 
-impl Group {
+impl ControlGroup {
     /// Makes a group below this process' own, called `name`, with `limits` for `disk`.
-    pub fn create(name: &str, limits: &Limits, disk: Disk) -> Result<Group> {
+    pub fn create(name: &str, limits: &Limits, disk: Disk) -> Result<ControlGroup> {
         if !rustix::process::geteuid().is_root() {
             return Err(Error::Setup("this benchmark limits memory and disk with cgroups: run it as root".into()));
         }
@@ -85,7 +85,7 @@ impl Group {
         let group = match v2_parent(&mounts, &own, &["io", "memory"]) {
             Some(parent) => {
                 let folder = make(&parent, name)?;
-                Group { version: Version::Two { folder }, disk }
+                ControlGroup { version: Version::Two { folder }, disk }
             }
             None => {
                 let parent = |controller| {
@@ -98,7 +98,8 @@ impl Group {
                 let (memory, blkio) = (parent("memory")?, parent("blkio")?);
                 let memory = make(&memory, name)?;
                 // From here on dropping the group removes what exists of it.
-                let mut group = Group { version: Version::One { memory: memory.clone(), blkio: PathBuf::new() }, disk };
+                let mut group =
+                    ControlGroup { version: Version::One { memory: memory.clone(), blkio: PathBuf::new() }, disk };
                 group.version = Version::One { memory, blkio: make(&blkio, name)? };
                 group
             }
@@ -166,7 +167,7 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for ControlGroup {
     fn drop(&mut self) {
         let folders = match &self.version {
             Version::One { memory, blkio } => vec![memory, blkio],

@@ -13,7 +13,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 
 /// The answers that clients received.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Seen {
+pub struct AnswerCounts {
     /// Answers that were as expected.
     pub answered: u64,
     /// A connection that could not be made, an answer on a fresh connection that was wrong, cut or missing.
@@ -24,8 +24,8 @@ pub struct Seen {
     pub closed: u64,
 }
 
-impl Seen {
-    fn add(&mut self, other: Seen) {
+impl AnswerCounts {
+    fn add(&mut self, other: AnswerCounts) {
         self.answered += other.answered;
         self.failed += other.failed;
         self.failed_reused += other.failed_reused;
@@ -34,10 +34,15 @@ impl Seen {
 }
 
 /// Starts a client that asks for these paths in turn until it is stopped. Bodies have to have the given length.
-pub fn start(server: SocketAddr, index: usize, paths: Vec<(String, u64)>, stop: &Arc<AtomicBool>) -> JoinHandle<Seen> {
+pub fn start(
+    server: SocketAddr,
+    index: usize,
+    paths: Vec<(String, u64)>,
+    stop: &Arc<AtomicBool>,
+) -> JoinHandle<AnswerCounts> {
     let stop = Arc::clone(stop);
     thread::spawn(move || {
-        let mut seen = Seen::default();
+        let mut seen = AnswerCounts::default();
         let mut client: Option<Client> = None;
         let mut turn = index;
         while !stop.load(Relaxed) && crate::interrupt::check().is_ok() {
@@ -68,10 +73,10 @@ pub fn start(server: SocketAddr, index: usize, paths: Vec<(String, u64)>, stop: 
 }
 
 /// Waits for clients that were told to stop.
-pub fn all(clients: Vec<JoinHandle<Seen>>) -> Seen {
-    let mut seen = Seen::default();
+pub fn all(clients: Vec<JoinHandle<AnswerCounts>>) -> AnswerCounts {
+    let mut seen = AnswerCounts::default();
     for client in clients {
-        seen.add(client.join().unwrap_or(Seen { failed: 1, ..Seen::default() }));
+        seen.add(client.join().unwrap_or(AnswerCounts { failed: 1, ..AnswerCounts::default() }));
     }
     seen
 }

@@ -88,14 +88,6 @@ impl Client {
         self.read()
     }
 
-    /// Asks for `path` by this method with a body of JSON, and reads the answer.
-    pub fn ask(&mut self, method: &str, path: &str, json: &str) -> io::Result<Reply> {
-        let length = json.len();
-        let text = format!("{method} {path} HTTP/1.1\r\nHost: bench\r\nContent-Length: {length}\r\n\r\n{json}");
-        self.stream.get_mut().write_all(text.as_bytes())?;
-        self.read()
-    }
-
     /// Sends a request for `path`.
     pub fn send(&mut self, path: &str) -> io::Result<()> {
         self.stream.get_mut().write_all(format!("GET {path} HTTP/1.1\r\nHost: bench\r\n\r\n").as_bytes())
@@ -104,10 +96,7 @@ impl Client {
     fn line(&mut self) -> io::Result<String> {
         let mut line = String::new();
         (&mut self.stream).take(MAX_HEAD).read_line(&mut line)?;
-        match line.ends_with('\n') {
-            true => Ok(line.trim_end().to_owned()),
-            false => Err(io::ErrorKind::UnexpectedEof.into()),
-        }
+        if line.ends_with('\n') { Ok(line.trim_end().to_owned()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
     }
 
     /// Reads an answer.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::bench::{Bench, repository};
 use crate::client::Client;
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::grid::Grid;
 use crate::process::Placement;
 use crate::report::{Goal, Report, Table};
@@ -15,7 +15,7 @@ use crate::servers::{Server, start_all};
 use crate::spec::{Kind, Spec};
 use crate::stats::{NOTHING, short};
 use crate::warm;
-use crate::wrk::{Load, Target};
+use crate::wrk::{Target, WrkLoad};
 
 /// Name of a size, the file, its length, wrk's connections.
 const SIZES: [(&str, &str, usize, usize); 4] = [
@@ -26,7 +26,7 @@ const SIZES: [(&str, &str, usize, usize); 4] = [
 ];
 
 /// A coding at a level.
-struct Way {
+struct CodingLevel {
     /// In tables.
     name: &'static str,
     /// In `Accept-Encoding`.
@@ -37,11 +37,11 @@ struct Way {
     lines: &'static str,
 }
 
-const WAYS: [Way; 4] = [
-    Way { name: "gzip 1", coding: "gzip", folder: "/gzip1/", lines: "gzip on; gzip_comp_level 1;" },
-    Way { name: "gzip 6", coding: "gzip", folder: "/gzip6/", lines: "gzip on; gzip_comp_level 6;" },
-    Way { name: "brotli 4", coding: "br", folder: "/brotli4/", lines: "brotli on; brotli_comp_level 4;" },
-    Way { name: "zstd 3", coding: "zstd", folder: "/zstd3/", lines: "zstd on; zstd_comp_level 3;" },
+const WAYS: [CodingLevel; 4] = [
+    CodingLevel { name: "gzip 1", coding: "gzip", folder: "/gzip1/", lines: "gzip on; gzip_comp_level 1;" },
+    CodingLevel { name: "gzip 6", coding: "gzip", folder: "/gzip6/", lines: "gzip on; gzip_comp_level 6;" },
+    CodingLevel { name: "brotli 4", coding: "br", folder: "/brotli4/", lines: "brotli on; brotli_comp_level 4;" },
+    CodingLevel { name: "zstd 3", coding: "zstd", folder: "/zstd3/", lines: "zstd on; zstd_comp_level 3;" },
 ];
 
 /// Debian's module for brotli.
@@ -98,21 +98,26 @@ pub fn run(bench: &Bench) -> Result<Report> {
 }
 
 /// Whether a server knows the coding.
-fn can(kind: Kind, way: &Way, with_brotli: bool) -> bool {
+fn can(kind: Kind, way: &CodingLevel, with_brotli: bool) -> bool {
     kind == Kind::Freerun || way.coding == "gzip" || way.coding == "br" && with_brotli
 }
 
-fn lines(root: &Path, has: impl Fn(&Way) -> bool) -> String {
+fn lines(root: &Path, has: impl Fn(&CodingLevel) -> bool) -> String {
     let ways = WAYS.iter().filter(|way| has(way));
     ways.map(|way| format!("location {} {{ alias {}/; {} }}\n", way.folder, root.display(), way.lines)).collect()
 }
 
-fn case(way: &Way, size: &str) -> String {
+fn case(way: &CodingLevel, size: &str) -> String {
     format!("{}, {size}", way.name)
 }
 
-fn load(way: &Way, (_, file, _, connections): (&str, &str, usize, usize), seconds: f64, cores: &[usize]) -> Load {
-    Load {
+fn load(
+    way: &CodingLevel,
+    (_, file, _, connections): (&str, &str, usize, usize),
+    seconds: f64,
+    cores: &[usize],
+) -> WrkLoad {
+    WrkLoad {
         threads: 1,
         connections,
         seconds,

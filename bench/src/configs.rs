@@ -4,8 +4,8 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use crate::error::{Doing, Error, Result};
-use crate::spec::{Http2, Kind, Spec};
+use crate::error::{Error, ErrorContext, Result};
+use crate::spec::{Kind, Spec};
 use crate::user::User;
 
 /// The address that a server listens on.
@@ -162,14 +162,13 @@ fn nginx_servers(spec: &Spec, addresses: &Addresses, content: &str) -> String {
             spec.generation, spec.lines
         )
     };
+    let http2 = if spec.http2 { " http2" } else { "" };
     let secure = spec.secure.iter().zip(&addresses.secure).map(|(files, address)| {
         let (certificate, key) = (files.certificate.display(), files.key.display());
         let lines =
             format!("ssl_certificate {certificate};\nssl_certificate_key {key};\nssl_protocols {TLS_VERSIONS};\n");
-        let http2 = if spec.http2 == Http2::Nowhere { "" } else { " http2" };
         server(address, &format!(" ssl{http2}"), &lines)
     });
-    let http2 = if spec.http2 == Http2::Everywhere { " http2" } else { "" };
     server(&addresses.plain, http2, "") + &secure.collect::<String>()
 }
 

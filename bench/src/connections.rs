@@ -8,7 +8,7 @@ use crate::bench::Bench;
 use crate::cgroup::CpuShare;
 use crate::client::Client;
 use crate::configs::OK_PATH;
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::grid::Grid;
 use crate::interrupt::{pause, wait_for};
 use crate::process::{Memory, Placement, raise_limit};
@@ -17,7 +17,7 @@ use crate::servers::{Server, start_all};
 use crate::spec::{Kind, Spec};
 use crate::stats::{Series, short_or_nothing};
 use crate::warm;
-use crate::wrk::Load;
+use crate::wrk::WrkLoad;
 
 /// Path of the small file.
 const FILE: &str = "/1k.bin";
@@ -58,7 +58,7 @@ fn one_request_each(bench: &Bench, specs: &[Spec], report: &mut Report) -> Resul
     if share.is_none() {
         notes.push("no cgroup for a part of a core could be made: the client's core limits the rates".to_owned());
     }
-    let load = |path: &str| Load { close: true, ..Load::kept(path, seconds, client_cores.clone()) };
+    let load = |path: &str| WrkLoad { close: true, ..WrkLoad::kept(path, seconds, client_cores.clone()) };
     let (ok, file) = ("return 200, connection closed", "1 KB, connection closed");
     let grid = Grid::fill(bench, &servers, rounds, &mut notes, |server| {
         let mut cases = vec![(file.to_owned(), load(FILE))];

@@ -4,22 +4,22 @@ use std::path::PathBuf;
 
 use crate::bench::Bench;
 use crate::cgroup;
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::machine::find;
 use crate::process::run;
 
 /// A mounted file system; unmounted when dropped. It must outlive the servers that use it.
 #[derive(Debug)]
-pub struct Disk {
+pub struct MountedDisk {
     image: PathBuf,
     /// The folder that it is mounted on.
     pub path: PathBuf,
     mounted: bool,
 }
 
-impl Disk {
+impl MountedDisk {
     /// Makes a file system of `size` bytes, which takes up what is written to it, and mounts it.
-    pub fn make(bench: &Bench, name: &str, size: u64) -> Result<Disk> {
+    pub fn make(bench: &Bench, name: &str, size: u64) -> Result<MountedDisk> {
         if !rustix::process::geteuid().is_root() {
             return Err(Error::Setup("this benchmark mounts file systems: run it as root".into()));
         }
@@ -27,7 +27,7 @@ impl Disk {
         let file = std::fs::File::create(&image).doing(image.display())?;
         file.set_len(size).doing(image.display())?;
         let path = bench.scratch.folder(&format!("mounts/{name}"))?;
-        let mut disk = Disk { image, path, mounted: false };
+        let mut disk = MountedDisk { image, path, mounted: false };
         disk.tool("mkfs.ext4", &["-q", "-F", "-m", "0", &disk.image.display().to_string()])?;
         disk.mount()?;
         Ok(disk)
@@ -67,7 +67,7 @@ impl Disk {
     }
 }
 
-impl Drop for Disk {
+impl Drop for MountedDisk {
     fn drop(&mut self) {
         if let Err(error) = self.unmount() {
             eprintln!("{} stays mounted: {error}", self.path.display());

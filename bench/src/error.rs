@@ -29,12 +29,12 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Adds what was being done to an I/O error.
-pub trait Doing<T> {
+pub trait ErrorContext<T> {
     /// Turns the error into [`Error::Io`] with `what`.
     fn doing(self, what: impl Display) -> Result<T>;
 }
 
-impl<T, E: Into<io::Error>> Doing<T> for std::result::Result<T, E> {
+impl<T, E: Into<io::Error>> ErrorContext<T> for std::result::Result<T, E> {
     fn doing(self, what: impl Display) -> Result<T> {
         self.map_err(|error| Error::Io { what: what.to_string(), source: error.into() })
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::bench::{Bench, build};
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::process::{Placement, Process};
 
 /// A mounted fixture; unmounted when dropped. It must outlive the servers that use it.

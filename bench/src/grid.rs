@@ -7,13 +7,13 @@ use crate::error::{Error, Result};
 use crate::process::Watch;
 use crate::servers::Server;
 use crate::stats::{Series, short_or_nothing};
-use crate::wrk::{self, Load, Outcome};
+use crate::wrk::{self, WrkLoad, WrkOutcome};
 
 /// A measurement.
 #[derive(Debug, Clone, Copy)]
 pub struct Sample {
     /// The client's figures.
-    pub outcome: Outcome,
+    pub outcome: WrkOutcome,
     /// CPU time of the server's processes per completed request, in microseconds.
     pub cpu_us: f64,
     /// Part of the machine's CPU time that went to processes other than the server and the clients, in percent.
@@ -28,11 +28,11 @@ pub trait Work {
     }
 
     /// Has `server` do it, from beginning to end.
-    fn run(&self, bench: &Bench, server: &Server) -> Result<Outcome>;
+    fn run(&self, bench: &Bench, server: &Server) -> Result<WrkOutcome>;
 }
 
-impl Work for Load {
-    fn run(&self, bench: &Bench, server: &Server) -> Result<Outcome> {
+impl Work for WrkLoad {
+    fn run(&self, bench: &Bench, server: &Server) -> Result<WrkOutcome> {
         wrk::run(bench.wrk()?, &bench.scratch.folder("servers")?, server.address, self)
     }
 }

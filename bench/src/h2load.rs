@@ -2,25 +2,24 @@
 
 use std::io::Read as _;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::bench::Bench;
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::grid::Work;
 use crate::interrupt;
 use crate::process::{Placement, Process};
 use crate::servers::Server;
-use crate::wrk::Outcome;
+use crate::wrk::WrkOutcome;
 
-/// The time that h2load may take to end after its time, or for a number of requests.
+/// The time that h2load may take to end after its time.
 const GRACE: Duration = Duration::from_secs(180);
 
 /// The load that h2load makes, with one thread.
 #[derive(Debug, Clone)]
-pub struct Load {
+pub struct H2Load {
     /// The version of HTTP.
-    pub version: Version,
+    pub version: HttpVersion,
     /// Whether the server is asked at its address for TLS.
     pub secure: bool,
     /// The paths that it requests.
@@ -29,70 +28,47 @@ pub struct Load {
     pub connections: usize,
     /// Streams at a time on each.
     pub streams: usize,
-    /// The end of the load.
-    pub until: Until,
-    /// The body of each request.
-    pub body: Option<PathBuf>,
+    /// The length of the load in seconds.
+    pub seconds: f64,
     /// The cores it may use; empty for all.
     pub cores: Vec<usize>,
 }
 
 /// A version of HTTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Version {
+pub enum HttpVersion {
     /// HTTP/1.1.
     Http1,
     /// HTTP/2, without TLS by prior knowledge.
     Http2,
 }
 
-/// The end of a load.
-#[derive(Debug, Clone, Copy)]
-pub enum Until {
-    /// The load ends after this number of seconds.
-    Seconds(f64),
-    /// The load ends after this number of requests.
-    Requests(u64),
-}
-
 /// An h2load under way.
 #[derive(Debug)]
-pub struct H2load {
+pub struct RunningH2load {
     process: Process,
     length: Duration,
 }
 
-impl Load {
+impl H2Load {
     /// Starts h2load on an address.
-    pub fn start(&self, bench: &Bench, address: SocketAddr) -> Result<H2load> {
+    pub fn start(&self, bench: &Bench, address: SocketAddr) -> Result<RunningH2load> {
         let mut args = vec!["-t1".to_owned(), format!("-c{}", self.connections), format!("-m{}", self.streams)];
-        let length = match self.until {
-            Until::Seconds(seconds) => {
-                let whole = seconds.ceil().max(1.0);
-                args.push(format!("-D{whole}"));
-                Duration::from_secs_f64(whole)
-            }
-            Until::Requests(count) => {
-                args.push(format!("-n{count}"));
-                Duration::ZERO
-            }
-        };
-        if self.version == Version::Http1 {
+        let seconds = self.seconds.ceil().max(1.0);
+        args.push(format!("-D{seconds}"));
+        if self.version == HttpVersion::Http1 {
             args.push("--h1".into());
-        }
-        if let Some(body) = &self.body {
-            args.push(format!("-d{}", body.display()));
         }
         let scheme = if self.secure { "https" } else { "http" };
         args.push(format!("{scheme}://{address}{}", self.path));
         let placement = Placement { cores: self.cores.clone(), cgroups: Vec::new() };
         let process = Process::start_piped(bench.machine.program("h2load")?, &args, &placement)?;
-        Ok(H2load { process, length })
+        Ok(RunningH2load { process, length: Duration::from_secs_f64(seconds) })
     }
 }
 
-impl Work for Load {
-    fn run(&self, bench: &Bench, server: &Server) -> Result<Outcome> {
+impl Work for H2Load {
+    fn run(&self, bench: &Bench, server: &Server) -> Result<WrkOutcome> {
         let address = match (self.secure, server.secure.first()) {
             (false, _) => server.address,
             (true, Some(address)) => *address,
@@ -102,9 +78,9 @@ impl Work for Load {
     }
 }
 
-impl H2load {
+impl RunningH2load {
     /// Waits for the end and reads the figures.
-    pub fn finish(mut self) -> Result<Outcome> {
+    pub fn finish(mut self) -> Result<WrkOutcome> {
         interrupt::pause(self.length)?;
         if !self.process.wait(GRACE)? {
             return Err(Error::Failed("h2load does not end".into()));
@@ -118,7 +94,7 @@ impl H2load {
 }
 
 /// Reads what h2load prints at its end. `None` if it does not say how many requests were answered, or if none was.
-fn parse(text: &str) -> Option<Outcome> {
+fn parse(text: &str) -> Option<WrkOutcome> {
     let after = |mark: &str| text.lines().find_map(|line| line.strip_prefix(mark));
     let (seconds, _) = after("finished in ")?.split_once(',')?;
     let requests = after("requests: ")?;
@@ -129,12 +105,12 @@ fn parse(text: &str) -> Option<Outcome> {
     let mut times = after("time for request:")?.split_whitespace();
     let (succeeded, mean) = (count("succeeded")?, times.nth(2)?);
     (succeeded > 0.0).then_some(())?;
-    Some(Outcome {
+    Some(WrkOutcome {
         requests: succeeded,
         seconds: milliseconds(seconds)? / 1000.0,
         errors: count("failed")?,
         mean_ms: milliseconds(mean)?,
-        ..Outcome::default()
+        ..WrkOutcome::default()
     })
 }
 

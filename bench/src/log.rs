@@ -6,13 +6,13 @@ use std::path::Path;
 
 use crate::bench::Bench;
 use crate::configs::OK_PATH;
-use crate::error::{Doing, Result};
+use crate::error::{ErrorContext, Result};
 use crate::grid::{Grid, Sample};
 use crate::process::Placement;
 use crate::report::{Goal, Report, Table};
 use crate::servers::{Server, start_all};
 use crate::spec::{Kind, Spec};
-use crate::wrk::Load;
+use crate::wrk::WrkLoad;
 
 /// Without a log: what the others are compared with.
 const OFF: &str = "off";
@@ -51,7 +51,7 @@ pub fn run(bench: &Bench) -> Result<Report> {
     let (server_cores, client_cores) = bench.machine.pair();
     let placement = Placement { cores: server_cores, cgroups: Vec::new() };
     let (servers, mut notes) = start_all(bench, &specs, &placement)?;
-    let load = Load::kept(OK_PATH, seconds, client_cores);
+    let load = WrkLoad::kept(OK_PATH, seconds, client_cores);
     let grid = Grid::fill(bench, &servers, rounds, &mut notes, |_| vec![(CASE.to_owned(), load.clone())])?;
     let mut report = Report {
         name: "log",

@@ -1,11 +1,8 @@
 //! Benchmarks against other servers, side by side in one run. See `bench/README.md`.
 
 mod bench;
-mod cache_herd;
 mod cache_hits;
 mod cache_node;
-mod cache_ratio;
-mod cache_restart;
 mod canned;
 mod certificates;
 mod cgroup;
@@ -15,16 +12,12 @@ mod compress;
 mod configs;
 mod connections;
 mod disks;
-mod dynamic;
 mod error;
 mod fixture;
 mod grid;
-mod grpc;
 mod h2load;
 mod http2;
 mod interrupt;
-mod late_loop;
-mod limits;
 mod log;
 mod machine;
 mod metadata;
@@ -39,17 +32,13 @@ mod reload;
 mod report;
 mod scratch;
 mod servers;
-mod sharding;
-mod slow;
 mod spec;
 mod stats;
 mod status;
-mod status_cost;
 mod streams;
 mod summary;
 mod tls;
 mod tunnels;
-mod udp;
 mod user;
 mod warm;
 mod wrk;
@@ -91,12 +80,11 @@ fn run(options: Options) -> ExitCode {
         let recorded = benchmark(&bench, name).and_then(|report| {
             let section = report.markdown(&command(&bench, name), &facts);
             println!("{section}");
-            match bench.options.record {
-                true => {
-                    let results = bench::repository().join("bench/RESULTS.md");
-                    report::record(&results, report.name, &section)
-                }
-                false => Ok(()),
+            if bench.options.record {
+                let results = bench::repository().join("bench/RESULTS.md");
+                report::record(&results, report.name, &section)
+            } else {
+                Ok(())
             }
         });
         if let Err(error) = recorded {
@@ -126,34 +114,15 @@ fn benchmark(bench: &Bench, name: &str) -> Result<Report> {
         "warm" => warm::run(bench),
         "connections" => connections::run(bench),
         "http2" => http2::run(bench),
-        "http2-upload" => http2::upload::run(bench),
-        "http2-fairness" => http2::fairness::run(bench),
-        "http2-urgent" => http2::urgent::run(bench),
-        "http2-memory" => http2::idle::run(bench),
         "compress" => compress::run(bench),
-        "sharding" => sharding::run(bench),
-        "late-loop" => late_loop::run(bench),
         "reload" => reload::run(bench),
-        "dynamic" => dynamic::run(bench),
-        "status-cost" => status_cost::run(bench),
         "log" => log::run(bench),
-        "limits" => limits::run(bench),
         "tls" => tls::run(bench),
-        "tls-handshakes" => tls::flood::run(bench),
-        "tls-names" => tls::names::run(bench),
-        "tls-slow-certificates" => tls::slow_certificates::run(bench),
         "proxy" => proxy::run(bench),
-        "grpc" => grpc::run(bench),
         "tunnels" => tunnels::run(bench),
         "streams" => streams::run(bench),
-        "udp" => udp::run(bench),
-        "udp-flood" => udp::flood::run(bench),
-        "slow" => slow::run(bench),
         "cache-hits" => cache_hits::run(bench),
         "cache-node" => cache_node::run(bench),
-        "cache-herd" => cache_herd::run(bench),
-        "cache-restart" => cache_restart::run(bench),
-        "cache-ratio" => cache_ratio::run(bench),
         _ => Err(Error::Setup(format!("no benchmark is called {name}"))),
     }
 }

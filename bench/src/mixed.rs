@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::bench::Bench;
-use crate::cgroup::{Disk, Group, Limits};
+use crate::cgroup::{ControlGroup, Disk, Limits};
 use crate::client::Client;
 use crate::configs::OK_PATH;
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::grid::disturbance;
 use crate::probe::{self, Pace};
 use crate::process::{Placement, Watch};
@@ -18,7 +18,7 @@ use crate::servers::Server;
 use crate::spec::{Kind, Spec};
 use crate::stats::{Latencies, Series, short_or_nothing};
 use crate::status::{self, Status};
-use crate::wrk::{self, Load, Outcome, Target, Wrk};
+use crate::wrk::{self, Target, Wrk, WrkLoad, WrkOutcome};
 
 /// Bytes of each file.
 const FILE: u64 = 4_000_000;
@@ -40,9 +40,9 @@ const NONE: f64 = 0.1;
 const STALL_MS: f64 = 50.0;
 
 /// The figures of one server in one round.
-struct Shown {
-    alone: Outcome,
-    mixed: Outcome,
+struct MixedFigures {
+    alone: WrkOutcome,
+    mixed: WrkOutcome,
     /// Bytes a second read from the disk.
     bytes: f64,
     /// Operations a second on the disk.
@@ -55,7 +55,7 @@ struct Shown {
     strangers: f64,
 }
 
-impl Shown {
+impl MixedFigures {
     fn kept(&self) -> f64 {
         self.mixed.rate() / self.alone.rate()
     }
@@ -69,7 +69,7 @@ pub fn run(bench: &Bench) -> Result<Report> {
     let (rounds, seconds) = (bench.options.runs(3), bench.options.seconds(5.0, 15.0).ceil());
     let disk = Disk::of(bench.scratch.path())?;
     // Fails early, before the data is made, where cgroups cannot be used.
-    let version = Group::create(&group_name(0), &limits, disk)?.describe();
+    let version = ControlGroup::create(&group_name(0), &limits, disk)?.describe();
     let count = usize::try_from(memory * TIMES / FILE).unwrap_or(0);
     bench.say(&format!("{count} files of {} MB in {}", FILE / 1_000_000, bench.scratch.path().display()));
     let mut files: Vec<PathBuf> =
@@ -77,12 +77,12 @@ pub fn run(bench: &Bench) -> Result<Report> {
     files.push(bench.scratch.file(CACHED.trim_start_matches('/'), FILE)?);
 
     let specs = specs(bench)?;
-    let mut shown: Vec<(String, Vec<Shown>)> = Vec::new();
+    let mut shown: Vec<(String, Vec<MixedFigures>)> = Vec::new();
     let mut notes = Vec::new();
     for round in 0..rounds {
         for (index, spec) in specs.iter().enumerate().filter(|(_, spec)| bench.options.wants(&spec.name)) {
             let name = group_name(1 + round * specs.len() + index);
-            match one(bench, spec, &Group::create(&name, &limits, disk)?, &limits, &files, seconds) {
+            match one(bench, spec, &ControlGroup::create(&name, &limits, disk)?, &limits, &files, seconds) {
                 Err(Error::Interrupted) => return Err(Error::Interrupted),
                 Err(error) => notes.push(format!("{} not measured in round {round}: {error}", spec.name)),
                 Ok(one) => match shown.iter_mut().find(|(name, _)| *name == spec.name) {
@@ -141,11 +141,18 @@ fn specs(bench: &Bench) -> Result<Vec<Spec>> {
     ])
 }
 
-fn load(connections: usize, seconds: f64, target: Target) -> Load {
-    Load { threads: 1, connections, seconds, target, close: false, cores: Vec::new() }
+fn load(connections: usize, seconds: f64, target: Target) -> WrkLoad {
+    WrkLoad { threads: 1, connections, seconds, target, close: false, cores: Vec::new() }
 }
 
-fn one(bench: &Bench, spec: &Spec, group: &Group, limits: &Limits, files: &[PathBuf], seconds: f64) -> Result<Shown> {
+fn one(
+    bench: &Bench,
+    spec: &Spec,
+    group: &ControlGroup,
+    limits: &Limits,
+    files: &[PathBuf],
+    seconds: f64,
+) -> Result<MixedFigures> {
     forget(files)?;
     let watch = Watch::start();
     let placement = Placement { cores: Vec::new(), cgroups: group.entries() };
@@ -188,10 +195,10 @@ fn one(bench: &Bench, spec: &Spec, group: &Group, limits: &Limits, files: &[Path
     ));
     server.stop();
     let disk = (bytes / limits.read_bytes as f64).max(ios / limits.read_ios as f64);
-    Ok(Shown { alone, mixed, bytes, ios, disk, probe, status, strangers: watch.strangers() })
+    Ok(MixedFigures { alone, mixed, bytes, ios, disk, probe, status, strangers: watch.strangers() })
 }
 
-fn table(shown: &[(String, Vec<Shown>)]) -> Table {
+fn table(shown: &[(String, Vec<MixedFigures>)]) -> Table {
     let head = [
         "server",
         "alone requests/s",
@@ -209,10 +216,10 @@ fn table(shown: &[(String, Vec<Shown>)]) -> Table {
     ];
     let mut table = Table::new("", &head);
     for (name, list) in shown {
-        let series = |figure: &dyn Fn(&Shown) -> f64| list.iter().map(figure).collect::<Series>();
-        let maybe = |figure: &dyn Fn(&Shown) -> Option<f64>| list.iter().filter_map(figure).collect::<Series>();
+        let series = |figure: &dyn Fn(&MixedFigures) -> f64| list.iter().map(figure).collect::<Series>();
+        let maybe = |figure: &dyn Fn(&MixedFigures) -> Option<f64>| list.iter().filter_map(figure).collect::<Series>();
         // A round without an answer has no latency.
-        let latency = |figure: &dyn Fn(&Outcome) -> f64| {
+        let latency = |figure: &dyn Fn(&WrkOutcome) -> f64| {
             maybe(&|shown| (shown.mixed.requests > 0.0).then(|| figure(&shown.mixed))).cell()
         };
         let own = |figure: &dyn Fn(&Status) -> Option<f64>| {
@@ -237,12 +244,12 @@ fn table(shown: &[(String, Vec<Shown>)]) -> Table {
     table
 }
 
-fn goals(shown: &[(String, Vec<Shown>)]) -> Vec<Goal> {
+fn goals(shown: &[(String, Vec<MixedFigures>)]) -> Vec<Goal> {
     let list = |wanted: &str| {
         shown.iter().find(|(name, _)| name == wanted).map(|(_, list)| list.as_slice()).unwrap_or_default()
     };
     let median =
-        |name: &str, figure: &dyn Fn(&Shown) -> f64| list(name).iter().map(figure).collect::<Series>().median();
+        |name: &str, figure: &dyn Fn(&MixedFigures) -> f64| list(name).iter().map(figure).collect::<Series>().median();
     let rate = |name| median(name, &|shown| shown.mixed.rate());
     let times = rate("freerun").zip(rate("nginx threads")).map(|(own, other)| own / other.max(NONE));
     let longest = list("freerun").iter().filter_map(|shown| shown.status.as_ref()?.longest_poll_ms).collect::<Series>();

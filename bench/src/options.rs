@@ -7,40 +7,21 @@ use lexopt::prelude::*;
 use crate::error::{Error, Result};
 
 /// The benchmarks, in the order in which `all` runs them.
-pub const BENCHMARKS: [&str; 33] = [
+pub const BENCHMARKS: [&str; 14] = [
     "warm",
     "connections",
-    "sharding",
-    "late-loop",
     "tls",
-    "tls-handshakes",
-    "tls-names",
-    "tls-slow-certificates",
     "http2",
-    "http2-upload",
-    "http2-fairness",
-    "http2-urgent",
-    "http2-memory",
     "compress",
     "reload",
-    "dynamic",
-    "status-cost",
     "metadata",
     "mixed",
     "log",
-    "limits",
     "proxy",
-    "grpc",
     "tunnels",
     "streams",
-    "udp",
-    "udp-flood",
-    "slow",
     "cache-hits",
     "cache-node",
-    "cache-herd",
-    "cache-restart",
-    "cache-ratio",
 ];
 
 /// The options of the command line.
@@ -74,10 +55,8 @@ pub struct Options {
 pub const USAGE: &str = "\
 usage: freerun-bench BENCHMARK… [OPTIONS]
 
-benchmarks: mixed metadata warm connections sharding tls tls-handshakes tls-names
-            tls-slow-certificates http2 http2-upload http2-fairness http2-urgent http2-memory compress reload
-            dynamic status-cost log limits proxy grpc tunnels streams udp udp-flood slow cache-hits
-            cache-node cache-herd cache-restart cache-ratio all
+benchmarks: warm connections tls http2 compress reload metadata mixed log proxy tunnels streams
+            cache-hits cache-node all
 
   --quick            short runs, small data: a check that everything works
   --only NAME,…      only these servers (nginx, freerun, h2o, lighttpd, or a full name such as \"nginx threads\")
@@ -193,9 +172,10 @@ fn bounded(text: &str, min: f64, max: f64) -> std::result::Result<f64, String> {
 
 /// The name of a congestion control: it stands in a command line that others copy.
 fn word(text: &str) -> std::result::Result<String, String> {
-    match text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') && !text.is_empty() {
-        true => Ok(text.to_owned()),
-        false => Err("not the name of a congestion control".into()),
+    if text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') && !text.is_empty() {
+        Ok(text.to_owned())
+    } else {
+        Err("not the name of a congestion control".into())
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::bench::Bench;
 use crate::client::Client;
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::interrupt;
 use crate::process::Placement;
 use crate::servers::Server;

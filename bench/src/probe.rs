@@ -8,7 +8,7 @@ use std::thread::{self, Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::client::Client;
-use crate::error::{Doing, Result};
+use crate::error::{ErrorContext, Result};
 use crate::stats::Latencies;
 
 /// The time that one request may take before it counts as that long and its connection is given up.
@@ -49,11 +49,11 @@ pub struct Ready {
 
 /// A probe under way.
 #[derive(Debug)]
-pub struct Probe(Vec<JoinHandle<Found>>);
+pub struct Probe(Vec<JoinHandle<ProbeFigures>>);
 
 /// The figures of a probe.
 #[derive(Debug, Clone, Default)]
-struct Found {
+struct ProbeFigures {
     latencies: Vec<Duration>,
     failed: usize,
 }
@@ -91,7 +91,7 @@ impl Probe {
     /// Waits for the end. The times are from the moment each request was due to the end of its answer. The number
     /// counts requests that were not answered with 200, or not within ten seconds (their times are in, too).
     pub fn finish(self) -> (Latencies, usize) {
-        let mut all = Found::default();
+        let mut all = ProbeFigures::default();
         for thread in self.0 {
             let found = thread.join().unwrap_or_default();
             all.latencies.extend(found.latencies);
@@ -101,8 +101,8 @@ impl Probe {
     }
 }
 
-fn ask(server: SocketAddr, client: Client, pace: &Pace, begin: Instant, next: &AtomicU32) -> Found {
-    let mut found = Found::default();
+fn ask(server: SocketAddr, client: Client, pace: &Pace, begin: Instant, next: &AtomicU32) -> ProbeFigures {
+    let mut found = ProbeFigures::default();
     // What is measured is the server, not how long this thread waits for a core that thousands of other clients want. Neither is to be had
     // in every sandbox.
     if freerun_sys::schedule::set_first().is_err() {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::interrupt::wait_for;
 
 /// The time that a process may take to end after SIGTERM before it is killed.
@@ -128,22 +128,6 @@ impl Process {
         sum
     }
 
-    /// The highest resident sets of the process and its descendants since they started, or since [`Process::forget_peak`], in bytes. Asking takes
-    /// nothing of their time: [`Process::memory`] looks at every page.
-    pub fn peak(&self) -> u64 {
-        let statuses = self.tree().into_iter().map(|pid| fs::read_to_string(format!("/proc/{pid}/status")));
-        statuses.map(|text| kilobytes(&text.unwrap_or_default(), "VmHWM:")).sum()
-    }
-
-    /// Has [`Process::peak`] begin with what they have now.
-    pub fn forget_peak(&self) -> Result<()> {
-        for pid in self.tree() {
-            let path = format!("/proc/{pid}/clear_refs");
-            fs::write(&path, "5").doing(path)?;
-        }
-        Ok(())
-    }
-
     /// Sends `signal` to the process alone.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         send(self.pid(), signal).doing(format!("signal process {}", self.pid()))
@@ -156,14 +140,6 @@ impl Process {
         })?;
         self.ended = ended.is_some();
         Ok(self.ended)
-    }
-
-    /// Ends the process and its descendants at once, by SIGKILL.
-    pub fn kill(&mut self) {
-        for pid in self.tree() {
-            let _ = send(pid, Signal::KILL);
-        }
-        self.stop();
     }
 
     /// Ends the process and its descendants: SIGTERM to the process, SIGKILL to whatever is left after the grace.
@@ -312,22 +288,6 @@ pub fn raise_limit() -> Result<u64> {
     Ok(now.maximum.unwrap_or(u64::MAX))
 }
 
-/// CPU time of each thread of `pid`: thread id, name, time.
-pub fn threads(pid: i32) -> Vec<(i32, String, Duration)> {
-    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
-    let mut threads: Vec<_> = entries
-        .flatten()
-        .filter_map(|entry| {
-            let id = entry.file_name().to_str()?.parse().ok()?;
-            let name = fs::read_to_string(entry.path().join("comm")).ok()?;
-            let stat = parse_stat(&fs::read_to_string(entry.path().join("stat")).ok()?)?;
-            Some((id, name.trim_end().to_owned(), ticks_to_duration(stat.cpu_ticks)))
-        })
-        .collect();
-    threads.sort_by_key(|(id, ..)| *id);
-    threads
-}
-
 /// The text of `/proc/PID/smaps_rollup`, which counts in kB.
 fn parse_smaps(text: &str) -> Memory {
     Memory {
@@ -353,9 +313,10 @@ pub fn ask(program: &Path, args: &[&str]) -> Result<String> {
 /// Runs `program args` with its output on ours, and fails unless it succeeds.
 pub fn run(program: &Path, args: &[&str], folder: &Path) -> Result<()> {
     let status = Command::new(program).args(args).current_dir(folder).status().doing(program.display())?;
-    match status.success() {
-        true => Ok(()),
-        false => Err(Error::Failed(format!("{} {} failed", program.display(), args.join(" ")))),
+    if status.success() {
+        Ok(())
+    } else {
+        Err(Error::Failed(format!("{} {} failed", program.display(), args.join(" "))))
     }
 }
 

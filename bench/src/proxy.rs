@@ -4,7 +4,7 @@
 use crate::bench::Bench;
 use crate::canned::{self, Pieces};
 use crate::client::Client;
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::grid::Grid;
 use crate::process::{Placement, on_cores};
 use crate::report::{Goal, Report, Table};
@@ -12,12 +12,12 @@ use crate::servers::{Server, start_all};
 use crate::spec::{Kind, Spec};
 use crate::stats::short_or_nothing;
 use crate::warm;
-use crate::wrk::{self, Load, Target};
+use crate::wrk::{self, Target, WrkLoad};
 use std::net::SocketAddr;
 use std::time::Duration;
 
 /// The path that is requested.
-struct Case {
+struct ProxyCase {
     name: &'static str,
     path: &'static str,
     /// wrk's.
@@ -28,15 +28,15 @@ struct Case {
 
 /// The answer of a server that does nothing else ([`canned`]), with one call. An nginx that sends 1 KB needs as long as
 /// the proxy: it would set the pace, and the proxy's core be busy to 70 to 90 %.
-const WHOLE: Case = Case { name: "1 KB", path: "/1k.text", connections: 32, limit: 0.9 };
+const WHOLE: ProxyCase = ProxyCase { name: "1 KB", path: "/1k.text", connections: 32, limit: 0.9 };
 
 /// The same answer, sent as nginx sends a file, the head before the body.
-const IN_TWO: Case = Case { name: "1 KB in two pieces", path: "/1k.bin", connections: 32, limit: 0.9 };
+const IN_TWO: ProxyCase = ProxyCase { name: "1 KB in two pieces", path: "/1k.bin", connections: 32, limit: 0.9 };
 
 /// The answer of an nginx.
-const FILES: [Case; 2] = [
-    Case { name: "100 KB", path: "/100k.bin", connections: 16, limit: 1.0 },
-    Case { name: "4 MB", path: "/4m.bin", connections: 8, limit: 1.0 },
+const FILES: [ProxyCase; 2] = [
+    ProxyCase { name: "100 KB", path: "/100k.bin", connections: 16, limit: 1.0 },
+    ProxyCase { name: "4 MB", path: "/4m.bin", connections: 8, limit: 1.0 },
 ];
 
 /// The upstream's files and their sizes.
@@ -62,7 +62,7 @@ pub fn run(bench: &Bench) -> Result<Report> {
     }
     let (server_cores, client_cores) = bench.machine.pair();
     let placement = Placement { cores: server_cores, cgroups: Vec::new() };
-    let load = |path: &str, connections| Load {
+    let load = |path: &str, connections| WrkLoad {
         threads: 1,
         connections,
         seconds,
@@ -120,9 +120,9 @@ pub fn start_upstream(bench: &Bench, cores: &[usize]) -> Result<Server> {
     Server::start(bench, &spec, &Placement { cores: cores.to_vec(), cgroups: Vec::new() })
 }
 
-impl Case {
+impl ProxyCase {
     fn goals(&self, grid: &Grid) -> [Goal; 3] {
-        let Case { name, limit, .. } = self;
+        let ProxyCase { name, limit, .. } = self;
         let cpu = |other| grid.ratio("freerun", other, name, |sample| sample.cpu_us);
         let rate = grid.ratio("freerun", "nginx", name, |sample| sample.outcome.rate());
         [
@@ -134,7 +134,7 @@ impl Case {
 }
 
 /// The number of requests that came on connections that had been used before, with several loops.
-fn reuse(bench: &Bench, upstream: &Server, load: &Load, report: &mut Report) -> Result<()> {
+fn reuse(bench: &Bench, upstream: &Server, load: &WrkLoad, report: &mut Report) -> Result<()> {
     let specs = specs(bench, &format!("{LOOPS} workers"), upstream.address)?.map(|spec| spec.workers(LOOPS));
     let (servers, mut notes) = start_all(bench, &specs, &Placement::default())?;
     let title = format!("Connections to the upstream, {LOOPS} workers, 64 clients, 1 KB");

@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::bench::Bench;
-use crate::checked::{self, Seen};
+use crate::checked::{self, AnswerCounts};
 use crate::client::Client;
 use crate::configs::{GENERATION_PATH, OK_PATH};
 use crate::error::{Error, Result};
@@ -39,8 +39,8 @@ const RELOAD_LIMIT: Duration = Duration::from_secs(10);
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 
 /// The figures of one server.
-struct Outcome {
-    seen: Seen,
+struct ReloadOutcome {
+    seen: AnswerCounts,
     reload_ms: Latencies,
     most_workers: usize,
     all_workers: usize,
@@ -99,7 +99,7 @@ pub fn run(bench: &Bench) -> Result<Report> {
             Ok(outcome) => outcome,
         };
         if kind == Kind::Freerun {
-            let Outcome { seen, slow, all_workers, after, before, .. } = &outcome;
+            let ReloadOutcome { seen, slow, all_workers, after, before, .. } = &outcome;
             let failed = (seen.failed + seen.failed_reused) as f64 + (slow.1 - slow.0) as f64;
             goals = [Some(failed), Some(*all_workers as f64), Some(after.rss as f64 / before.rss as f64)];
         }
@@ -116,8 +116,8 @@ pub fn run(bench: &Bench) -> Result<Report> {
     Ok(report)
 }
 
-fn row(name: &str, outcome: &Outcome) -> Vec<String> {
-    let Outcome { seen, reload_ms, most_workers, all_workers, before, after, peak, slow, .. } = outcome;
+fn row(name: &str, outcome: &ReloadOutcome) -> Vec<String> {
+    let ReloadOutcome { seen, reload_ms, most_workers, all_workers, before, after, peak, slow, .. } = outcome;
     let kib = |bytes: u64| (bytes / 1024).to_string();
     let [p50, max] = [50.0, 100.0].map(|percent| short_or_nothing(reload_ms.percentile_ms(percent)));
     vec![
@@ -136,7 +136,7 @@ fn row(name: &str, outcome: &Outcome) -> Vec<String> {
     ]
 }
 
-fn one(bench: &Bench, spec: &Spec, reloads: usize) -> Result<Outcome> {
+fn one(bench: &Bench, spec: &Spec, reloads: usize) -> Result<ReloadOutcome> {
     let watch = Watch::start();
     let server = Server::start(bench, spec, &Placement::default())?;
     let stop = Arc::new(AtomicBool::new(false));
@@ -155,10 +155,10 @@ fn one(bench: &Bench, spec: &Spec, reloads: usize) -> Result<Outcome> {
     pause(Duration::from_secs(2))?;
     let after = server.process.memory();
     let slow = (whole.iter().filter(|whole| **whole).count(), whole.len());
-    let Watched { most_workers, all_workers, peak } = watched;
+    let WorkerFigures { most_workers, all_workers, peak } = watched;
     bench.say(&format!("{}: {seen:?}, {reload_ms}, {most_workers} workers at once", spec.name));
     server.stop();
-    Ok(Outcome {
+    Ok(ReloadOutcome {
         seen,
         reload_ms,
         most_workers,
@@ -173,13 +173,13 @@ fn one(bench: &Bench, spec: &Spec, reloads: usize) -> Result<Outcome> {
 
 /// The figures of the processes meanwhile.
 #[derive(Debug, Default)]
-struct Watched {
+struct WorkerFigures {
     most_workers: usize,
     all_workers: BTreeSet<i32>,
     peak: u64,
 }
 
-impl Watched {
+impl WorkerFigures {
     fn look(&mut self, server: &Server) {
         let workers = server.workers();
         self.most_workers = self.most_workers.max(workers.len());
@@ -193,10 +193,10 @@ fn reload_all(
     reloads: usize,
     over: &Arc<AtomicBool>,
     slow: &mut Vec<JoinHandle<bool>>,
-) -> Result<(Memory, Latencies, Watched)> {
+) -> Result<(Memory, Latencies, WorkerFigures)> {
     pause(Duration::from_secs(2))?;
     let before = server.process.memory();
-    let mut watched = Watched::default();
+    let mut watched = WorkerFigures::default();
     let mut times = Vec::new();
     for generation in 1..=reloads {
         if generation % SLOW_EVERY == 1 {

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 
 use crate::bench::Bench;
 use crate::configs::{self, Addresses};
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::interrupt::wait_for;
 use crate::process::{Placement, Process};
 use crate::spec::Spec;

@@ -34,18 +34,6 @@ impl Kind {
     }
 }
 
-/// The address on which a server speaks HTTP/2.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Http2 {
-    /// Nowhere.
-    #[default]
-    Nowhere,
-    /// At its addresses for TLS.
-    OverTls,
-    /// At all of its addresses.
-    Everywhere,
-}
-
 /// The files of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Certificate {
@@ -92,8 +80,8 @@ pub struct Spec {
     pub http: String,
     /// The same server once more for each of these certificates, over TLS, at an address of its own (nginx, freerun and H2O).
     pub secure: Vec<Certificate>,
-    /// The address on which it speaks HTTP/2 (nginx and freerun; H2O does at any address).
-    pub http2: Http2,
+    /// Whether it speaks HTTP/2 (nginx and freerun; H2O does in any case).
+    pub http2: bool,
     /// The whole configuration instead (nginx, freerun and HAProxy); `@ADDRESS@` is where to listen, `@DIR@` the server's own folder.
     pub whole: Option<String>,
     /// Further lines of the server (nginx and freerun).
@@ -121,7 +109,7 @@ impl Spec {
             main: String::new(),
             http: String::new(),
             secure: Vec::new(),
-            http2: Http2::Nowhere,
+            http2: false,
             whole: None,
             lines: String::new(),
         }

@@ -100,11 +100,6 @@ impl Latencies {
         self.0.len()
     }
 
-    /// The number of times longer than this.
-    pub fn over(&self, limit: Duration) -> usize {
-        self.0.iter().filter(|duration| **duration > limit).count()
-    }
-
     /// The smallest duration that `percent` of all do not exceed (nearest rank), in milliseconds.
     pub fn percentile_ms(&self, percent: f64) -> Option<f64> {
         let rank = (percent / 100.0 * self.0.len() as f64).ceil() as usize;

@@ -11,7 +11,7 @@ use crate::bench::Bench;
 use crate::client::Client;
 use crate::configs::GENERATION_PATH;
 use crate::connections::{Growth, settled};
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::interrupt::{check, wait_for};
 use crate::process::{Placement, raise_limit};
 use crate::report::{Goal, Report, Table};
@@ -32,7 +32,7 @@ const MAX_HEAD: usize = 8 * 1024;
 const GOAL: f64 = 2048.0;
 
 /// Figures of one proxy.
-struct Found {
+struct TunnelFigures {
     name: String,
     growth: Vec<Growth>,
     /// After a reload: tunnels that still carry a byte each way, and the number of worker processes.
@@ -70,7 +70,7 @@ pub fn run(bench: &Bench) -> Result<Report> {
         ),
         ..Report::default()
     };
-    let mut results: Vec<Found> = Vec::new();
+    let mut results: Vec<TunnelFigures> = Vec::new();
     for _ in 0..rounds {
         for spec in specs.iter().filter(|spec| bench.options.wants(&spec.name)) {
             match measure(bench, spec, count, &opened) {
@@ -80,7 +80,9 @@ pub fn run(bench: &Bench) -> Result<Report> {
                         found.alive = found.alive.min(alive);
                         found.workers = found.workers.max(workers);
                     }
-                    None => results.push(Found { name: spec.name.clone(), growth: vec![growth], alive, workers }),
+                    None => {
+                        results.push(TunnelFigures { name: spec.name.clone(), growth: vec![growth], alive, workers })
+                    }
                 },
                 Err(Error::Interrupted) => return Err(Error::Interrupted),
                 Err(error) => report.notes.push(format!("{}: {error}", spec.name)),
@@ -98,11 +100,11 @@ pub fn run(bench: &Bench) -> Result<Report> {
     Ok(report)
 }
 
-fn bytes(found: &Found) -> Series {
+fn bytes(found: &TunnelFigures) -> Series {
     found.growth.iter().map(|growth| growth.each(|memory| memory.rss)).collect()
 }
 
-fn table(results: &[Found], count: usize) -> Table {
+fn table(results: &[TunnelFigures], count: usize) -> Table {
     let head = ["proxy", "RSS bytes/tunnel", "PSS bytes/tunnel", "alive after a reload", "worker processes then"];
     let mut table = Table::new(format!("{count} idle tunnels"), &head);
     for found in results {

@@ -8,7 +8,7 @@ use crate::process::Placement;
 use crate::report::{Goal, Report, Table};
 use crate::servers::{Server, start_all};
 use crate::spec::{Kind, Spec};
-use crate::wrk::{Load, Target};
+use crate::wrk::{Target, WrkLoad};
 
 /// Name of a case, its path, the file's size (none: no file), wrk's connections.
 const CASES: [(&str, &str, Option<u64>, usize); 4] = [
@@ -65,8 +65,8 @@ pub fn has_return(kind: Kind) -> bool {
     matches!(kind, Kind::Nginx | Kind::Freerun)
 }
 
-fn load(path: &str, connections: usize, seconds: f64, cores: &[usize]) -> Load {
-    Load {
+fn load(path: &str, connections: usize, seconds: f64, cores: &[usize]) -> WrkLoad {
+    WrkLoad {
         threads: 1,
         connections,
         seconds,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::interrupt;
 use crate::process::{Placement, Process};
 
@@ -20,7 +20,7 @@ const GRACE: Duration = Duration::from_secs(15);
 
 /// The load that wrk makes.
 #[derive(Debug, Clone)]
-pub struct Load {
+pub struct WrkLoad {
     /// Its threads.
     pub threads: usize,
     /// Its connections, shared by the threads.
@@ -35,10 +35,10 @@ pub struct Load {
     pub cores: Vec<usize>,
 }
 
-impl Load {
+impl WrkLoad {
     /// 32 connections that are kept and ask for one path, from one thread.
-    pub fn kept(path: &str, seconds: f64, cores: Vec<usize>) -> Load {
-        Load { threads: 1, connections: 32, seconds, target: Target::Path(path.to_owned()), close: false, cores }
+    pub fn kept(path: &str, seconds: f64, cores: Vec<usize>) -> WrkLoad {
+        WrkLoad { threads: 1, connections: 32, seconds, target: Target::Path(path.to_owned()), close: false, cores }
     }
 }
 
@@ -66,7 +66,7 @@ pub struct Wrk {
 
 /// The figures of a run of wrk. The times are wrk's: of completed requests only.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Outcome {
+pub struct WrkOutcome {
     /// Completed requests.
     pub requests: f64,
     /// Seconds.
@@ -85,7 +85,7 @@ pub struct Outcome {
     pub client: Option<f64>,
 }
 
-impl Outcome {
+impl WrkOutcome {
     /// Completed requests a second.
     pub fn rate(&self) -> f64 {
         self.requests / self.seconds
@@ -94,7 +94,7 @@ impl Outcome {
 
 impl Wrk {
     /// Starts `program` on `server`; its script goes into `folder`.
-    pub fn start(program: &Path, folder: &Path, server: SocketAddr, load: &Load) -> Result<Wrk> {
+    pub fn start(program: &Path, folder: &Path, server: SocketAddr, load: &WrkLoad) -> Result<Wrk> {
         let whole = load.seconds.ceil().max(1.0);
         let script: PathBuf = folder.join(match load.target {
             Target::Path(_) | Target::Coded(..) | Target::Secure(..) => "path.lua".to_owned(),
@@ -124,7 +124,7 @@ impl Wrk {
     }
 
     /// Waits for the end and reads the figures.
-    pub fn finish(mut self) -> Result<Outcome> {
+    pub fn finish(mut self) -> Result<WrkOutcome> {
         interrupt::pause(self.length)?;
         if !self.process.wait(GRACE)? {
             return Err(Error::Failed("wrk does not end".into()));
@@ -138,7 +138,7 @@ impl Wrk {
 }
 
 /// Runs wrk from beginning to end.
-pub fn run(program: &Path, folder: &Path, server: SocketAddr, load: &Load) -> Result<Outcome> {
+pub fn run(program: &Path, folder: &Path, server: SocketAddr, load: &WrkLoad) -> Result<WrkOutcome> {
     Wrk::start(program, folder, server, load)?.finish()
 }
 
@@ -176,11 +176,11 @@ fn script_for(target: &Target) -> String {
     )
 }
 
-fn parse(text: &str) -> Option<Outcome> {
+fn parse(text: &str) -> Option<WrkOutcome> {
     let figures: Value = serde_json::from_str(text.lines().find_map(|line| line.strip_prefix(MARK))?).ok()?;
     let get = |name: &str| figures.get(name).and_then(Value::as_f64);
     let ms = |name: &str| get(name).map(|us| us / 1000.0);
-    Some(Outcome {
+    Some(WrkOutcome {
         requests: get("requests")?,
         seconds: get("us")? / 1e6,
         errors: get("errors")?,

@@ -75,7 +75,7 @@ fn check_spans(head: &FieldHead) {
         assert!(!host.name(buffer).is_empty());
     }
     if let Some(fault) = fault {
-        assert!((400..500).contains(&fault.status()) && !fault.to_string().is_empty());
+        assert!((400..500).contains(&fault.status().code()) && !fault.to_string().is_empty());
     }
     let _ = uri::normalise(parsed.target.uri(buffer), true);
 }

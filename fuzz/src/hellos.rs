@@ -3,7 +3,7 @@
 use freerun_proto::Span;
 use freerun_proto::tls::records::{MAX_CLIENT_HELLO, MAX_INPUT};
 use freerun_proto::tls::{
-    ClientHello, HelloError, HelloReader, Ja4, Preread, PrereadReader, Progress, ReceivedHello, fingerprint,
+    ClientHello, HelloError, HelloProgress, HelloReader, Ja4, Preread, PrereadReader, ReceivedHello, fingerprint,
     located_extensions, message_bytes, replace_in_messages,
 };
 
@@ -36,8 +36,8 @@ fn read_in_steps(input: &[u8], step: usize) -> Result<Option<ReceivedHello>, Hel
     loop {
         end = (end + step).min(input.len());
         match reader.advance(&input[..end])? {
-            Progress::Hello(received) => return Ok(Some(received)),
-            Progress::NeedMore => assert!(end < MAX_INPUT, "more is awaited than there may be"),
+            HelloProgress::Hello(received) => return Ok(Some(received)),
+            HelloProgress::NeedMore => assert!(end < MAX_INPUT, "more is awaited than there may be"),
         }
         if end == input.len() {
             return Ok(None);

@@ -11,7 +11,11 @@ pub mod field_heads;
 pub mod handed_over;
 pub mod hellos;
 pub mod hpack;
+pub mod http1;
 pub mod http2;
+pub mod http3;
+pub mod qpack;
+pub mod quic;
 pub mod sessions;
 pub mod target;
 pub mod targets;
@@ -22,7 +26,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use freerun_conf::Loader;
-use freerun_proto::chunked::{ChunkedDecoder, Step};
+use freerun_proto::chunked::{ChunkStep, ChunkedDecoder};
 use freerun_proto::proxy_protocol::write::{Carrier, HeaderV2, TlsFields, write_v1};
 use freerun_proto::uri::EscapeSet;
 use freerun_proto::{
@@ -58,7 +62,11 @@ pub fn request_head(data: &[u8]) {
     }
 }
 
-fn parse_in_steps(text: &[u8], rules: &HeadRules, step: usize) -> Result<Option<RequestHead>, freerun_proto::Error> {
+fn parse_in_steps(
+    text: &[u8],
+    rules: &HeadRules,
+    step: usize,
+) -> Result<Option<RequestHead>, freerun_proto::RequestError> {
     let mut parser = HeadParser::new();
     let mut end = 0;
     loop {
@@ -98,7 +106,7 @@ fn check_head(head: &RequestHead, text: &[u8], rules: &HeadRules) {
         if_modified_since: get(HeaderId::IfModifiedSince),
         if_unmodified_since: get(HeaderId::IfUnmodifiedSince),
     };
-    let _ = conditions.evaluate(Some(b"\"a-1\""), Some(0), conditional::Modified::Before);
+    let _ = conditions.evaluate(Some(b"\"a-1\""), Some(0), conditional::ModifiedSinceMode::Before);
     let _ = get(HeaderId::IfRange).map(date::parse_http_date);
 }
 
@@ -129,13 +137,13 @@ fn decode(text: &[u8], step: usize) -> Option<(Vec<u8>, usize)> {
         let mut rest = piece;
         loop {
             match decoder.step(rest).ok()? {
-                Step::Data(range) => {
+                ChunkStep::Data(range) => {
                     assert!(!range.is_empty());
                     body.extend_from_slice(&rest[range.clone()]);
                     rest = &rest[range.end..];
                 }
-                Step::More => break,
-                Step::Done(used) => {
+                ChunkStep::More => break,
+                ChunkStep::Done(used) => {
                     assert!(decoder.trailers().all(|(name, _)| !name.is_empty()));
                     return Some((body, at + (piece.len() - rest.len()) + used));
                 }
@@ -196,20 +204,20 @@ fn read_requests(text: &[u8], step: usize) -> (Vec<(RequestHead, Vec<u8>)>, Rest
                     assert!(decoder.step(&text[start..]).is_err() && !decoder.is_done_when_closed());
                     return (requests, Rest::BadBody(body));
                 }
-                Ok(Step::Data(range)) => {
+                Ok(ChunkStep::Data(range)) => {
                     assert!(!range.is_empty());
                     body.extend_from_slice(&text[start + range.start..start + range.end]);
                     start += range.end;
                 }
-                Ok(Step::Done(used)) => {
+                Ok(ChunkStep::Done(used)) => {
                     start += used;
                     break;
                 }
-                Ok(Step::More) if end == text.len() => {
+                Ok(ChunkStep::More) if end == text.len() => {
                     assert!(!decoder.is_done_when_closed());
                     return (requests, Rest::Body(body));
                 }
-                Ok(Step::More) => (start, end) = (end, (end + step).min(text.len())),
+                Ok(ChunkStep::More) => (start, end) = (end, (end + step).min(text.len())),
             }
         }
         assert!(decoder.is_done());

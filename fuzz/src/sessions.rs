@@ -4,7 +4,7 @@ use std::mem::{Discriminant, discriminant};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use freerun_proto::tls::{HelloReader, Progress as Hello};
+use freerun_proto::tls::{HelloProgress as Hello, HelloReader};
 use freerun_tls::load::{CertificateKey, CertifiedKey, Chain};
 use freerun_tls::session::{
     ClientConfig, ClientSettings, Event, FailureKind, MAX_INPUT, ServerConfig, ServerSettings, TlsSession,

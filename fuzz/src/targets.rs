@@ -2,8 +2,8 @@
 
 use crate::target::Target;
 use crate::{
-    acme_state, caches, certificates, conversations, field_heads, handed_over, hellos, hpack, http2, sessions, tls,
-    upstreams,
+    acme_state, caches, certificates, conversations, field_heads, handed_over, hellos, hpack, http1, http2, http3,
+    qpack, quic, sessions, tls, upstreams,
 };
 
 /// Seeds that are written as they are.
@@ -556,7 +556,7 @@ pub static HPACK: Target = Target {
 };
 
 /// Every target.
-pub static ALL: [&Target; 24] = [
+pub static ALL: [&Target; 28] = [
     &field_heads::FIELD_HEAD,
     &REQUEST_HEAD,
     &CHUNKED,
@@ -580,5 +580,9 @@ pub static ALL: [&Target; 24] = [
     &ACME_STATE,
     &CONVERSATION,
     &HPACK,
+    &http1::HTTP1,
     &http2::HTTP2,
+    &qpack::QPACK,
+    &quic::QUIC,
+    &http3::HTTP3,
 ];

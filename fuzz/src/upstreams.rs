@@ -1,7 +1,7 @@
 //! Bytes from upstreams, and the bytes that are written for them.
 
-use freerun_proto::chunked::Step;
-use freerun_proto::response::{Asked, Framing, HeadKind, MAX_RESPONSE_FIELDS, ResponseHead, ResponseParser};
+use freerun_proto::chunked::ChunkStep;
+use freerun_proto::response::{Framing, HeadKind, MAX_RESPONSE_FIELDS, RequestKind, ResponseHead, ResponseParser};
 use freerun_proto::{fastcgi, memcached, scgi, uwsgi};
 
 use crate::choice;
@@ -21,7 +21,8 @@ enum Outcome {
 pub fn response(data: &[u8]) {
     let (options, text) = choice(data);
     let kind = [HeadKind::Http, HeadKind::Cgi, HeadKind::HttpOrCgi, HeadKind::Http][usize::from(options & 3)];
-    let asked = [Asked::Other, Asked::Other, Asked::Head, Asked::Connect][usize::from(options >> 2 & 3)];
+    let asked = [RequestKind::Other, RequestKind::Other, RequestKind::Head, RequestKind::Connect]
+        [usize::from(options >> 2 & 3)];
     let max = if options & 16 == 0 { 4096 } else { 64 };
     let whole = read_response(text, kind, asked, max, text.len().max(1));
     let pieces = read_response(text, kind, asked, max, usize::from(options >> 5) + 1);
@@ -44,7 +45,7 @@ pub fn response(data: &[u8]) {
     }
 }
 
-fn read_response(text: &[u8], kind: HeadKind, asked: Asked, max: usize, step: usize) -> Outcome {
+fn read_response(text: &[u8], kind: HeadKind, asked: RequestKind, max: usize, step: usize) -> Outcome {
     let mut parser = ResponseParser::new(kind, max);
     let (mut heads, mut start, mut end) = (Vec::new(), 0, 0);
     let framing = loop {
@@ -70,19 +71,17 @@ fn read_response(text: &[u8], kind: HeadKind, asked: Asked, max: usize, step: us
     loop {
         match decoder.step(&text[start..end]) {
             Err(_) => return Outcome::Wrong,
-            Ok(Step::Data(range)) => {
+            Ok(ChunkStep::Data(range)) => {
                 assert!(!range.is_empty());
                 body.extend_from_slice(&text[start + range.start..start + range.end]);
                 start += range.end;
             }
-            Ok(Step::Done(used)) => return Outcome::Whole(heads, body, start + used),
-            Ok(Step::More) if end == text.len() => {
-                return match decoder.is_done_when_closed() {
-                    true => Outcome::Whole(heads, body, end),
-                    false => Outcome::Partial,
-                };
+            Ok(ChunkStep::Done(used)) => return Outcome::Whole(heads, body, start + used),
+            Ok(ChunkStep::More) if end == text.len() => {
+                let is_whole = decoder.is_done_when_closed();
+                return if is_whole { Outcome::Whole(heads, body, end) } else { Outcome::Partial };
             }
-            Ok(Step::More) => (start, end) = (end, (end + step).min(text.len())),
+            Ok(ChunkStep::More) => (start, end) = (end, (end + step).min(text.len())),
         }
     }
 }
@@ -218,7 +217,7 @@ pub fn scgi(data: &[u8]) {
 
 /// memcached: no panic, the same value in whatever pieces it comes, and keys that are one word.
 pub fn memcached(data: &[u8]) {
-    use memcached::{Answer, Piece, Value};
+    use memcached::{ResponseLine, Value, ValuePiece};
     let (options, bytes) = choice(data);
     let key = memcached::escape_key(bytes);
     assert!(!key.iter().any(|&byte| byte <= b' '));
@@ -231,7 +230,7 @@ pub fn memcached(data: &[u8]) {
     for part in 0..end.min(bytes.len()) {
         assert_eq!(answer(&bytes[..part.min(MAX_LINE - 1)]), Ok(None));
     }
-    let Ok(Some((Answer::Value { length, .. }, used))) = answered else { return };
+    let Ok(Some((ResponseLine::Value { length, .. }, used))) = answered else { return };
     assert_eq!(used, end);
     let read = |step: usize| {
         let (mut value, mut body) = (Value::new(length), Vec::new());
@@ -239,13 +238,13 @@ pub fn memcached(data: &[u8]) {
             let mut rest = piece;
             loop {
                 match value.step(rest).ok()? {
-                    Piece::Data(range) => {
+                    ValuePiece::Data(range) => {
                         assert!(!range.is_empty());
                         body.extend_from_slice(&rest[range.clone()]);
                         rest = &rest[range.end..];
                     }
-                    Piece::More => break,
-                    Piece::Done(_) => {
+                    ValuePiece::More => break,
+                    ValuePiece::Done(_) => {
                         assert!(value.is_done() && body.len() as u64 == length);
                         return Some((body, true));
                     }

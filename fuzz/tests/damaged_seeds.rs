@@ -12,7 +12,7 @@ use freerun_fuzz::targets::ALL;
 /// Inputs for each target when nothing else is asked for: a few seconds without optimisation.
 const ROUNDS: u64 = 20_000;
 /// Targets whose inputs take so many times as long as others, and get as many times fewer.
-const SLOW: [(&str, u64); 1] = [("conversation", 10)];
+const SLOW: [(&str, u64); 2] = [("conversation", 10), ("quic", 40)];
 /// Where the generator begins when nothing else is asked for.
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Longest input.
@@ -133,7 +133,11 @@ test_each!(
     acme_state,
     conversation,
     hpack,
+    http1,
     http2,
+    qpack,
+    quic,
+    http3,
     handed_over,
 );
 

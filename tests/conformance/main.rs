@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use freerun_testkit::{Application, Kind, Server, Setup, Site, TempDir, ports, require};
+use freerun_testkit::{Application, Kind, Setup, Site, TempDir, TestServer, ports, require};
 
 /// Required tests that nginx passes, with its defaults.
 const NGINX: usize = 92;
@@ -43,7 +43,7 @@ fn origin(package: &Path) -> Application {
 /// Runs the tests until so many required ones have passed at some time, at most three times: the package's times are short for a
 /// machine that is busy with something else.
 #[track_caller]
-fn expect(name: &str, package: &Path, server: &Server, expected: usize) {
+fn expect(name: &str, package: &Path, server: &TestServer, expected: usize) {
     let mut never: Option<BTreeSet<String>> = None;
     let mut passed = 0;
     for _ in 0..3 {
@@ -72,7 +72,7 @@ struct Run {
     text: String,
 }
 
-fn required(package: &Path, server: &Server) -> Run {
+fn required(package: &Path, server: &TestServer) -> Run {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("conformance/run.mjs");
     let mut node = Command::new("node");
     node.arg("--no-warnings").arg(script).arg(package).arg(format!("http://{}", server.address()));
@@ -89,7 +89,7 @@ fn required(package: &Path, server: &Server) -> Run {
     }
 }
 
-fn cache(origin: &Application, lines: &str, kind: Kind) -> Server {
+fn cache(origin: &Application, lines: &str, kind: Kind) -> TestServer {
     let location = format!(
         "location / {{ proxy_pass http://{}; proxy_cache z; proxy_cache_revalidate on; {lines} }}",
         origin.address()

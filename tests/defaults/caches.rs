@@ -1,7 +1,7 @@
 //! Caches without `use_temp_path`, and what a configuration turns on with one word.
 
 use freerun_testkit::http2::Http2;
-use freerun_testkit::{Client, Tls, certificates, eventually};
+use freerun_testkit::{TestClient, Tls, certificates, eventually};
 
 use crate::applications::{self, MEMBERS, Protocol};
 use crate::machine::{Layout, Machine, port};
@@ -65,11 +65,11 @@ fn gzip_tls_http2_and_stream_work_with_their_defaults() {
     let server = machine.serve(port);
     let packed = server.connect().send("GET /text HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n").response();
     assert_eq!(packed.header("Content-Encoding"), Some("gzip"));
-    let through = |client: Client| Http2::tls(client, &Tls::new(), &[]).post("/", vec![b'x'; 40_000]);
+    let through = |client: TestClient| Http2::tls(client, &Tls::new(), &[]).post("/", vec![b'x'; 40_000]);
     let address = std::net::SocketAddr::from(([127, 0, 0, 1], tls));
-    let answer = through(Client::connect(address));
+    let answer = through(TestClient::connect(address));
     assert_eq!((answer.status, answer.text()), (200, "40000\n".to_owned()));
     server.logs("a client request body is buffered to a temporary file /var/lib/nginx/body/#");
     let address = std::net::SocketAddr::from(([127, 0, 0, 1], stream));
-    assert_eq!(Client::connect(address).get("/").status, 200);
+    assert_eq!(TestClient::connect(address).get("/").status, 200);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use freerun_testkit::Client;
+use freerun_testkit::TestClient;
 
 use crate::applications::{self, MEMBERS};
 use crate::machine::{Machine, port};
@@ -25,7 +25,7 @@ fn slow_downloads(machine: &Machine) {
     );
     let server = machine.site(&site).serve(port);
     for member in MEMBERS {
-        let mut client = Client::try_connect_narrow(server.address(), 16 * 1024).expect("a client");
+        let mut client = TestClient::try_connect_narrow(server.address(), 16 * 1024).expect("a client");
         client.set_timeout(Duration::from_secs(60));
         client.send(format!("GET /{member} HTTP/1.1\r\nHost: a\r\n\r\n"));
         let place = format!("to a temporary file /var/lib/nginx/{member}/#");

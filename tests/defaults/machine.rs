@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use freerun_testkit::{Client, TempDir, binary, eventually, ports, require};
+use freerun_testkit::{TempDir, TestClient, binary, eventually, ports, require};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// The user and the group without rights, as `setpriv` takes them.
@@ -218,8 +218,8 @@ impl Running<'_> {
     }
 
     /// A new connection.
-    pub fn connect(&self) -> Client {
-        Client::connect(self.address())
+    pub fn connect(&self) -> TestClient {
+        TestClient::connect(self.address())
     }
 
     /// What it wrote to standard error.

@@ -7,8 +7,10 @@
 //! A number that happens to be the port of one server is a number all the same: the ports of both are taken out of what either
 //! has said, so that what was the same stays the same.
 
+use crate::runner::line_difference;
 use freerun_proto::date::parse_http_date;
 use freerun_testkit::Response;
+use std::hash::{DefaultHasher, Hasher};
 
 /// What came back, made comparable.
 #[derive(Debug, PartialEq, Eq)]
@@ -265,36 +267,73 @@ fn replace(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
     out
 }
 
-/// What a response looks like, a line a thing, so that two can be compared by lines.
+/// The number of bytes of a body that its line shows.
+const SHOWN: usize = 400;
+
+/// What a response looks like, a line a thing, so that two can be compared by lines. The line of a long body ends with a hash of
+/// what it does not show.
 pub fn lines(exchange: &Exchange) -> Vec<String> {
     let mut out = Vec::new();
     for response in &exchange.responses {
         out.push(format!("{:?}{}", response.line, if response.chunked { " (chunked)" } else { "" }));
         out.extend(response.headers.iter().map(|(name, value)| format!("{name}: {value}")));
-        let shown = &response.body[..response.body.len().min(400)];
+        let shown = &response.body[..response.body.len().min(SHOWN)];
         out.extend(response.trailers.iter().map(|(name, value)| format!("(trailer) {name}: {value}")));
-        out.push(format!("{} bytes \"{}\"", response.body.len(), shown.escape_ascii()));
+        let rest = &response.body[shown.len()..];
+        let hash = if rest.is_empty() { String::new() } else { format!(" and more, hash {:x}", hash(rest)) };
+        out.push(format!("{} bytes \"{}\"{hash}", response.body.len(), shown.escape_ascii()));
     }
     out.push(format!("then {}", exchange.end));
     out
 }
 
-/// The lines of one and of the other, `-` before what only nginx has, `+` before what only freerun has.
-pub fn difference(nginx: &Exchange, freerun: &Exchange) -> String {
-    let (nginx, freerun) = (lines(nginx), lines(freerun));
-    let mut out = String::new();
-    for line in nginx.iter().filter(|line| !freerun.contains(line)) {
-        out += &format!("  - {line}\n");
+fn hash(bytes: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(bytes);
+    hasher.finish()
+}
+
+/// The lines of one and of the other, `-` before what only nginx has, `+` before what only freerun has, and what the lines do not
+/// show. `None` if the two are the same.
+pub fn difference(nginx: &Exchange, freerun: &Exchange) -> Option<String> {
+    if nginx == freerun {
+        return None;
     }
-    for line in freerun.iter().filter(|line| !nginx.contains(line)) {
-        out += &format!("  + {line}\n");
+    let mut out = line_difference(&lines(nginx), &lines(freerun)).unwrap_or_default();
+    for (number, (theirs, ours)) in (1..).zip(nginx.responses.iter().zip(&freerun.responses)) {
+        let shorter = theirs.body.len().min(ours.body.len());
+        let at = theirs.body.iter().zip(&ours.body).position(|(one, other)| one != other).unwrap_or(shorter);
+        if theirs.body != ours.body && at >= SHOWN {
+            let from = |body: &[u8]| body[at..body.len().min(at + 80)].escape_ascii().to_string();
+            out += &format!("  response {number}: the bodies differ at byte {at}:\n");
+            out += &format!("  - {}\n  + {}\n", from(&theirs.body), from(&ours.body));
+        }
+        if theirs.until_close != ours.until_close {
+            out += &format!("  response {number}: whether the end of the connection ends the body:\n");
+            out += &format!("  - {}\n  + {}\n", theirs.until_close, ours.until_close);
+        }
     }
-    if out.is_empty() {
-        // The same lines, in another order or number.
-        let at =
-            nginx.iter().zip(&freerun).position(|(one, other)| one != other).unwrap_or(nginx.len().min(freerun.len()));
-        let shown = |lines: &[String]| lines.iter().skip(at.saturating_sub(1)).take(6).cloned().collect::<Vec<_>>();
-        out = format!("  in another order: - {:?}\n  + {:?}\n", shown(&nginx), shown(&freerun));
-    }
-    out
+    Some(out)
+}
+
+#[test]
+fn each_difference_of_two_exchanges_is_told() {
+    let exchange = |body: Vec<u8>, until_close| {
+        let line = "HTTP/1.1 200 OK".to_owned();
+        let (headers, trailers) = (Vec::new(), Vec::new());
+        let responses = vec![Comparable { line, headers, body, until_close, chunked: false, trailers }];
+        Exchange { responses, end: "closed".to_owned() }
+    };
+    let body = vec![b'a'; 500];
+    let mut other = body.clone();
+    other[450] = b'b';
+    let (one, other) = (exchange(body.clone(), false), exchange(other, false));
+    assert_eq!(difference(&one, &one), None);
+    let told = difference(&one, &other).expect("a difference");
+    assert!(told.contains("the bodies differ at byte 450:\n  - aaa") && told.contains("\n  + baaa"), "{told}");
+    assert!(line_difference(&lines(&one), &lines(&other)).is_some());
+    let told = difference(&one, &exchange(body.clone(), true)).expect("a difference");
+    assert!(told.contains("ends the body:\n  - false\n  + true\n"), "{told}");
+    let told = difference(&one, &exchange(body[..450].to_vec(), false)).expect("a difference");
+    assert!(told.contains("the bodies differ at byte 450:\n  - aaa"), "{told}");
 }

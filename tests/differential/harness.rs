@@ -1,7 +1,8 @@
 //! Runs a group of cases against both servers and compares what came back; `exchange.rs` says what of it counts.
 
 use crate::exchange::{Exchange, comparable, difference, lines};
-use freerun_testkit::{Client, Kind, Server, Setup, methods};
+use crate::runner::{self, Report};
+use freerun_testkit::{Kind, Setup, TestClient, TestServer, methods};
 use std::time::Duration;
 
 /// One exchange on a connection of its own.
@@ -106,7 +107,7 @@ impl Case {
                 if self.stays_open && Kind::under_test() == Kind::Freerun {
                     theirs.end = "open".to_owned();
                 }
-                (*ours != theirs).then(|| difference(&theirs, ours))
+                difference(&theirs, ours)
             }
         }
     }
@@ -130,7 +131,7 @@ pub const WAIT: Duration = Duration::from_secs(60);
 pub const SILENCE: Duration = Duration::from_secs(2);
 
 /// One exchange with a server, without the ports of those that are compared.
-pub fn exchange(server: &Server, case: &Case, ports: &[u16]) -> Exchange {
+pub fn exchange(server: &TestServer, case: &Case, ports: &[u16]) -> Exchange {
     let mut client = server.connect();
     let bytes = case.all_bytes();
     let methods = methods(&bytes);
@@ -154,7 +155,7 @@ pub struct Spoken<'s> {
 
 impl Spoken<'_> {
     /// Says it, and hears what comes back, without these ports.
-    pub fn over(&self, client: &mut Client, ports: &[u16]) -> Exchange {
+    pub fn over(&self, client: &mut TestClient, ports: &[u16]) -> Exchange {
         client.set_timeout(self.wait);
         // A server may refuse before it has read all; what it said is read below.
         let _ = client.try_send(self.bytes);
@@ -188,7 +189,7 @@ impl Spoken<'_> {
 }
 
 /// Whether the connection takes another request.
-fn probe(client: &mut Client) -> String {
+fn probe(client: &mut TestClient) -> String {
     let _ = client.try_send("GET /probe HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     match client.try_response("GET") {
         Ok(_) => "open".to_owned(),
@@ -209,35 +210,21 @@ fn ended(why: &str) -> String {
 }
 
 /// Runs the cases against both servers, one after the other on connections of their own.
-///
-/// With `FREERUN_TEST_AGAINST=nginx` both are nginx, which shows that the cases themselves are stable. `FREERUN_TEST_SHOW` prints what
-/// came back.
 #[track_caller]
 pub fn compare(setup: &Setup, cases: Vec<Case>) {
-    if !freerun_testkit::require::nginx() {
-        return;
-    }
-    let nginx = setup.start(Kind::Nginx);
-    let freerun = setup.run();
-    let ports = [nginx.port(), freerun.port()];
-    let mut wrong = String::new();
-    let total = cases.len();
-    let show = std::env::var_os("FREERUN_TEST_SHOW").is_some();
-    let mut failed = 0;
+    let Some(servers) = runner::start(setup) else { return };
+    let ports = servers.ports();
+    let mut report = Report::default();
     for case in &cases {
         let name = case.shown();
-        let ours = exchange(&freerun, case, &ports);
-        if show {
+        let ours = exchange(&servers.freerun, case, &ports);
+        if runner::shows() {
             let lines: Vec<&str> = ours.responses.iter().map(|response| response.line.as_str()).collect();
             println!("{name}\n  => {lines:?}, {}{}", ours.end, if case.differs.is_some() { " (differs)" } else { "" });
         }
-        if let Some(problem) = case.judge(|| exchange(&nginx, case, &ports), &ours) {
-            failed += 1;
-            wrong += &format!("\"{name}\"\n{problem}");
-        }
+        let problem = case.judge(|| exchange(&servers.nginx, case, &ports), &ours);
+        report.add(format_args!("\"{name}\""), problem);
     }
-    println!("{total} cases, {failed} differ");
-    // Before the assertion: on a panic they would print their logs.
-    drop((nginx, freerun));
-    assert!(wrong.is_empty(), "{failed} of {total} cases differ\n{wrong}");
+    drop(servers);
+    report.finish();
 }

@@ -1,10 +1,11 @@
 //! The same configuration and bytes to nginx and to freerun: what comes back must agree, but for the differences listed with the
 //! cases, each with its reason.
 //!
-//! The folders are those of `tests/suite`, in the same order.
+//! The folders have the numbers of `tests/suite`, in the same order; each tree has those that it needs.
 
 mod exchange;
 mod harness;
+mod runner;
 mod site;
 
 // Configurations: what `-t` takes, what it says to mistakes, and the defaults.

@@ -10,7 +10,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use freerun_testkit::fuse::{Action, Mirror, Op};
-use freerun_testkit::{Client, Received, Response, Server, Setup, Site, Upstream, eventually, require};
+use freerun_testkit::{
+    ReceivedRequest, Response, Setup, Site, TestClient, TestServer, TestUpstream, eventually, require,
+};
 use rustix::process::Signal;
 
 use crate::full::Tiny;
@@ -81,9 +83,9 @@ fn key(target: &str) -> &str {
 }
 
 /// Answers, wholly, in part, in chunks; and now and then breaks off.
-fn origin(table: Table, troubled: Arc<AtomicBool>) -> freerun_testkit::Answering {
+fn origin(table: Table, troubled: Arc<AtomicBool>) -> freerun_testkit::AnsweringUpstream {
     let count = AtomicU64::new(1);
-    Upstream::answering(move |request: &Received| {
+    TestUpstream::answering(move |request: &ReceivedRequest| {
         let target = request.target();
         let version = table.get(key(target)).map_or(0, |versions| versions.now.load(SeqCst));
         let mut body = content(key(target), version);
@@ -149,7 +151,7 @@ struct Seen {
 }
 
 struct World {
-    server: Server,
+    server: TestServer,
     table: Table,
     seen: Seen,
     most: usize,
@@ -206,9 +208,9 @@ impl World {
 
     fn client(&self, number: usize) {
         let mut random = Random((number as u64 + 1).wrapping_mul(0x2545_f491_4f6c_dd1d));
-        let mut open: Option<Client> = None;
+        let mut open: Option<TestClient> = None;
         while self.goes_on() {
-            let Some(mut client) = open.take().or_else(|| Client::try_connect(self.server.address()).ok()) else {
+            let Some(mut client) = open.take().or_else(|| TestClient::try_connect(self.server.address()).ok()) else {
                 // It is being started again.
                 std::thread::yield_now();
                 continue;
@@ -253,7 +255,7 @@ impl World {
     }
 
     /// The origin has a new version, and what is stored goes everywhere; then nobody is to see older ones.
-    fn purge(&self, client: &mut Client, name: &str, versions: &Versions) {
+    fn purge(&self, client: &mut TestClient, name: &str, versions: &Versions) {
         let new = versions.now.fetch_add(1, SeqCst) + 1;
         for (place, _) in PLACES.iter().filter(|(_, purged)| *purged) {
             let request = format!("PURGE {place}{name} HTTP/1.1\r\nHost: h\r\n\r\n");

@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use freerun_testkit::fuse::{Action, Mirror, Op};
-use freerun_testkit::{Answering, Client, Received, Server, Setup, Site, Upstream, eventually, require};
+use freerun_testkit::{
+    AnsweringUpstream, ReceivedRequest, Setup, Site, TestClient, TestServer, TestUpstream, eventually, require,
+};
 use rustix::process::Signal;
 
 use crate::full::Tiny;
@@ -37,8 +39,8 @@ fn answer(target: &str) -> Vec<u8> {
     [head.into_bytes(), body].concat()
 }
 
-fn origin() -> Answering {
-    Upstream::answering(|request: &Received| answer(request.target()))
+fn origin() -> AnsweringUpstream {
+    TestUpstream::answering(|request: &ReceivedRequest| answer(request.target()))
 }
 
 /// The folder where a cache is, and what makes it one.
@@ -48,7 +50,7 @@ fn cache(name: &str, folder: &Path, parameters: &str) -> String {
 
 /// Gets it, compares it, and says how it came to be.
 #[track_caller]
-fn get(server: &Server, prefix: &str, target: &str) -> String {
+fn get(server: &TestServer, prefix: &str, target: &str) -> String {
     let response = server.get(&format!("{prefix}{target}"));
     assert_eq!(response.status, 200, "{prefix}{target}");
     assert!(response.body == content(target), "{prefix}{target}: other bytes");
@@ -85,10 +87,10 @@ fn left_over(folder: &Path) -> Vec<PathBuf> {
 /// A server with a cache on a disk of the test's, `/slow`, and another one on an ordinary disk, `/fast`.
 struct Two {
     // Fields are dropped in this order: first the server, then its mounts.
-    server: Server,
+    server: TestServer,
     disk: Mirror,
     site: Site,
-    origin: Answering,
+    origin: AnsweringUpstream,
 }
 
 impl Two {
@@ -156,7 +158,7 @@ fn a_disk_that_hangs_takes_along_nobody_but_for_a_while_and_comes_back() {
         for op in ops {
             two.disk.control().hang(*op, "");
         }
-        let mut clients: Vec<(String, Client)> = (0..20)
+        let mut clients: Vec<(String, TestClient)> = (0..20)
             .map(|number| {
                 // Half of them are stored, half are not.
                 let target = format!("/{BIG}/{number}");
@@ -227,7 +229,7 @@ fn a_disk_that_hangs_while_bodies_are_read() {
     two.store("/fast", "/300000/kept");
     two.forget();
     two.disk.control().hang(Op::Read, "");
-    let mut stuck: Vec<Client> = targets.iter().map(|_| two.server.connect()).collect();
+    let mut stuck: Vec<TestClient> = targets.iter().map(|_| two.server.connect()).collect();
     for (target, client) in targets.iter().zip(&mut stuck) {
         client.send(format!("GET /slow{target} HTTP/1.1\r\nHost: h\r\n\r\n"));
     }
@@ -355,7 +357,7 @@ fn min_free_is_left_free() {
 /// Answers in small pieces, and stops in the middle of each body until it is let go.
 fn hesitant() -> (String, Arc<AtomicBool>) {
     let go = Arc::new(AtomicBool::new(false));
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let (address, gate) = (upstream.address(), go.clone());
     std::thread::spawn(move || {
         while let Some(mut peer) = upstream.try_accept(std::time::Duration::from_secs(600)) {
@@ -395,7 +397,7 @@ fn killed_in_the_middle_of_fills() {
         }
         go.store(false, SeqCst);
         // Some with one follower, some with two; each body is larger than what is written at a time.
-        let mut clients: Vec<Client> = (0..8).map(|_| server.connect()).collect();
+        let mut clients: Vec<TestClient> = (0..8).map(|_| server.connect()).collect();
         for (number, client) in clients.iter_mut().enumerate() {
             client.send(format!("GET /half/2000000/{round}-{} HTTP/1.1\r\nHost: h\r\n\r\n", number % 5));
             client.at_least(900_000);
@@ -407,7 +409,7 @@ fn killed_in_the_middle_of_fills() {
             assert!(client.try_response("GET").is_err(), "a half answer as if it were whole");
         }
         go.store(true, SeqCst);
-        eventually("it answers", || Client::try_connect(server.address()).is_ok());
+        eventually("it answers", || TestClient::try_connect(server.address()).is_ok());
         for number in 0..5 {
             let target = format!("/2000000/{round}-{number}");
             let response = server.get(&format!("/half{target}"));
@@ -430,7 +432,7 @@ fn killed_in_the_middle_of_fills() {
 fn an_origin_that_lies_about_the_length_or_breaks_off() {
     let site = Site::new();
     site.folder("cache").mode("cache", 0o777);
-    let origin = Upstream::answering(|request: &Received| {
+    let origin = TestUpstream::answering(|request: &ReceivedRequest| {
         let head = |fields: &str| format!("HTTP/1.1 200 OK\r\nCache-Control: max-age=1000\r\n{fields}\r\n");
         let text = "x".repeat(100_000);
         let chunk = format!("186a0\r\n{text}\r\n");
@@ -454,7 +456,7 @@ fn an_origin_that_lies_about_the_length_or_breaks_off() {
     let server = Setup::server(&site, &lines).http(&http).main("user root; worker_processes 2;").freerun();
     for target in ["/short", "/cut", "/garbled"] {
         for _ in 0..3 {
-            let mut clients: Vec<Client> = (0..6).map(|_| server.connect()).collect();
+            let mut clients: Vec<TestClient> = (0..6).map(|_| server.connect()).collect();
             for client in &mut clients {
                 client.send(format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n"));
             }
@@ -477,7 +479,7 @@ fn an_origin_that_dies_is_covered_and_all_who_wait_are_told() {
     site.folder("cache").mode("cache", 0o777);
     let alive = Arc::new(AtomicBool::new(true));
     let lives = alive.clone();
-    let origin = Upstream::answering(move |request: &Received| {
+    let origin = TestUpstream::answering(move |request: &ReceivedRequest| {
         if !lives.load(SeqCst) {
             return Vec::new();
         }
@@ -496,7 +498,7 @@ fn an_origin_that_dies_is_covered_and_all_who_wait_are_told() {
     eventually("it is stale", || get(&server, "", "/5000/kept") == "EXPIRED");
     alive.store(false, SeqCst);
     eventually("it is stale again", || get(&server, "", "/5000/kept") == "STALE");
-    let mut clients: Vec<Client> = (0..20).map(|_| server.connect()).collect();
+    let mut clients: Vec<TestClient> = (0..20).map(|_| server.connect()).collect();
     for (number, client) in clients.iter_mut().enumerate() {
         client.send(format!("GET /5000/absent-{} HTTP/1.1\r\nHost: h\r\n\r\n", number % 2));
     }

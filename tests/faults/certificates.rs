@@ -2,7 +2,7 @@
 
 use crate::{Disk, goes_on};
 use freerun_testkit::fuse::{Mirror, Op};
-use freerun_testkit::{Client, Setup, Site, Tls, TlsServer, Upstream, certificates, eventually, ok, require};
+use freerun_testkit::{Setup, Site, TestClient, TestUpstream, Tls, TlsServer, certificates, eventually, ok, require};
 
 #[test]
 fn a_certificate_for_an_upstream_server_is_waited_for_as_long_as_for_the_server() {
@@ -10,7 +10,7 @@ fn a_certificate_for_an_upstream_server_is_waited_for_as_long_as_for_the_server(
         return;
     }
     let disk = Disk::new();
-    let upstream = Upstream::tls(TlsServer::new("ec")).answer(|_| ok("hello"));
+    let upstream = TestUpstream::tls(TlsServer::new("ec")).answer(|_| ok("hello"));
     let lines = format!(
         "location = /text {{ return 200 text; }}
          location = /slow {{ proxy_pass https://{0}; proxy_connect_timeout 1s;
@@ -51,11 +51,11 @@ fn a_certificate_on_a_disk_that_hangs_from_the_start_on_is_waited_for_by_those_w
     disk.control().hang(Op::Lookup, "");
     let server = setup.freerun();
     let greeting = |_| {
-        let mut client = Client::connect(server.address_number(2));
+        let mut client = TestClient::connect(server.address_number(2));
         client.send(Tls::new().hello());
         client
     };
-    let mut clients: Vec<Client> = (0..3).map(greeting).collect();
+    let mut clients: Vec<TestClient> = (0..3).map(greeting).collect();
     eventually("a lookup hangs", || disk.control().waiting() > 0);
     goes_on(&server);
     disk.control().clear();

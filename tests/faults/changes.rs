@@ -2,8 +2,8 @@
 
 use crate::BIG;
 use freerun_testkit::fuse::Fixture;
-use freerun_testkit::http2::{Block, Frame, PREFACE};
-use freerun_testkit::{Client, Server, Setup, Site, eventually, require};
+use freerun_testkit::http2::{FieldBlock, Frame, PREFACE};
+use freerun_testkit::{Setup, Site, TestClient, TestServer, eventually, require};
 use rustix::net::{RecvFlags, recv};
 use std::fs;
 
@@ -19,13 +19,13 @@ fn site() -> Site {
 }
 
 /// A client that has begun to read and then stands still, so that the server is in the middle of the file.
-fn begun(server: &Server, target: &str) -> Client {
-    let mut client = Client::try_connect_narrow(server.address(), 16_384).expect("connecting");
+fn begun(server: &TestServer, target: &str) -> TestClient {
+    let mut client = TestClient::try_connect_narrow(server.address(), 16_384).expect("connecting");
     client.send(format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n")).at_least(1);
     client
 }
 
-fn body(mut client: Client) -> Vec<u8> {
+fn body(mut client: TestClient) -> Vec<u8> {
     let (bytes, _) = client.half_close().rest();
     let head = bytes.windows(4).position(|window| window == b"\r\n\r\n").expect("a head") + 4;
     bytes[head..].to_vec()
@@ -84,7 +84,7 @@ fn without_sendfile_what_was_sent_stays_as_it_was() {
             let mut client = server.connect();
             if over_http2 {
                 let settings = Frame::settings(&[]).bytes();
-                client.send([PREFACE, &settings, &Frame::headers(1, Block::get("/big")).end().bytes()].concat());
+                client.send([PREFACE, &settings, &Frame::headers(1, FieldBlock::get("/big")).end().bytes()].concat());
             } else {
                 client.send("GET /big HTTP/1.1\r\nHost: h\r\n\r\n");
             }
@@ -105,7 +105,7 @@ fn without_sendfile_what_was_sent_stays_as_it_was() {
 }
 
 /// The bytes that a client could read at once, without reading them.
-fn peek(client: &Client) -> Vec<u8> {
+fn peek(client: &TestClient) -> Vec<u8> {
     let mut bytes = vec![0; 1 << 20];
     let count = recv(client.socket(), &mut bytes, RecvFlags::PEEK | RecvFlags::DONTWAIT);
     bytes.truncate(count.map_or(0, |(_, count)| count));
@@ -161,10 +161,10 @@ fn a_file_that_is_replaced_or_removed() {
             let response = client.response();
             assert!(response.body == vec![b'a'; SIZE], "{way}: the file that was opened");
             let next = client.get("/big");
-            match replaced {
-                // A short-lived cache of open files may still have the old one.
-                true => assert!(next.body == vec![b'b'; 1000] || next.body == vec![b'a'; SIZE], "{way}"),
-                false => assert!(next.status == 404 || next.body == vec![b'a'; SIZE], "{way}: {}", next.line),
+            if replaced {
+                assert!(next.body == vec![b'b'; 1000] || next.body == vec![b'a'; SIZE], "{way}")
+            } else {
+                assert!(next.status == 404 || next.body == vec![b'a'; SIZE], "{way}: {}", next.line)
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::{BIG, Disk, descriptors, goes_on};
 use freerun_testkit::fuse::{Fixture, Op};
-use freerun_testkit::{Client, Setup, eventually, require};
+use freerun_testkit::{Setup, TestClient, eventually, require};
 use rustix::process::Signal;
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn hanging_operations_leave_the_rest_alone() {
             let disk = Disk::new();
             let server = Setup::server(&disk.site, &format!("{TEXT} {way}")).freerun();
             disk.fixture.control().hang(op, "");
-            let mut stuck: Vec<Client> = (0..40).map(|_| server.connect()).collect();
+            let mut stuck: Vec<TestClient> = (0..40).map(|_| server.connect()).collect();
             for (number, client) in stuck.iter_mut().enumerate() {
                 client.send(format!("GET /slow/f{number} HTTP/1.1\r\nHost: h\r\n\r\n"));
             }
@@ -95,7 +95,7 @@ fn slow_operations_are_waited_for() {
     for op in [Op::Lookup, Op::Getattr, Op::Open, Op::Read] {
         disk.fixture.control().delay(op, Duration::from_millis(20), "");
     }
-    let mut clients: Vec<Client> = (0..20).map(|_| server.connect()).collect();
+    let mut clients: Vec<TestClient> = (0..20).map(|_| server.connect()).collect();
     for client in &mut clients {
         client.send("GET /slow/big HTTP/1.1\r\nHost: h\r\n\r\n");
     }
@@ -164,12 +164,12 @@ fn clients_that_leave_a_hanging_disk_leave_nothing_behind() {
     let worker = server.worker();
     let before = descriptors(worker);
     disk.fixture.control().hang(Op::Read, "");
-    let mut clients: Vec<Client> = (0..60).map(|_| server.connect()).collect();
+    let mut clients: Vec<TestClient> = (0..60).map(|_| server.connect()).collect();
     for (number, client) in clients.iter_mut().enumerate() {
         client.send(format!("GET /slow/f{number} HTTP/1.1\r\nHost: h\r\n\r\n"));
     }
     eventually("reads hang", || disk.fixture.control().waiting() > 0);
-    clients.into_iter().for_each(Client::reset);
+    clients.into_iter().for_each(TestClient::reset);
     goes_on(&server);
     disk.fixture.control().clear();
     eventually("descriptors are closed", || descriptors(worker) <= before + 2);
@@ -205,7 +205,7 @@ fn quit_waits_for_the_disk_and_ends() {
     stuck.send("GET /slow/f7 HTTP/1.1\r\nHost: h\r\n\r\n");
     eventually("a read hangs", || disk.fixture.control().waiting() > 0);
     server.signal(Signal::QUIT);
-    eventually("no more connections", || Client::try_connect(server.address()).is_err());
+    eventually("no more connections", || TestClient::try_connect(server.address()).is_err());
     disk.fixture.control().clear();
     assert!(stuck.response().body == Fixture::content("f7", 0, 10_000));
     assert_eq!(server.wait().code(), Some(0));

@@ -2,17 +2,17 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use freerun_testkit::{Client, Dns, Reply, Server, Setup, Site, Upstream, eventually};
+use freerun_testkit::{Dns, DnsReply, Setup, Site, TestClient, TestServer, TestUpstream, eventually};
 
-fn run(http: &str) -> Server {
+fn run(http: &str) -> TestServer {
     Setup::new().main("worker_processes 2;").root(&Site::new()).http(http).run()
 }
 
 #[test]
 fn silent_name_servers_keep_only_those_waiting_who_ask_them() {
     let (dns, upstream) =
-        (Dns::start(), Upstream::answering(|_| "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".into()));
-    dns.set("silent.test", Reply::Silence);
+        (Dns::start(), TestUpstream::answering(|_| "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".into()));
+    dns.set("silent.test", DnsReply::Silence);
     let server = run(&format!(
         "resolver {} valid=1s; resolver_timeout 60s;
          upstream a {{ zone a 64k; server silent.test resolve; server {}; }}
@@ -22,7 +22,7 @@ fn silent_name_servers_keep_only_those_waiting_who_ask_them() {
         dns.address(),
         upstream.address()
     ));
-    let mut waiting: Vec<Client> = (0..200).map(|_| server.connect()).collect();
+    let mut waiting: Vec<TestClient> = (0..200).map(|_| server.connect()).collect();
     for client in &mut waiting {
         client.send("GET /wait?host=silent.test HTTP/1.1\r\nHost: a\r\n\r\n");
     }
@@ -31,7 +31,7 @@ fn silent_name_servers_keep_only_those_waiting_who_ask_them() {
         assert_eq!(server.get("/a").text(), "ok");
     }
     // They are answered only now: the name server is no longer silent.
-    dns.set("silent.test", Reply::Code(2));
+    dns.set("silent.test", DnsReply::Code(2));
     for client in &mut waiting {
         assert_eq!(client.response().status, 502);
     }
@@ -42,9 +42,9 @@ fn silent_name_servers_keep_only_those_waiting_who_ask_them() {
 #[test]
 fn a_name_server_that_comes_and_goes_costs_only_what_is_not_known() {
     let (dns, upstream) =
-        (Dns::start(), Upstream::answering(|_| "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".into()));
+        (Dns::start(), TestUpstream::answering(|_| "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".into()));
     let port = upstream.address().split_once(':').map_or(0, |(_, port)| port.parse().unwrap_or(0));
-    let here = Reply::address(Ipv4Addr::LOCALHOST, 1);
+    let here = DnsReply::address(Ipv4Addr::LOCALHOST, 1);
     dns.set("a.test", here.clone());
     let server = run(&format!(
         "resolver {} valid=1s ipv6=off; resolver_timeout 1s;
@@ -52,9 +52,14 @@ fn a_name_server_that_comes_and_goes_costs_only_what_is_not_known() {
          server {{ listen 127.0.0.1:@PORT@; location / {{ proxy_pass http://a; }} }}",
         dns.address()
     ));
-    for reply in
-        [here.clone(), Reply::Code(2), Reply::Silence, Reply::Code(5), Reply::Noise(Box::new(here.clone())), here]
-    {
+    for reply in [
+        here.clone(),
+        DnsReply::Code(2),
+        DnsReply::Silence,
+        DnsReply::Code(5),
+        DnsReply::Noise(Box::new(here.clone())),
+        here,
+    ] {
         dns.set("a.test", reply);
         let asked = dns.asked("a.test");
         eventually("it is asked again", || {
@@ -68,11 +73,11 @@ fn a_name_server_that_comes_and_goes_costs_only_what_is_not_known() {
 #[test]
 fn names_with_hundreds_of_addresses_are_servers_like_others() {
     let (dns, upstream) =
-        (Dns::start(), Upstream::answering(|_| "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".into()));
+        (Dns::start(), TestUpstream::answering(|_| "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".into()));
     let port = upstream.address().split_once(':').map_or(0, |(_, port)| port.parse().unwrap_or(0));
     // Only the first of them answers.
     let many: Vec<IpAddr> = (1..=250).map(|last| Ipv4Addr::new(127, 0, 0, last).into()).collect();
-    dns.set("many.test", Reply::Cut(Box::new(Reply::Addresses(many, 60))));
+    dns.set("many.test", DnsReply::Cut(Box::new(DnsReply::Addresses(many, 60))));
     let server = run(&format!(
         "resolver {} ipv6=off;
          upstream a {{ zone a 64k; server many.test:{port} resolve; }}
@@ -90,13 +95,13 @@ fn names_with_hundreds_of_addresses_are_servers_like_others() {
 #[test]
 fn names_that_nobody_knows_take_few_descriptors() {
     let (dns, upstream) =
-        (Dns::start(), Upstream::answering(|_| "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".into()));
+        (Dns::start(), TestUpstream::answering(|_| "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".into()));
     let port = upstream.address().split_once(':').map_or(0, |(_, port)| port.parse().unwrap_or(0));
     let names: Vec<String> = (0..200).map(|number| format!("silent{number}.test")).collect();
     for name in &names {
-        dns.set(name, Reply::Silence);
+        dns.set(name, DnsReply::Silence);
     }
-    dns.set("a.test", Reply::address(Ipv4Addr::LOCALHOST, 60));
+    dns.set("a.test", DnsReply::address(Ipv4Addr::LOCALHOST, 60));
     let server = run(&format!(
         "resolver {}; resolver_timeout 60s;
          server {{ listen 127.0.0.1:@PORT@; location /status {{ status; }}
@@ -107,7 +112,7 @@ fn names_that_nobody_knows_take_few_descriptors() {
     let pid = status.split_once("\"pid\":").and_then(|(_, rest)| rest.split(',').next()).expect("a process");
     let descriptors = || std::fs::read_dir(format!("/proc/{pid}/fd")).expect("the worker's").count();
     let before = descriptors();
-    let mut waiting: Vec<Client> = names.iter().map(|_| server.connect()).collect();
+    let mut waiting: Vec<TestClient> = names.iter().map(|_| server.connect()).collect();
     for (client, name) in waiting.iter_mut().zip(&names) {
         client.send(format!("GET /name?host={name} HTTP/1.1\r\nHost: a\r\n\r\n"));
     }
@@ -116,7 +121,7 @@ fn names_that_nobody_knows_take_few_descriptors() {
     assert!(descriptors() < before + names.len() + 100, "{} descriptors", descriptors());
     assert_eq!(server.get("/name?host=a.test").text(), "ok");
     for name in &names {
-        dns.set(name, Reply::Code(2));
+        dns.set(name, DnsReply::Code(2));
     }
     for client in &mut waiting {
         assert_eq!(client.response().status, 502);

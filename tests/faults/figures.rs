@@ -2,7 +2,7 @@
 
 use crate::Disk;
 use freerun_testkit::fuse::Op;
-use freerun_testkit::{Client, Server, Setup, eventually, require};
+use freerun_testkit::{Setup, TestClient, TestServer, eventually, require};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ const LINES: &str = "location = /status { status; } location /slow/ { aio thread
 const MAIN: &str = "thread_pool small threads=4 max_queue=20;";
 
 /// What `/status` says of the pool `small`.
-pub(crate) fn pool(server: &Server) -> Value {
+pub(crate) fn pool(server: &TestServer) -> Value {
     let status = server.status();
     let pools = status["pools"].as_array().expect("pools");
     pools.iter().find(|pool| pool["name"] == "small").expect("the pool").clone()
@@ -24,7 +24,7 @@ fn tasks_that_run_wait_and_leave() {
     let disk = Disk::new();
     let server = Setup::server(&disk.site, LINES).main(MAIN).freerun();
     disk.fixture.control().hang(Op::Open, "");
-    let mut clients: Vec<Client> = (0..12)
+    let mut clients: Vec<TestClient> = (0..12)
         .map(|number| {
             let mut client = server.connect();
             client.send(format!("GET /slow/f{number} HTTP/1.1\r\nHost: h\r\n\r\n"));
@@ -89,7 +89,7 @@ fn no_loop_stalls_on_a_slow_mount() {
     for (round, op) in [Op::Lookup, Op::Getattr, Op::Open, Op::Read].into_iter().enumerate() {
         disk.fixture.control().clear();
         disk.fixture.control().delay(op, Duration::from_secs(2), "");
-        let mut clients: Vec<Client> = (0..8)
+        let mut clients: Vec<TestClient> = (0..8)
             .map(|number| {
                 let mut client = server.connect();
                 client.send(format!("GET /slow/f{} HTTP/1.1\r\nHost: h\r\n\r\n", round * 8 + number));
@@ -107,7 +107,7 @@ fn no_loop_stalls_on_a_slow_mount() {
 }
 
 /// For how long nothing has ended on the slow disk, in microseconds, as `status` says.
-fn stuck(server: &Server) -> u64 {
+fn stuck(server: &TestServer) -> u64 {
     let status = server.status();
     let mounts = status["mounts"].as_array().expect("mounts");
     let slow = mounts.iter().find(|mount| mount["mount"].as_str().is_some_and(|point| point.ends_with("/slow")));

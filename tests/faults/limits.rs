@@ -1,7 +1,7 @@
 //! More connections than there is room for.
 
 use crate::descriptors;
-use freerun_testkit::{Client, Kind, Setup, Site, eventually, within};
+use freerun_testkit::{Kind, Setup, Site, TestClient, eventually, within};
 use std::time::Duration;
 
 fn site() -> Site {
@@ -20,12 +20,12 @@ enum Outcome {
 
 /// A client that has asked for `/a`.
 struct Asked {
-    client: Client,
+    client: TestClient,
     outcome: Option<Outcome>,
 }
 
 impl Asked {
-    fn new(mut client: Client) -> Asked {
+    fn new(mut client: TestClient) -> Asked {
         client.set_timeout(Duration::from_millis(1));
         let sent = client.try_send("GET /a HTTP/1.1\r\nHost: h\r\n\r\n");
         Asked { client, outcome: sent.is_err().then_some(Outcome::Closed) }
@@ -53,7 +53,7 @@ fn no_descriptors_left() {
     let server = Setup::server(&site, "").main("worker_rlimit_nofile 64;").events("worker_connections 1000;").freerun();
     assert_eq!(server.get("/a").text(), "file a");
     let worker = server.worker();
-    let mut clients: Vec<Client> = (0..100).map(|_| server.connect()).collect();
+    let mut clients: Vec<TestClient> = (0..100).map(|_| server.connect()).collect();
     eventually("descriptors run out", || {
         descriptors(worker) >= 60 || server.error_log().contains("(24: Too many open files)")
     });
@@ -78,16 +78,16 @@ fn no_descriptors_left() {
 fn more_than_worker_connections() {
     let site = site();
     let server = Setup::server(&site, "").events("worker_connections 20;").run();
-    let mut early: Vec<Client> = (0..10).map(|_| server.connect()).collect();
+    let mut early: Vec<TestClient> = (0..10).map(|_| server.connect()).collect();
     for client in &mut early {
         assert_eq!(client.get("/a").text(), "file a");
     }
-    let late: Vec<Client> = (0..30).map(|_| server.connect()).collect();
+    let late: Vec<TestClient> = (0..30).map(|_| server.connect()).collect();
     server.logs("20 worker_connections are not enough");
     drop(late);
     // Being over the limit leaves no mark: the early ones are served or were asked to make room, and new ones are let in.
     let up = within(Duration::from_secs(15), || {
-        let client = Client::try_connect(server.address());
+        let client = TestClient::try_connect(server.address());
         client.is_ok_and(|mut client| {
             client.try_send("GET /a HTTP/1.1\r\nHost: h\r\n\r\n").is_ok()
                 && client.try_response("GET").is_ok_and(|r| r.status == 200)
@@ -109,7 +109,7 @@ fn clients_that_vanish_leave_no_descriptors() {
         let worker = server.worker();
         let before = descriptors(worker);
         for number in 0..60 {
-            let mut client = Client::try_connect_narrow(server.address(), 4096).expect("connecting");
+            let mut client = TestClient::try_connect_narrow(server.address(), 4096).expect("connecting");
             match number % 4 {
                 0 => client.send("GET /bi"),
                 1 => client.send("GET /big HTTP/1.1\r\nHost: h\r\n\r\n"),

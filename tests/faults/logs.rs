@@ -2,14 +2,14 @@
 
 use crate::{Disk, goes_on};
 use freerun_testkit::fuse::Op;
-use freerun_testkit::{Server, Setup, eventually, require};
+use freerun_testkit::{Setup, TestServer, eventually, require};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
 use std::os::fd::OwnedFd;
 
 /// What `status` says of the log on the disk, and of the threads.
-fn status(server: &Server) -> (Value, Value) {
+fn status(server: &TestServer) -> (Value, Value) {
     let status = server.status();
     let logs = status["logs"].as_array().expect("logs");
     let log = logs.iter().find(|log| log["name"].as_str().is_some_and(|name| name.ends_with("slow/log")));

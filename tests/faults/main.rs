@@ -23,7 +23,7 @@ mod tls;
 mod unix_sockets;
 
 use freerun_testkit::fuse::Fixture;
-use freerun_testkit::{Server, Site};
+use freerun_testkit::{Site, TestServer};
 
 /// A document root whose folder `slow` is the fixture.
 pub(crate) struct Disk {
@@ -56,7 +56,7 @@ pub(crate) fn descriptors(pid: u32) -> usize {
 
 /// What must go on whatever the slow disk does: a response from memory, a file of another disk, on old and new connections.
 #[track_caller]
-pub(crate) fn goes_on(server: &Server) {
+pub(crate) fn goes_on(server: &TestServer) {
     let mut kept = server.connect();
     for _ in 0..20 {
         assert_eq!(kept.get("/text").text(), "text");

@@ -2,7 +2,7 @@
 //! random, pools are stuck.
 
 use freerun_testkit::fuse::{Mirror, Op};
-use freerun_testkit::{Client, Received, Setup, Site, Upstream, eventually, require};
+use freerun_testkit::{ReceivedRequest, Setup, Site, TestClient, TestUpstream, eventually, require};
 
 use crate::full::Tiny;
 
@@ -13,11 +13,11 @@ fn a_full_disk_under_a_buffered_response_loses_nothing() {
         return;
     }
     let disk = Tiny::new();
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let place = disk.path().display().to_string();
     let lines = format!("proxy_temp_path {place}/proxy; location / {{ proxy_pass http://{}; }}", upstream.address());
     let server = Setup::server(&Site::new(), &lines).freerun();
-    let mut client = Client::try_connect_narrow(server.address(), 16 * 1024).expect("a client");
+    let mut client = TestClient::try_connect_narrow(server.address(), 16 * 1024).expect("a client");
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     let mut peer = upstream.accept();
     peer.request();
@@ -38,7 +38,7 @@ fn a_full_disk_under_a_buffered_response_loses_nothing() {
 fn connections_that_are_closed_at_random_cost_no_request() {
     // Every third answer is the last one of its connection, though it does not say so.
     let count = std::sync::atomic::AtomicUsize::new(0);
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let address = upstream.address();
     std::thread::spawn(move || {
         while let Some(mut peer) = upstream.try_accept(std::time::Duration::from_secs(3600)) {
@@ -59,7 +59,7 @@ fn connections_that_are_closed_at_random_cost_no_request() {
         .map(|_| {
             let server = server.address();
             std::thread::spawn(move || {
-                let mut client = Client::connect(server);
+                let mut client = TestClient::connect(server);
                 for _ in 0..200 {
                     assert_eq!(client.get("/").text(), "ok");
                 }
@@ -73,14 +73,14 @@ fn connections_that_are_closed_at_random_cost_no_request() {
 
 #[test]
 fn upstreams_that_stall_hold_only_those_who_ask_them() {
-    let (stalls, works) = (Upstream::new(), Upstream::answering(|_| "HTTP/1.1 204 No\r\n\r\n".into()));
+    let (stalls, works) = (TestUpstream::new(), TestUpstream::answering(|_| "HTTP/1.1 204 No\r\n\r\n".into()));
     let lines = format!(
         "location / {{ proxy_pass http://{}; }} location /stalls {{ proxy_pass http://{}; }}",
         works.address(),
         stalls.address()
     );
     let server = Setup::server(&Site::new(), &lines).freerun();
-    let waiting: Vec<Client> = (0..100)
+    let waiting: Vec<TestClient> = (0..100)
         .map(|_| {
             let mut client = server.connect();
             client.send("GET /stalls HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -109,7 +109,7 @@ fn a_folder_for_temporary_files_that_hangs_holds_up_nobody() {
     let disk = Mirror::mount(&site.at("of"), &site.at("temp")).expect("mounting");
     let body: Vec<u8> = (0..SIZE).map(|at| (at % 251) as u8).collect();
     let sent = body.clone();
-    let upstream = Upstream::answering(move |_: &Received| {
+    let upstream = TestUpstream::answering(move |_: &ReceivedRequest| {
         [format!("HTTP/1.1 200 OK\r\nContent-Length: {SIZE}\r\n\r\n").into_bytes(), sent.clone()].concat()
     });
     let (folder, address) = (site.at("temp/proxy"), upstream.address());
@@ -117,9 +117,9 @@ fn a_folder_for_temporary_files_that_hangs_holds_up_nobody() {
     let server = Setup::server(&site, &lines).main("user root;").freerun();
     disk.control().hang(Op::Write, "");
     // More than those who write at the same time.
-    let mut slow: Vec<Client> = (0..20)
+    let mut slow: Vec<TestClient> = (0..20)
         .map(|_| {
-            let mut client = Client::try_connect_narrow(server.address(), 16 * 1024).expect("a client");
+            let mut client = TestClient::try_connect_narrow(server.address(), 16 * 1024).expect("a client");
             client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").at_least(1);
             client
         })
@@ -145,7 +145,7 @@ fn a_folder_for_temporary_files_that_hangs_leaves_those_of_other_disks_alone() {
     let site = Site::new();
     site.folder("of").folder("temp").folder("other").mode("of", 0o777).mode("other", 0o777);
     let disk = Mirror::mount(&site.at("of"), &site.at("temp")).expect("mounting");
-    let upstream = Upstream::answering(move |_: &Received| {
+    let upstream = TestUpstream::answering(move |_: &ReceivedRequest| {
         [format!("HTTP/1.1 200 OK\r\nContent-Length: {SIZE}\r\n\r\n").into_bytes(), vec![b'a'; SIZE]].concat()
     });
     let location = |name: &str, folder: &str| {
@@ -156,11 +156,11 @@ fn a_folder_for_temporary_files_that_hangs_leaves_those_of_other_disks_alone() {
     let server = Setup::server(&site, &lines).main("user root;").freerun();
     disk.control().hang(Op::Write, "");
     let slow = |path: &str| {
-        let mut client = Client::try_connect_narrow(server.address(), 16 * 1024).expect("a client");
+        let mut client = TestClient::try_connect_narrow(server.address(), 16 * 1024).expect("a client");
         client.send(format!("GET /{path} HTTP/1.1\r\nHost: a\r\n\r\n")).at_least(1);
         client
     };
-    let mut hanging: Vec<Client> = (0..3 * WRITING).map(|_| slow("hangs")).collect();
+    let mut hanging: Vec<TestClient> = (0..3 * WRITING).map(|_| slow("hangs")).collect();
     eventually("all that may write do", || disk.control().waiting() == WRITING);
     // Who takes something meanwhile does not make room for others to write.
     for client in &mut hanging {

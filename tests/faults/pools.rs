@@ -3,12 +3,12 @@
 use crate::figures::pool;
 use crate::{Disk, goes_on};
 use freerun_testkit::fuse::{Fixture, Op};
-use freerun_testkit::{Client, Setup, Site, eventually, require};
+use freerun_testkit::{Setup, Site, TestClient, eventually, require};
 
 const LINES: &str = "location = /text { return 200 text; } location = /status { status; }
     location /slow/ { aio threads=small; } location = /slow/f199 { aio threads=other; }";
 
-fn ask(server: &freerun_testkit::Server, number: usize) -> Client {
+fn ask(server: &freerun_testkit::TestServer, number: usize) -> TestClient {
     let mut client = server.connect();
     client.send(format!("GET /slow/f{number} HTTP/1.1\r\nHost: h\r\n\r\n"));
     client
@@ -25,7 +25,7 @@ fn a_full_queue_refuses() {
     disk.fixture.control().hang(Op::Open, "");
     let mut running = ask(&server, 0);
     eventually("the only thread is busy", || disk.fixture.control().waiting() == 1);
-    let mut waiting: Vec<Client> = (1..3).map(|number| ask(&server, number)).collect();
+    let mut waiting: Vec<TestClient> = (1..3).map(|number| ask(&server, number)).collect();
     eventually("the queue is full", || pool(&server)["waiting"] == 2);
     assert_eq!(ask(&server, 3).response().status, 503);
     server.logs("thread pool \"small\" queue overflow: 2 tasks waiting");
@@ -65,7 +65,7 @@ fn one_pool_s_trouble_is_not_another_s() {
     disk.fixture.control().hang(Op::Read, "f1");
     // f199 goes through the other pool and must not hang.
     disk.fixture.command("delay read 0 f199").expect("a rule");
-    let mut stuck: Vec<Client> = (10..20).map(|number| ask(&server, number)).collect();
+    let mut stuck: Vec<TestClient> = (10..20).map(|number| ask(&server, number)).collect();
     eventually("reads hang", || disk.fixture.control().waiting() > 0);
     for _ in 0..5 {
         assert!(server.get("/slow/f199").body == Fixture::content("f199", 0, 10_000));
@@ -91,9 +91,9 @@ fn a_client_that_leaves_frees_its_place() {
     eventually("the only thread is busy", || disk.fixture.control().waiting() == 1);
     for round in 0..5 {
         // Each round fills the queue; were places not freed, the second would be refused.
-        let clients: Vec<Client> = (0..3).map(|number| ask(&server, 10 + round * 3 + number)).collect();
+        let clients: Vec<TestClient> = (0..3).map(|number| ask(&server, 10 + round * 3 + number)).collect();
         eventually("the queue is full", || pool(&server)["waiting"] == 3);
-        clients.into_iter().for_each(Client::reset);
+        clients.into_iter().for_each(TestClient::reset);
         eventually("their places are free", || pool(&server)["waiting"] == 0);
     }
     assert_eq!(pool(&server)["refused"], 0);
@@ -110,9 +110,9 @@ fn hanging_mount(stuck_from: [u8; 4]) {
     let lines = "location = /text { return 200 text; } aio threads=few always;";
     let server = Setup::server(&disk.site, lines).main("thread_pool few threads=4;").freerun();
     disk.fixture.control().hang(Op::Read, "");
-    let mut stuck: Vec<Client> = Vec::new();
+    let mut stuck: Vec<TestClient> = Vec::new();
     for number in 0..50 {
-        let mut client = Client::try_connect_from(stuck_from.into(), server.address()).expect("connecting");
+        let mut client = TestClient::try_connect_from(stuck_from.into(), server.address()).expect("connecting");
         client.send(format!("GET /slow/f{number} HTTP/1.1\r\nHost: h\r\n\r\n"));
         stuck.push(client);
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use freerun_testkit::{Client, Datagrams, Ending, Peer, Server, Setup, Upstream, eventually};
+use freerun_testkit::{ConnectionEnd, Datagrams, Peer, Setup, TestClient, TestServer, TestUpstream, eventually};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::descriptors;
@@ -18,18 +18,18 @@ fn streaming(listen: &str, lines: &str) -> Setup {
 }
 
 /// The address of the server for sessions.
-fn front(server: &Server) -> SocketAddr {
+fn front(server: &TestServer) -> SocketAddr {
     server.address_number(2)
 }
 
 /// A session whose upstream has its first message.
-fn open(server: &Server, upstream: &Upstream) -> (Client, Peer) {
+fn open(server: &TestServer, upstream: &TestUpstream) -> (TestClient, Peer) {
     open_at(front(server), upstream)
 }
 
 /// The same at this address of the server.
-fn open_at(address: SocketAddr, upstream: &Upstream) -> (Client, Peer) {
-    let mut client = Client::connect(address);
+fn open_at(address: SocketAddr, upstream: &TestUpstream) -> (TestClient, Peer) {
+    let mut client = TestClient::connect(address);
     client.send("hello");
     let mut peer = upstream.accept();
     assert_eq!(peer.bytes(5), b"hello");
@@ -38,7 +38,7 @@ fn open_at(address: SocketAddr, upstream: &Upstream) -> (Client, Peer) {
 
 /// Bytes go both ways.
 #[track_caller]
-fn goes_on((client, peer): &mut (Client, Peer)) {
+fn goes_on((client, peer): &mut (TestClient, Peer)) {
     client.send("question");
     assert_eq!(peer.bytes(8), b"question");
     peer.send("answer");
@@ -55,7 +55,7 @@ fn memory(pid: u32) -> usize {
 
 #[test]
 fn a_server_that_dies_ends_its_sessions_and_no_others() {
-    let (dies, lives) = (Upstream::new(), Upstream::new());
+    let (dies, lives) = (TestUpstream::new(), TestUpstream::new());
     let behind = format!("proxy_pass {};", dies.address());
     let other = format!("server {{ listen 127.0.0.1:@PORT3@; proxy_pass {}; }}", lives.address());
     let server = streaming("", &behind).stream(&other).freerun();
@@ -77,7 +77,7 @@ fn a_server_that_dies_ends_its_sessions_and_no_others() {
         }
         let (bytes, ending) = client.rest();
         assert_eq!(bytes, b"half an ans");
-        assert_ne!(ending, Ending::Silent, "{number}");
+        assert_ne!(ending, ConnectionEnd::Silent, "{number}");
         goes_on(&mut survivor);
     }
     server.logs("Connection reset by peer) while proxying");
@@ -86,7 +86,7 @@ fn a_server_that_dies_ends_its_sessions_and_no_others() {
 
 #[test]
 fn clients_that_vanish_take_their_servers_sessions_along() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = streaming("", &format!("proxy_pass {};", upstream.address())).freerun();
     let mut survivor = open(&server, &upstream);
     let before = descriptors(server.worker());
@@ -102,14 +102,14 @@ fn clients_that_vanish_take_their_servers_sessions_along() {
 #[test]
 fn peers_that_say_nothing_any_more_are_left_after_their_time() {
     const SILENT: usize = 100;
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let lines = format!("proxy_timeout 500ms; proxy_half_close on; proxy_pass {};", upstream.address());
     let long = format!("server {{ listen 127.0.0.1:@PORT3@; proxy_timeout 60s; proxy_pass {}; }}", upstream.address());
     let server = streaming("", &lines).stream(&long).freerun();
     let mut survivor = open_at(server.address_number(3), &upstream);
     let before = descriptors(server.worker());
     // One of the ends has said that it will send nothing more, and neither of them closes.
-    let silent: Vec<(Client, Peer)> = (0..SILENT)
+    let silent: Vec<(TestClient, Peer)> = (0..SILENT)
         .map(|number| {
             let (mut client, mut peer) = open(&server, &upstream);
             if number % 3 == 0 {
@@ -122,7 +122,7 @@ fn peers_that_say_nothing_any_more_are_left_after_their_time() {
         .collect();
     goes_on(&mut survivor);
     for (mut client, mut peer) in silent {
-        assert_ne!(client.ending(), Ending::Silent);
+        assert_ne!(client.ending(), ConnectionEnd::Silent);
         peer.rest();
     }
     goes_on(&mut survivor);
@@ -216,7 +216,7 @@ fn readers_that_take_nothing_hold_a_buffer_each() {
         .collect();
     let grown = memory(worker).saturating_sub(before);
     assert!(grown < READERS * ROOM + (4 << 20), "{grown} bytes for {READERS}");
-    assert_eq!(Client::connect(server.address()).get("/").status, 204);
+    assert_eq!(TestClient::connect(server.address()).get("/").status, 204);
     drop(sessions);
 }
 
@@ -258,7 +258,7 @@ fn a_flood_of_new_clients_finds_room_and_takes_no_memory() {
     let client = last.expect("a client");
     let session = client.ask("again", front(&server));
     assert_eq!(client.ask("again", front(&server)), session, "it is the same session");
-    let open = |server: &Server| server.status()["stream"]["open"].as_u64().unwrap_or(u64::MAX);
+    let open = |server: &TestServer| server.status()["stream"]["open"].as_u64().unwrap_or(u64::MAX);
     eventually("the others have ended", || open(&server) <= SESSIONS as u64);
     eventually("and their descriptors are closed", || descriptors(worker) <= before + SESSIONS + 2);
     assert_eq!(server.status()["stream"]["lost_datagrams"]["from_clients"], 0);
@@ -267,20 +267,20 @@ fn a_flood_of_new_clients_finds_room_and_takes_no_memory() {
 #[test]
 fn sessions_without_descriptors_end_and_later_ones_are_served() {
     const MOST: usize = 64;
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let lines = format!("proxy_connect_timeout 1s; proxy_pass {};", upstream.address());
     let setup = streaming("", &lines).main(&format!("worker_rlimit_nofile {MOST};")).events("worker_connections 1000;");
     let server = setup.freerun();
     let worker = server.worker();
     let mut first = open(&server, &upstream);
-    let clients: Vec<Client> = (0..MOST).map(|_| Client::connect(front(&server))).collect();
+    let clients: Vec<TestClient> = (0..MOST).map(|_| TestClient::connect(front(&server))).collect();
     server.logs("(24: Too many open files)");
     // Whoever is there stays.
     goes_on(&mut first);
     drop(clients);
     while upstream.try_accept(Duration::from_millis(100)).is_some() {}
     eventually("descriptors are given back", || descriptors(worker) < MOST / 2);
-    let mut client = Client::connect(front(&server));
+    let mut client = TestClient::connect(front(&server));
     client.send("later");
     // Connections of clients that are gone may still come before it.
     let peer = loop {

@@ -1,7 +1,8 @@
 //! Clients that break TLS: each is told so and let go, and nobody else is affected.
 
 use freerun_testkit::{
-    Client, Ending, Kind, PATIENCE, Server, Setup, Site, Tls, TlsVersion, certificates, eventually, require,
+    ConnectionEnd, Kind, PATIENCE, Setup, Site, TestClient, TestServer, Tls, TlsVersion, certificates, eventually,
+    require,
 };
 use rustix::process::{Resource, getrlimit};
 use std::io::{Read, Write};
@@ -12,8 +13,8 @@ const MOST: usize = 10_000;
 
 /// A server, and a client whose connection goes on whatever the others do.
 struct Watched {
-    server: Server,
-    kept: Client,
+    server: TestServer,
+    kept: TestClient,
     _site: Site,
 }
 
@@ -43,7 +44,7 @@ impl Watched {
     }
 
     /// So many connections that have sent these bytes.
-    fn greeted_by(&self, count: usize, bytes: &[u8]) -> Vec<Client> {
+    fn greeted_by(&self, count: usize, bytes: &[u8]) -> Vec<TestClient> {
         let greet = |_| {
             let mut client = self.server.connect();
             client.send(bytes);
@@ -96,7 +97,7 @@ fn padded_hello(length: usize, record: usize) -> Vec<u8> {
 }
 
 /// What the server answers to these bytes: the first byte of its first record, and all of an alert.
-fn answer(server: &Server, bytes: &[u8]) -> Vec<u8> {
+fn answer(server: &TestServer, bytes: &[u8]) -> Vec<u8> {
     let mut client = server.connect();
     // The server may close before it has all.
     let _ = client.try_send(bytes);
@@ -213,7 +214,7 @@ fn what_is_no_hello_is_refused() {
         let mut client = watched.server.connect();
         client.send(bytes).half_close();
         let (received, ending) = client.rest();
-        assert_ne!(ending, Ending::Silent, "{:?}", bytes.escape_ascii().to_string());
+        assert_ne!(ending, ConnectionEnd::Silent, "{:?}", bytes.escape_ascii().to_string());
         assert!(received.is_empty() || received[0] == 21, "{received:?}");
     }
     watched.goes_on();
@@ -270,7 +271,7 @@ fn broken_records_end_the_session_with_an_alert() {
             client.try_send_bare(damage(record)).expect("sending");
             let (received, ending) = client.rest();
             assert!(what == "a record twice" || received.is_empty(), "{version} {what}: {received:?}");
-            assert_ne!(ending, Ending::Silent, "{version} {what}");
+            assert_ne!(ending, ConnectionEnd::Silent, "{version} {what}");
             assert!(
                 client.alert().is_some_and(|alert| alerts.contains(&alert)),
                 "{version} {what}: {:?}",
@@ -283,7 +284,7 @@ fn broken_records_end_the_session_with_an_alert() {
         client.try_send_bare(&record[..record.len() - 1]).expect("sending");
         let _ = client.socket().shutdown(std::net::Shutdown::Write);
         let (received, ending) = client.rest();
-        assert!(received.is_empty() && ending != Ending::Silent, "{version}: {received:?}");
+        assert!(received.is_empty() && ending != ConnectionEnd::Silent, "{version}: {received:?}");
         watched.goes_on();
     }
     watched.says_nothing_loud();
@@ -317,7 +318,7 @@ fn garbage_in_the_middle_of_the_handshake_ends_it() {
             client.send(&hello);
             client.at_least(5);
             client.send(garbage).half_close();
-            assert_ne!(client.ending(), Ending::Silent, "{version} {garbage:?}");
+            assert_ne!(client.ending(), ConnectionEnd::Silent, "{version} {garbage:?}");
         }
     }
     watched.goes_on();

@@ -3,7 +3,9 @@
 use std::os::unix::net::UnixDatagram;
 
 use freerun_testkit::fuse::{Mirror, Op};
-use freerun_testkit::{Client, Datagrams, PATIENCE, Server, Setup, Site, Tls, Upstream, eventually, require};
+use freerun_testkit::{
+    Datagrams, PATIENCE, Setup, Site, TestClient, TestServer, TestUpstream, Tls, eventually, require,
+};
 
 /// A folder `hung` on a disk that can hang, and a server that listens there at `s.sock`.
 struct Hung {
@@ -20,12 +22,12 @@ impl Hung {
         Hung { disk, site }
     }
 
-    fn upstream(&self) -> Upstream {
-        Upstream::unix(&self.site.at("hung/s.sock"))
+    fn upstream(&self) -> TestUpstream {
+        TestUpstream::unix(&self.site.at("hung/s.sock"))
     }
 
     /// A server with these lines for requests, and these for sessions on `@PORT2@`. `@SOCKET@` is the upstream server.
-    fn server(&self, lines: &str, http: &str, stream: Option<&str>) -> Server {
+    fn server(&self, lines: &str, http: &str, stream: Option<&str>) -> TestServer {
         let socket = format!("unix:{}", self.site.at("hung/s.sock").display());
         let written = |lines: &str| lines.replace("@SOCKET@", &socket);
         let lines = format!("location = /text {{ return 200 text; }} {}", written(lines));
@@ -38,7 +40,7 @@ impl Hung {
 
     /// Has the disk hang, has something begun that needs the socket, and sees that the rest goes on meanwhile.
     #[track_caller]
-    fn holds_up_nobody<T>(&self, server: &Server, begin: impl FnOnce() -> T) -> T {
+    fn holds_up_nobody<T>(&self, server: &TestServer, begin: impl FnOnce() -> T) -> T {
         self.disk.control().hang(Op::Lookup, "");
         let begun = begin();
         eventually("a lookup hangs", || self.disk.control().waiting() > 0);
@@ -49,7 +51,7 @@ impl Hung {
 }
 
 /// A request whose answer is not waited for.
-fn asking(server: &Server, path: &str) -> Client {
+fn asking(server: &TestServer, path: &str) -> TestClient {
     let mut client = server.connect();
     client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
     client
@@ -139,7 +141,7 @@ fn a_responder_of_ocsp_at_a_socket_holds_up_nobody_but_those_who_need_it() {
         let server = hung.server("", &secure, None);
         let address = server.address_number(2);
         let visit = hung.holds_up_nobody(&server, || {
-            let visit = move || Client::connect(address).tls(&Tls::new().certificate("client")).get("/").status;
+            let visit = move || TestClient::connect(address).tls(&Tls::new().certificate("client")).get("/").status;
             std::thread::spawn(visit)
         });
         // The responder is asked as soon as the disk answers.
@@ -174,7 +176,7 @@ fn a_session_that_waits_for_the_path_of_a_socket_holds_up_nobody() {
         let upstream = hung.upstream();
         let server = hung.server("", "", Some(&format!("server {{ listen 127.0.0.1:@PORT2@; {lines} }}")));
         let mut client = hung.holds_up_nobody(&server, || {
-            let mut client = Client::connect(server.address_number(2));
+            let mut client = TestClient::connect(server.address_number(2));
             client.send("hello");
             client
         });

@@ -1,8 +1,8 @@
 //! End-to-end tests of the built binary: a configuration, exact bytes in, what comes out.
 //!
 //! The folders go from simple to complex, and their numbers keep the test runner, which sorts by name, to that order: what a
-//! folder tests relies on those before it, so the first failure in a list is the one to look at. `tests/differential` has
-//! the same folders.
+//! folder tests relies on those before it, so the first failure in a list is the one to look at. The numbers are the same
+//! in `tests/differential` and in `tests/requests`, where plain requests are that take no process; each has those that it needs.
 //!
 //! Most of them hold for nginx too: `FREERUN_TEST_AGAINST=nginx` runs them against it, which is how the expectations were checked.
 
@@ -10,25 +10,25 @@
 mod t01_command_line;
 // Configurations: what `-t` takes, what it says to mistakes, and the defaults.
 mod t02_configuration;
-// Connections of clients: where the server listens, who is there, how long it waits.
+// Connections of clients: where the server listens.
 mod t03_connections;
-// HTTP/1.1: heads and bodies of requests, fields of responses.
+// HTTP/1.1: requests that could end a worker.
 mod t04_http1;
 // Which server and location a request gets, and what answers it there.
 mod t05_locations;
 // Variables and the rewrite module.
 mod t06_variables;
-// Static files: listings, links, files that change, WebDAV.
+// Static files: links, files that change, WebDAV.
 mod t07_files;
-// What is made of a response on its way: compression, includes, substitutions.
+// What is made of a response on its way: compression, includes.
 mod t08_filters;
-// Who may have something: addresses, passwords, tokens, subrequests.
-mod t09_access;
 // Limits of requests and connections.
 mod t10_limits;
-// HTTP/2 towards clients (RFC 9113), frame by frame.
+// HTTP/2 towards clients (RFC 9113), frame by frame: connections, floods, limits, reloads.
 mod t11_http2;
-// TLS of listeners and towards upstream servers.
+// HTTP/3 towards clients (RFC 9114): requests, connections, bad networks, floods.
+mod t11_http3;
+// TLS of listeners.
 mod t12_tls;
 // Requests that are passed on, and tunnels.
 mod t13_proxy;

@@ -8,7 +8,7 @@ use std::process::Command;
 /// A command did not start or failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{command}: {reason}")]
-pub struct Error {
+pub struct CommandError {
     /// The command.
     command: String,
     /// The manner in which it ended.
@@ -22,14 +22,14 @@ pub fn cargo(repository: &Path) -> Command {
     cargo
 }
 
-fn failed(command: &Command, reason: impl fmt::Display) -> Error {
+fn failed(command: &Command, reason: impl fmt::Display) -> CommandError {
     let words: Vec<_> =
         std::iter::once(command.get_program()).chain(command.get_args()).map(OsStr::to_string_lossy).collect();
-    Error { command: words.join(" "), reason: reason.to_string() }
+    CommandError { command: words.join(" "), reason: reason.to_string() }
 }
 
 /// Runs a command, whose output is the user's.
-pub fn run(command: &mut Command) -> Result<(), Error> {
+pub fn run(command: &mut Command) -> Result<(), CommandError> {
     match command.status() {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(failed(command, status)),
@@ -38,7 +38,7 @@ pub fn run(command: &mut Command) -> Result<(), Error> {
 }
 
 /// Runs a command and answers what it wrote to standard output.
-pub fn ask(command: &mut Command) -> Result<String, Error> {
+pub fn ask(command: &mut Command) -> Result<String, CommandError> {
     match command.output() {
         Ok(output) if output.status.success() => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
         Ok(output) => {

@@ -24,7 +24,7 @@ const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-leve
 
 /// The reason that the targets were not run to their end, or their findings.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum FuzzError {
     /// There is no C++ compiler.
     #[error(
         "`{compiler}` does not run ({reason}): libFuzzer is written in C++. Install a compiler (Debian's package g++), or name \
@@ -72,7 +72,7 @@ struct Binary {
 }
 
 /// Runs every target for this number of seconds. A finding in one does not keep the others from running.
-pub fn fuzz(repository: &Path, seconds: u32) -> Result<(), Error> {
+pub fn fuzz(repository: &Path, seconds: u32) -> Result<(), FuzzError> {
     let manifest = repository.join("fuzz/Cargo.toml");
     let names = names(&at(&manifest, fs::read_to_string(&manifest))?)?;
     needs_a_compiler()?;
@@ -85,28 +85,28 @@ pub fn fuzz(repository: &Path, seconds: u32) -> Result<(), Error> {
             found.push(name);
         }
     }
-    if found.is_empty() { Ok(()) } else { Err(Error::Found(found)) }
+    if found.is_empty() { Ok(()) } else { Err(FuzzError::Found(found)) }
 }
 
 /// The names of the targets, as a manifest lists them.
-fn names(manifest: &str) -> Result<Vec<String>, Error> {
+fn names(manifest: &str) -> Result<Vec<String>, FuzzError> {
     let manifest: Manifest = toml::from_str(manifest)?;
     Ok(manifest.bin.into_iter().map(|binary| binary.name).collect())
 }
 
 /// Says what is missing before cargo has compiled everything else.
-fn needs_a_compiler() -> Result<(), Error> {
+fn needs_a_compiler() -> Result<(), FuzzError> {
     let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
     let reason = match Command::new(&compiler).arg("--version").output() {
         Ok(output) if output.status.success() => return Ok(()),
         Ok(output) => output.status.to_string(),
         Err(error) => error.to_string(),
     };
-    Err(Error::NoCompiler { compiler, reason })
+    Err(FuzzError::NoCompiler { compiler, reason })
 }
 
 /// Builds all targets, and answers where they are.
-fn build(repository: &Path, manifest: &Path) -> Result<PathBuf, Error> {
+fn build(repository: &Path, manifest: &Path) -> Result<PathBuf, FuzzError> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository.join("target"), PathBuf::from);
     let target = target.join("fuzz");
     let host = host()?;
@@ -124,7 +124,7 @@ fn build(repository: &Path, manifest: &Path) -> Result<PathBuf, Error> {
 }
 
 /// The machine that the compiler runs on and builds for.
-fn host() -> Result<String, Error> {
+fn host() -> Result<String, FuzzError> {
     let mut rustc = Command::new("rustc");
     rustc.arg("-vV");
     let output = rustc.output().map_err(|error| failed(&rustc, error))?;
@@ -134,7 +134,7 @@ fn host() -> Result<String, Error> {
 }
 
 /// Runs one target and says what came of it; whether nothing was found. All that libFuzzer says is in the file `log`.
-fn run(repository: &Path, program: &Path, name: &str, corpus: &Path, seconds: u32) -> Result<bool, Error> {
+fn run(repository: &Path, program: &Path, name: &str, corpus: &Path, seconds: u32) -> Result<bool, FuzzError> {
     let artifacts = repository.join("fuzz/artifacts").join(name);
     let own = corpus.join(name);
     for folder in [&artifacts, &own] {
@@ -181,14 +181,14 @@ fn prefixed(option: &str, path: &Path) -> std::ffi::OsString {
     argument
 }
 
-fn at<T>(path: &Path, result: io::Result<T>) -> Result<T, Error> {
-    result.map_err(|reason| Error::File { path: path.to_path_buf(), reason })
+fn at<T>(path: &Path, result: io::Result<T>) -> Result<T, FuzzError> {
+    result.map_err(|reason| FuzzError::File { path: path.to_path_buf(), reason })
 }
 
-fn failed(command: &Command, reason: impl fmt::Display) -> Error {
+fn failed(command: &Command, reason: impl fmt::Display) -> FuzzError {
     let words: Vec<_> =
         std::iter::once(command.get_program()).chain(command.get_args()).map(OsStr::to_string_lossy).collect();
-    Error::Failed { command: words.join(" "), reason: reason.to_string() }
+    FuzzError::Failed { command: words.join(" "), reason: reason.to_string() }
 }
 
 #[cfg(test)]

@@ -152,7 +152,7 @@ fn fuzz_command(seconds: &str) -> ExitCode {
 
 /// Counts what requests cost, and prints it.
 fn instructions_command(options: &[&str]) -> ExitCode {
-    let Some(options) = instructions::Options::read(options) else {
+    let Some(options) = instructions::CountOptions::read(options) else {
         eprint!("{USAGE}");
         return ExitCode::from(2);
     };
@@ -218,7 +218,7 @@ fn tidy_command() -> ExitCode {
 }
 
 /// Says why the checks could not run.
-fn failed(error: &tidy::Error) -> ExitCode {
+fn failed(error: &tidy::TidyError) -> ExitCode {
     eprintln!("tidy: {error}");
     ExitCode::FAILURE
 }

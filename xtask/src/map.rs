@@ -9,7 +9,7 @@ use crate::tidy::{self, Tree, heads};
 const ROOTS: &[&str] = &["mod.rs", "lib.rs", "main.rs"];
 
 /// The map of the files and folders of a repository whose paths begin with `below`, one line each.
-pub(crate) fn map(root: &Path, below: &str) -> Result<String, tidy::Error> {
+pub(crate) fn map(root: &Path, below: &str) -> Result<String, tidy::TidyError> {
     Ok(lines(&Tree::read(root)?, below))
 }
 

@@ -1,20 +1,15 @@
 //! The cost of HTTP/2: small and large responses, with many streams and with one, in the clear and over TLS.
 
-pub mod fairness;
-pub mod idle;
-pub mod upload;
-pub mod urgent;
-
 use crate::bench::Bench;
 use crate::certificates::{self, Key};
 use crate::configs::OK_PATH;
 use crate::error::Result;
 use crate::grid::{Grid, Sample};
-use crate::h2load::{Load, Until, Version};
+use crate::h2load::{H2Load, HttpVersion};
 use crate::process::Placement;
 use crate::report::{Goal, Report, Table};
 use crate::servers::{Server, start_all};
-use crate::spec::{Http2, Kind, Spec};
+use crate::spec::{Kind, Spec};
 use crate::stats::short_or_nothing;
 use crate::warm::{self, has_return};
 
@@ -25,14 +20,14 @@ struct Case {
     /// The size of the file.
     size: Option<u64>,
     secure: bool,
-    version: Version,
+    version: HttpVersion,
     connections: usize,
     streams: usize,
 }
 
 const fn case(name: &'static str, path: &'static str, size: Option<u64>, secure: bool, streams: usize) -> Case {
     let connections = if streams == 1 { 1 } else { 8 };
-    Case { name, path, size, secure, version: Version::Http2, connections, streams }
+    Case { name, path, size, secure, version: HttpVersion::Http2, connections, streams }
 }
 
 /// All of them. Those with one connection and one stream are compared with HTTP/1.1.
@@ -46,7 +41,7 @@ const CASES: [Case; 10] = [
     case("4 MB", "/4m.bin", Some(4_000_000), false, 4),
     case("4 MB, TLS", "/4m.bin", Some(4_000_000), true, 4),
     case(ALONE, "/1k.bin", Some(1_000), false, 1),
-    Case { version: Version::Http1, ..case(ALONE_HTTP1, "/1k.bin", Some(1_000), false, 1) },
+    Case { version: HttpVersion::Http1, ..case(ALONE_HTTP1, "/1k.bin", Some(1_000), false, 1) },
 ];
 
 /// A stream at a time on one connection, and the same with HTTP/1.1.
@@ -83,7 +78,7 @@ pub fn run(bench: &Bench) -> Result<Report> {
     let loads = |server: &Server| {
         // nginx 1.22 has one protocol at an address.
         let is_had = |case: &&Case| {
-            let speaks = case.version == Version::Http2 || server.spec.kind != Kind::Nginx;
+            let speaks = case.version == HttpVersion::Http2 || server.spec.kind != Kind::Nginx;
             speaks && (case.size.is_some() || has_return(server.spec.kind))
         };
         let all = CASES.iter().filter(is_had);
@@ -111,18 +106,17 @@ pub fn run(bench: &Bench) -> Result<Report> {
 fn spec(bench: &Bench, kind: Kind) -> Result<Spec> {
     let root = bench.scratch.folder("data")?;
     let secure = vec![certificates::prepare(bench, Key::EcdsaP256)?];
-    Ok(Spec { secure, http2: Http2::Everywhere, ..Spec::new(kind, "", &root) })
+    Ok(Spec { secure, http2: true, ..Spec::new(kind, "", &root) })
 }
 
-fn load(case: &Case, seconds: f64, cores: &[usize]) -> Load {
-    Load {
+fn load(case: &Case, seconds: f64, cores: &[usize]) -> H2Load {
+    H2Load {
         version: case.version,
         secure: case.secure,
         path: case.path.to_owned(),
         connections: case.connections,
         streams: case.streams,
-        until: Until::Seconds(seconds),
-        body: None,
+        seconds,
         cores: cores.to_vec(),
     }
 }

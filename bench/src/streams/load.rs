@@ -11,12 +11,12 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use super::upstream::{ECHO, SOURCE};
 use crate::bench::Bench;
 use crate::client::Client;
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::grid::Work;
 use crate::interrupt::check;
 use crate::process::on_cores;
 use crate::servers::Server;
-use crate::wrk::Outcome;
+use crate::wrk::WrkOutcome;
 
 /// The time that a step may take.
 pub const LIMIT: Duration = Duration::from_secs(20);
@@ -46,7 +46,7 @@ pub enum Use {
 
 /// The load of a case.
 #[derive(Debug, Clone)]
-pub struct Load {
+pub struct SessionLoad {
     /// The purpose of each connection.
     pub what: Use,
     /// The number of connections at a time.
@@ -57,14 +57,14 @@ pub struct Load {
     pub cores: Vec<usize>,
 }
 
-impl Work for Load {
-    fn run(&self, _: &Bench, server: &Server) -> Result<Outcome> {
+impl Work for SessionLoad {
+    fn run(&self, _: &Bench, server: &Server) -> Result<WrkOutcome> {
         on_cores(&self.cores, || self.measure(server.address))?
     }
 }
 
-impl Load {
-    fn measure(&self, server: SocketAddr) -> Result<Outcome> {
+impl SessionLoad {
+    fn measure(&self, server: SocketAddr) -> Result<WrkOutcome> {
         let time = Duration::from_secs_f64(self.seconds);
         let (requests, mut times) = match self.what {
             Use::Short => short(server, time)?,
@@ -72,7 +72,7 @@ impl Load {
         };
         times.sort_by(f64::total_cmp);
         let at = |part: f64| times.get((times.len() as f64 * part) as usize).copied().unwrap_or_default();
-        Ok(Outcome { requests, seconds: self.seconds, p50_ms: at(0.5), p99_ms: at(0.99), ..Outcome::default() })
+        Ok(WrkOutcome { requests, seconds: self.seconds, p50_ms: at(0.5), p99_ms: at(0.99), ..WrkOutcome::default() })
     }
 }
 

@@ -5,11 +5,11 @@ mod upstream;
 
 use std::net::{SocketAddr, TcpStream};
 
-use self::load::{Load, Use, connect, exchange};
+use self::load::{SessionLoad, Use, connect, exchange};
 use crate::bench::Bench;
 use crate::configs::load_stream;
 use crate::connections::{Growth, settled};
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::grid::Grid;
 use crate::interrupt::check;
 use crate::process::{Placement, raise_limit};
@@ -72,7 +72,7 @@ pub fn run(bench: &Bench) -> Result<Report> {
     let (servers, mut notes) = start_all(bench, &specs, &placement)?;
     raise_limit()?;
     let loads = |_: &Server| {
-        let load = |what, sessions| Load { what, sessions, seconds, cores: client_cores.clone() };
+        let load = |what, sessions| SessionLoad { what, sessions, seconds, cores: client_cores.clone() };
         CASES.iter().map(|(name, what, sessions)| ((*name).to_owned(), load(*what, *sessions))).collect()
     };
     let grid = Grid::fill(bench, &servers, rounds, &mut notes, loads)?;

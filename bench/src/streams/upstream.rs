@@ -8,7 +8,7 @@ use std::thread;
 
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 
-use crate::error::{Doing, Result};
+use crate::error::{ErrorContext, Result};
 use crate::process::on_cores;
 
 /// The first byte of a connection that is echoed.

@@ -18,25 +18,25 @@ const MOST_SESSIONS: usize = 4_096;
 
 /// The version that a client speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Version {
+pub enum TlsVersion {
     /// TLS 1.2.
     Tls12,
     /// TLS 1.3.
     Tls13,
 }
 
-impl fmt::Display for Version {
+impl fmt::Display for TlsVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Version::Tls12 => "TLS 1.2",
-            Version::Tls13 => "TLS 1.3",
+            TlsVersion::Tls12 => "TLS 1.2",
+            TlsVersion::Tls13 => "TLS 1.3",
         })
     }
 }
 
 /// The use of sessions that servers give a client.
 #[derive(Debug, Clone, Copy)]
-pub enum Resuming<'a> {
+pub enum SessionUse<'a> {
     /// Forgets them: each handshake is a full one.
     Never,
     /// Keeps them there, but each handshake is a full one.
@@ -47,21 +47,21 @@ pub enum Resuming<'a> {
 
 /// Settings of a client that speaks `version`. It prefers X25519 and offers AES-128-GCM alone, so that all servers do the same
 /// work.
-pub fn settings(version: Version, resuming: Resuming<'_>) -> Result<Arc<ClientConfig>> {
+pub fn settings(version: TlsVersion, resuming: SessionUse<'_>) -> Result<Arc<ClientConfig>> {
     // A session is resumed only with the verifier with which it was made, so all settings are copies.
     static BASES: OnceLock<std::result::Result<[ClientConfig; 2], rustls::Error>> = OnceLock::new();
     let make = || Ok([base(&rustls::version::TLS12)?, base(&rustls::version::TLS13)?]);
     let bases = BASES.get_or_init(make).as_ref().map_err(|error| Error::Setup(error.to_string()))?;
     let mut settings = match version {
-        Version::Tls12 => bases[0].clone(),
-        Version::Tls13 => bases[1].clone(),
+        TlsVersion::Tls12 => bases[0].clone(),
+        TlsVersion::Tls13 => bases[1].clone(),
     };
     settings.resumption = match resuming {
-        Resuming::Never => Resumption::disabled(),
-        Resuming::Later(sessions) => {
+        SessionUse::Never => Resumption::disabled(),
+        SessionUse::Later(sessions) => {
             Resumption::store(Arc::new(Store { sessions: Arc::clone(sessions), gives: false }))
         }
-        Resuming::Now(sessions) => Resumption::store(Arc::new(Store { sessions: Arc::clone(sessions), gives: true })),
+        SessionUse::Now(sessions) => Resumption::store(Arc::new(Store { sessions: Arc::clone(sessions), gives: true })),
     };
     Ok(Arc::new(settings))
 }
@@ -95,7 +95,7 @@ pub fn name() -> ServerName<'static> {
 struct Anyone;
 
 /// The result of a look at a signature.
-type Signed = std::result::Result<HandshakeSignatureValid, rustls::Error>;
+type SignatureResult = std::result::Result<HandshakeSignatureValid, rustls::Error>;
 
 impl ServerCertVerifier for Anyone {
     fn verify_server_cert(
@@ -109,11 +109,11 @@ impl ServerCertVerifier for Anyone {
         Ok(ServerCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(&self, _: &[u8], _: &CertificateDer<'_>, _: &DigitallySignedStruct) -> Signed {
+    fn verify_tls12_signature(&self, _: &[u8], _: &CertificateDer<'_>, _: &DigitallySignedStruct) -> SignatureResult {
         Ok(HandshakeSignatureValid::assertion())
     }
 
-    fn verify_tls13_signature(&self, _: &[u8], _: &CertificateDer<'_>, _: &DigitallySignedStruct) -> Signed {
+    fn verify_tls13_signature(&self, _: &[u8], _: &CertificateDer<'_>, _: &DigitallySignedStruct) -> SignatureResult {
         Ok(HandshakeSignatureValid::assertion())
     }
 
@@ -124,10 +124,10 @@ impl ServerCertVerifier for Anyone {
 
 /// Sessions that servers have given. Each is resumed once, the oldest first.
 #[derive(Debug, Default)]
-pub struct Sessions(Mutex<Held>);
+pub struct Sessions(Mutex<SessionQueues>);
 
 #[derive(Debug, Default)]
-struct Held {
+struct SessionQueues {
     tls12: VecDeque<Tls12ClientSessionValue>,
     tls13: VecDeque<Tls13ClientSessionValue>,
 }
@@ -141,7 +141,7 @@ fn add<T>(list: &mut VecDeque<T>, value: T) {
 }
 
 impl Sessions {
-    fn held(&self) -> MutexGuard<'_, Held> {
+    fn held(&self) -> MutexGuard<'_, SessionQueues> {
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 

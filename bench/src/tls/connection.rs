@@ -13,12 +13,12 @@ use super::client;
 /// Longest head of an answer.
 const MAX_HEAD: usize = 8 * 1024;
 
-/// The bytes that one call reads at most, and so the size of the buffer that [`Connection::advance`] is given.
+/// The bytes that one call reads at most, and so the size of the buffer that [`BenchConnection::advance`] is given.
 pub const PIECE: usize = 16 * 1024;
 
 /// A connection.
 #[derive(Debug)]
-pub struct Connection {
+pub struct BenchConnection {
     socket: TcpStream,
     tls: Option<Box<ClientConnection>>,
     /// The bytes that are still to be sent of requests without TLS.
@@ -28,14 +28,14 @@ pub struct Connection {
     ended: bool,
 }
 
-impl Connection {
+impl BenchConnection {
     /// Begins to connect to `server`, from `source` if given, over TLS if there are settings for it; sends what can be sent
     /// at once.
     pub fn open(
         server: SocketAddr,
         source: Option<Ipv4Addr>,
         tls: Option<&Arc<ClientConfig>>,
-    ) -> io::Result<Connection> {
+    ) -> io::Result<BenchConnection> {
         let socket = Socket::new(Domain::for_address(server), Type::STREAM.nonblocking(), None)?;
         if let Some(source) = source {
             socket.bind(&SocketAddr::from((source, 0)).into())?;
@@ -56,7 +56,7 @@ impl Connection {
         };
         let unsent = Vec::new();
         let answer = Answer::default();
-        let mut connection = Connection { socket: socket.into(), tls, unsent, answer, status: None, ended: false };
+        let mut connection = BenchConnection { socket: socket.into(), tls, unsent, answer, status: None, ended: false };
         connection.flush()?;
         Ok(connection)
     }
@@ -91,14 +91,6 @@ impl Connection {
         match &mut self.tls {
             Some(tls) => tls.writer().write_all(request)?,
             None => self.unsent.extend_from_slice(request),
-        }
-        self.flush()
-    }
-
-    /// Tells the server that the connection ends. An error means that nobody is there to be told.
-    pub fn say_goodbye(&mut self) -> io::Result<()> {
-        if let Some(tls) = &mut self.tls {
-            tls.send_close_notify();
         }
         self.flush()
     }

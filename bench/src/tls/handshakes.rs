@@ -1,4 +1,4 @@
-//! A load of handshakes: each on a connection of its own, as many at a time as are wanted, or at a rate.
+//! A load of handshakes: each on a connection of its own, as many at a time as are wanted.
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 use rustls::ClientConfig;
 
-use super::connection::{Connection, PIECE};
+use super::connection::{BenchConnection, PIECE};
 use super::poller::Poller;
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::interrupt;
 use crate::process::on_cores;
 use crate::stats::Latencies;
@@ -25,23 +25,9 @@ const SLICE: u64 = 100_000;
 /// The time between a thread's looks for connections that take too long, and for a request to stop.
 const STEP: Duration = Duration::from_millis(50);
 
-/// The pace at which connections begin.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Pace {
-    /// The next one begins when one has ended. The number is the connections at a time.
-    AtATime(usize),
-    /// The number of connections a second. Each begins at its time, whether the former have ended or not.
-    Rate {
-        /// Connections a second.
-        rate: f64,
-        /// Most connections at a time. A connection that would be too many when it is due does not begin.
-        most: usize,
-    },
-}
-
 /// The end of the load.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Until {
+pub enum LoadEnd {
     /// After this time; connections that are open then do not count.
     Time(Duration),
     /// The load ends when this number of connections has ended.
@@ -50,18 +36,17 @@ pub enum Until {
 
 /// The work of the load.
 #[derive(Debug, Clone)]
-pub struct Load {
+pub struct HandshakeLoad {
     /// The address that it connects to.
     pub server: SocketAddr,
     /// Its TLS.
     pub tls: Arc<ClientConfig>,
-    /// The path that each connection asks for; the server answers with 200 and closes it. Without a path the client closes
-    /// the connection as soon as the handshake is over.
-    pub path: Option<String>,
-    /// The pace at which connections begin.
-    pub pace: Pace,
+    /// The path that each connection asks for; the server answers with 200 and closes it.
+    pub path: String,
+    /// The number of connections at a time. The next one begins when one has ended.
+    pub at_a_time: usize,
     /// The end of the load.
-    pub until: Until,
+    pub until: LoadEnd,
     /// Its threads, which share the connections.
     pub threads: usize,
     /// The cores that it may use; empty for all.
@@ -70,18 +55,14 @@ pub struct Load {
 
 /// The figures of a load.
 #[derive(Debug, Clone, Default)]
-pub struct Found {
+pub struct HandshakeFigures {
     /// Connections that came to their end as they should.
     pub done: usize,
     /// Handshakes of those that resumed a session.
     pub resumed: usize,
     /// Connections that failed.
     pub failed: usize,
-    /// Connections that did not begin, because too many were open.
-    pub shed: usize,
-    /// The delays of connections after the time when they were due.
-    pub late: Latencies,
-    /// From the time when a connection was due to the end of its handshake, of those that came to their end.
+    /// From the beginning of a connection to the end of its handshake, of those that came to their end.
     pub handshakes: Latencies,
     /// The duration of the load.
     pub time: Duration,
@@ -91,12 +72,7 @@ pub struct Found {
     pub complaint: Option<String>,
 }
 
-impl Found {
-    /// Connections a second that came to their end.
-    pub fn rate(&self) -> f64 {
-        self.done as f64 / self.time.as_secs_f64()
-    }
-
+impl HandshakeFigures {
     /// The load's CPU time as a part of what `cores` have, in percent.
     pub fn busy(&self, cores: usize) -> f64 {
         self.cpu.as_secs_f64() / self.time.as_secs_f64() / cores.max(1) as f64 * 100.0
@@ -110,18 +86,18 @@ impl Found {
 
 /// A load under way.
 #[derive(Debug)]
-pub struct Running(Vec<JoinHandle<io::Result<Part>>>);
+pub struct HandshakeRun(Vec<JoinHandle<io::Result<Part>>>);
 
 /// Runs `load` from beginning to end.
-pub fn run(load: &Load) -> Result<Found> {
+pub fn run(load: &HandshakeLoad) -> Result<HandshakeFigures> {
     start(load)?.finish()
 }
 
 /// Starts `load`.
-pub fn start(load: &Load) -> Result<Running> {
+pub fn start(load: &HandshakeLoad) -> Result<HandshakeRun> {
     let begin = Instant::now();
     let spawn = || (0..load.threads).map(|index| spawn(Lane::new(load, index), begin)).collect::<Result<Vec<_>>>();
-    Ok(Running(on_cores(&load.cores, spawn)??))
+    Ok(HandshakeRun(on_cores(&load.cores, spawn)??))
 }
 
 fn spawn(lane: io::Result<Lane>, begin: Instant) -> Result<JoinHandle<io::Result<Part>>> {
@@ -129,25 +105,22 @@ fn spawn(lane: io::Result<Lane>, begin: Instant) -> Result<JoinHandle<io::Result
     thread::Builder::new().name("handshakes".into()).spawn(move || lane.drive(begin)).doing("start a thread")
 }
 
-impl Running {
+impl HandshakeRun {
     /// Waits for the end.
-    pub fn finish(self) -> Result<Found> {
-        let (mut found, mut latencies, mut late) = (Found::default(), Vec::new(), Vec::new());
+    pub fn finish(self) -> Result<HandshakeFigures> {
+        let (mut found, mut latencies) = (HandshakeFigures::default(), Vec::new());
         for thread in self.0 {
             let part = thread.join().map_err(|_| Error::Failed("a client panicked".into()))?.doing("shake hands")?;
             found.done += part.found.done;
             found.resumed += part.found.resumed;
             found.failed += part.found.failed;
-            found.shed += part.found.shed;
             found.time = found.time.max(part.found.time);
             found.cpu += part.found.cpu;
             found.complaint = found.complaint.or(part.found.complaint);
             latencies.extend(part.latencies);
-            late.extend(part.late);
         }
         interrupt::check()?;
         found.handshakes = Latencies::new(latencies);
-        found.late = Latencies::new(late);
         Ok(found)
     }
 }
@@ -155,16 +128,15 @@ impl Running {
 /// The figures of one thread.
 #[derive(Debug, Default)]
 struct Part {
-    found: Found,
+    found: HandshakeFigures,
     latencies: Vec<Duration>,
-    late: Vec<Duration>,
 }
 
 /// A connection under way.
 #[derive(Debug)]
 struct Open {
-    connection: Connection,
-    due: Instant,
+    connection: BenchConnection,
+    begun: Instant,
     established: Option<Duration>,
     answered: bool,
 }
@@ -174,12 +146,8 @@ struct Open {
 struct Lane {
     server: SocketAddr,
     tls: Arc<ClientConfig>,
-    request: Option<Vec<u8>>,
-    until: Until,
-    /// Between the times of two connections; none for connections that follow one another.
-    gap: Option<Duration>,
-    /// The time from the load's beginning until the first connection is due.
-    offset: Duration,
+    request: Vec<u8>,
+    until: LoadEnd,
     poller: Poller,
     open: Vec<Option<Open>>,
     free: Vec<usize>,
@@ -192,26 +160,17 @@ fn share(whole: usize, index: usize, threads: usize) -> usize {
 }
 
 impl Lane {
-    fn new(load: &Load, index: usize) -> io::Result<Lane> {
+    fn new(load: &HandshakeLoad, index: usize) -> io::Result<Lane> {
         let threads = load.threads;
-        let (most, gap) = match load.pace {
-            Pace::AtATime(most) => (most, None),
-            Pace::Rate { rate, most } => (most, Some(Duration::from_secs_f64(threads as f64 / rate.max(0.1)))),
-        };
-        let most = share(most, index, threads);
+        let most = share(load.at_a_time, index, threads);
         Ok(Lane {
             server: load.server,
             tls: Arc::clone(&load.tls),
-            request: load
-                .path
-                .as_ref()
-                .map(|path| format!("GET {path} HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n").into_bytes()),
+            request: format!("GET {} HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n", load.path).into_bytes(),
             until: match load.until {
-                Until::Count(count) => Until::Count(share(count, index, threads)),
-                time @ Until::Time(_) => time,
+                LoadEnd::Count(count) => LoadEnd::Count(share(count, index, threads)),
+                time @ LoadEnd::Time(_) => time,
             },
-            gap,
-            offset: gap.unwrap_or_default().mul_f64(index as f64 / threads as f64),
             poller: Poller::new()?,
             open: (0..most).map(|_| None).collect(),
             free: (0..most).rev().collect(),
@@ -222,15 +181,15 @@ impl Lane {
     fn drive(mut self, begin: Instant) -> io::Result<Part> {
         // On the servers' cores the load gets its turns soon, as clients elsewhere would, though no more time than its share.
         let _ = freerun_sys::schedule::set_slice(SLICE);
-        let (mut started, mut due, mut looked) = (0, begin + self.offset, begin);
+        let (mut started, mut looked) = (0, begin);
         let (mut ready, mut buffer) = (Vec::new(), vec![0; PIECE]);
         loop {
             let now = Instant::now();
             let wanted = match self.until {
-                Until::Time(length) if now >= begin + length => break,
-                Until::Count(count) if started >= count && self.free.len() == self.open.len() => break,
-                Until::Count(count) => count - started,
-                Until::Time(_) => usize::MAX,
+                LoadEnd::Time(length) if now >= begin + length => break,
+                LoadEnd::Count(count) if started >= count && self.free.len() == self.open.len() => break,
+                LoadEnd::Count(count) => count - started,
+                LoadEnd::Time(_) => usize::MAX,
             };
             if now >= looked + STEP {
                 looked = now;
@@ -240,30 +199,12 @@ impl Lane {
                 self.give_up(now);
             }
             let mut pause = STEP;
-            if wanted > 0 {
-                match self.gap {
-                    None => {
-                        if let Some(index) = self.free.pop() {
-                            started += 1;
-                            self.begin(index, now);
-                            pause = Duration::ZERO;
-                        }
-                    }
-                    Some(gap) => {
-                        if now >= due {
-                            match self.free.pop() {
-                                Some(index) => {
-                                    self.part.late.push(now - due);
-                                    self.begin(index, due);
-                                }
-                                None => self.part.found.shed += 1,
-                            }
-                            started += 1;
-                            due += gap;
-                        }
-                        pause = due.saturating_duration_since(Instant::now()).min(STEP);
-                    }
-                }
+            if wanted > 0
+                && let Some(index) = self.free.pop()
+            {
+                started += 1;
+                self.begin(index, now);
+                pause = Duration::ZERO;
             }
             self.poller.wait(pause, &mut ready)?;
             for ready in &ready {
@@ -271,21 +212,19 @@ impl Lane {
             }
         }
         self.part.found.time = match self.until {
-            Until::Time(length) => length,
-            Until::Count(_) => begin.elapsed(),
+            LoadEnd::Time(length) => length,
+            LoadEnd::Count(_) => begin.elapsed(),
         };
         let cpu = clock_gettime(ClockId::ThreadCPUTime);
         self.part.found.cpu = Duration::new(cpu.tv_sec.cast_unsigned(), u32::try_from(cpu.tv_nsec).unwrap_or(0));
         Ok(self.part)
     }
 
-    fn begin(&mut self, index: usize, due: Instant) {
-        let begun = Connection::open(self.server, None, Some(&self.tls)).and_then(|mut connection| {
-            if let Some(request) = &self.request {
-                connection.send(request)?;
-            }
+    fn begin(&mut self, index: usize, now: Instant) {
+        let begun = BenchConnection::open(self.server, None, Some(&self.tls)).and_then(|mut connection| {
+            connection.send(&self.request)?;
             self.poller.add(connection.socket(), index)?;
-            Ok(Open { connection, due, established: None, answered: false })
+            Ok(Open { connection, begun: now, established: None, answered: false })
         });
         match begun {
             Ok(open) => self.open[index] = Some(open),
@@ -303,7 +242,7 @@ impl Lane {
 
     fn advance(&mut self, index: usize, hung_up: bool, buffer: &mut [u8]) {
         let Some(open) = self.open.get_mut(index).and_then(Option::as_mut) else { return };
-        match step(open, self.request.is_some(), hung_up, buffer) {
+        match step(open, hung_up, buffer) {
             Ok(false) => return,
             Ok(true) => {
                 self.part.found.done += 1;
@@ -319,7 +258,7 @@ impl Lane {
     /// Ends the connections that take too long.
     fn give_up(&mut self, now: Instant) {
         for index in 0..self.open.len() {
-            if self.open[index].as_ref().is_some_and(|open| now > open.due + LIMIT) {
+            if self.open[index].as_ref().is_some_and(|open| now > open.begun + LIMIT) {
                 self.open[index] = None;
                 self.free.push(index);
                 self.failed(&ErrorKind::TimedOut.into());
@@ -329,25 +268,19 @@ impl Lane {
 }
 
 /// Does what can be done on a connection; answers whether that was all.
-fn step(open: &mut Open, asks: bool, hung_up: bool, buffer: &mut [u8]) -> io::Result<bool> {
-    let Open { connection, due, established, answered } = open;
+fn step(open: &mut Open, hung_up: bool, buffer: &mut [u8]) -> io::Result<bool> {
+    let Open { connection, begun, established, answered } = open;
     connection.advance(hung_up, buffer)?;
     if established.is_none() && connection.is_established() {
-        *established = Some(due.elapsed());
-    }
-    if !asks && established.is_some() {
-        // The server may have closed it by now: what was to be done is done.
-        let _ = connection.say_goodbye();
-        return Ok(true);
+        *established = Some(begun.elapsed());
     }
     match connection.take_status() {
         Some(200) => *answered = true,
         Some(status) => return Err(io::Error::other(format!("answered {status}"))),
         None => {}
     }
-    match connection.has_ended() {
-        true if *answered => Ok(true),
-        true => Err(ErrorKind::UnexpectedEof.into()),
-        false => Ok(false),
+    if connection.has_ended() && !*answered {
+        return Err(ErrorKind::UnexpectedEof.into());
     }
+    Ok(connection.has_ended())
 }

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use rustls::ClientConfig;
 
-use super::client::{self, Resuming, Version};
-use super::connection::{Connection, PIECE};
+use super::client::{self, SessionUse, TlsVersion};
+use super::connection::{BenchConnection, PIECE};
 use super::poller::Poller;
 use crate::bench::Bench;
 use crate::certificates::Key;
 use crate::connections::{Growth, settled};
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::interrupt;
 use crate::process::{Placement, raise_limit};
 use crate::report::{Goal, Report, Table};
@@ -57,7 +57,7 @@ pub fn run(bench: &Bench, report: &mut Report) -> Result<()> {
         format!("{count} idle connections"),
         &["server", "version", "private KiB/connection", "PSS KiB/connection", "RSS KiB/connection"],
     );
-    for version in [Version::Tls13, Version::Tls12] {
+    for version in [TlsVersion::Tls13, TlsVersion::Tls12] {
         let mut own = None;
         for spec in super::specs(bench, &[Key::EcdsaP256], "")?.iter().filter(|spec| bench.options.wants(&spec.name)) {
             let spec = Spec { connections: CONNECTIONS, ..spec.clone() };
@@ -92,11 +92,11 @@ pub fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-fn grow(bench: &Bench, spec: &Spec, version: Version, count: usize) -> Result<Growth> {
+fn grow(bench: &Bench, spec: &Spec, version: TlsVersion, count: usize) -> Result<Growth> {
     let (cores, _) = bench.machine.pair();
     let server = Server::start(bench, spec, &Placement { cores, cgroups: Vec::new() })?;
     let address = *server.secure.first().ok_or_else(|| Error::Failed("no address for TLS".into()))?;
-    let tls = client::settings(version, Resuming::Never)?;
+    let tls = client::settings(version, SessionUse::Never)?;
     drop(open(address, &tls, 64)?);
     let before = settled(&server)?;
     let connections = open(address, &tls, count)?;
@@ -133,7 +133,7 @@ fn open(server: SocketAddr, tls: &Arc<ClientConfig>, count: usize) -> Result<Vec
 
 /// A connection, after its answer.
 fn ask(server: SocketAddr, source: Ipv4Addr, tls: &Arc<ClientConfig>, poller: &Poller) -> io::Result<TcpStream> {
-    let mut connection = Connection::open(server, Some(source), Some(tls))?;
+    let mut connection = BenchConnection::open(server, Some(source), Some(tls))?;
     poller.add(connection.socket(), 0)?;
     connection.send(format!("GET {FILE} HTTP/1.1\r\nHost: bench\r\n\r\n").as_bytes())?;
     let (end, mut ready, mut buffer) = (Instant::now() + LIMIT, Vec::new(), vec![0; PIECE]);

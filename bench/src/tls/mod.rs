@@ -2,21 +2,17 @@
 
 mod client;
 mod connection;
-pub mod flood;
 mod handshakes;
 mod idle;
-pub mod names;
 mod poller;
 mod resumption;
-pub mod slow_certificates;
-mod steady;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
-use client::{Resuming, Sessions, Version};
-use handshakes::{Pace, Until};
+use client::{SessionUse, Sessions, TlsVersion};
+use handshakes::LoadEnd;
 
 use crate::bench::Bench;
 use crate::certificates::{self, Key};
@@ -29,7 +25,7 @@ use crate::servers::{Server, start_all};
 use crate::spec::{Kind, Spec};
 use crate::stats::{Series, short_or_nothing};
 use crate::warm;
-use crate::wrk::{self, Outcome, Target};
+use crate::wrk::{self, Target, WrkOutcome};
 
 /// The keys of the servers, in the order of [`Server::secure`].
 const KEYS: [Key; 2] = [Key::Rsa2048, Key::EcdsaP256];
@@ -46,12 +42,12 @@ const CLIENT_LIMIT: f64 = 95.0;
 
 /// A request on each connection: name, index of the key, version, whether sessions are resumed, path, the largest ratio
 /// of CPU times.
-const ONE_REQUEST: [(&str, usize, Version, bool, &str, f64); 5] = [
-    ("full handshake, RSA-2048", 0, Version::Tls13, false, OK_PATH, 0.9),
-    ("full handshake, ECDSA P-256", ECDSA, Version::Tls13, false, OK_PATH, 0.7),
-    ("resumed TLS 1.3", ECDSA, Version::Tls13, true, OK_PATH, 0.7),
-    ("resumed TLS 1.2", ECDSA, Version::Tls12, true, OK_PATH, 0.7),
-    ("resumed TLS 1.3, 1 KB", ECDSA, Version::Tls13, true, "/1k.bin", 0.8),
+const ONE_REQUEST: [(&str, usize, TlsVersion, bool, &str, f64); 5] = [
+    ("full handshake, RSA-2048", 0, TlsVersion::Tls13, false, OK_PATH, 0.9),
+    ("full handshake, ECDSA P-256", ECDSA, TlsVersion::Tls13, false, OK_PATH, 0.7),
+    ("resumed TLS 1.3", ECDSA, TlsVersion::Tls13, true, OK_PATH, 0.7),
+    ("resumed TLS 1.2", ECDSA, TlsVersion::Tls12, true, OK_PATH, 0.7),
+    ("resumed TLS 1.3, 1 KB", ECDSA, TlsVersion::Tls13, true, "/1k.bin", 0.8),
 ];
 
 /// Files on kept connections: name, path, size, connections, the largest ratio of CPU times.
@@ -62,16 +58,16 @@ const KEPT: [(&str, &str, u64, usize, f64); 3] = [
 ];
 
 /// A load.
-enum Case {
+enum TlsCase {
     /// wrk on kept connections.
-    Kept(wrk::Load),
+    Kept(wrk::WrkLoad),
     /// A request on each connection, and where sessions are resumed, the load that fills the store with them.
-    Each(handshakes::Load, Option<(Arc<Sessions>, handshakes::Load)>),
+    Each(handshakes::HandshakeLoad, Option<(Arc<Sessions>, handshakes::HandshakeLoad)>),
 }
 
-impl Work for Case {
+impl Work for TlsCase {
     fn prepare(&self) -> Result<()> {
-        if let Case::Each(_, Some((sessions, filling))) = self
+        if let TlsCase::Each(_, Some((sessions, filling))) = self
             && sessions.count() < FILLING
         {
             handshakes::run(filling)?;
@@ -79,10 +75,10 @@ impl Work for Case {
         Ok(())
     }
 
-    fn run(&self, bench: &Bench, server: &Server) -> Result<Outcome> {
+    fn run(&self, bench: &Bench, server: &Server) -> Result<WrkOutcome> {
         let (load, filling) = match self {
-            Case::Kept(load) => return load.run(bench, server),
-            Case::Each(load, filling) => (load, filling),
+            TlsCase::Kept(load) => return load.run(bench, server),
+            TlsCase::Each(load, filling) => (load, filling),
         };
         let found = handshakes::run(load)?;
         if found.done == 0 {
@@ -93,14 +89,14 @@ impl Work for Case {
             return Err(Error::Failed(format!("only {of_a_kind:.1} % of the handshakes were of the wanted kind")));
         }
         let latency = |percent| found.handshakes.percentile_ms(percent).unwrap_or(f64::NAN);
-        Ok(Outcome {
+        Ok(WrkOutcome {
             requests: found.done as f64,
             seconds: found.time.as_secs_f64(),
             errors: found.failed as f64,
             p50_ms: latency(50.0),
             p99_ms: latency(99.0),
             client: Some(found.busy(load.cores.len())),
-            ..Outcome::default()
+            ..WrkOutcome::default()
         })
     }
 }
@@ -155,32 +151,32 @@ fn specs(bench: &Bench, keys: &[Key], http: &str) -> Result<Vec<Spec>> {
     Ok([Kind::Nginx, Kind::Freerun].map(spec).to_vec())
 }
 
-fn cases(server: &Server, seconds: f64, cores: &[usize]) -> Result<Vec<(String, Case)>> {
+fn cases(server: &Server, seconds: f64, cores: &[usize]) -> Result<Vec<(String, TlsCase)>> {
     let mut cases = Vec::new();
     for (name, key, version, resumed, path, _) in ONE_REQUEST {
         let sessions = resumed.then(Arc::<Sessions>::default);
-        let resuming = sessions.as_ref().map_or(Resuming::Never, Resuming::Now);
-        let load = handshakes::Load {
+        let resuming = sessions.as_ref().map_or(SessionUse::Never, SessionUse::Now);
+        let load = handshakes::HandshakeLoad {
             server: server.secure[key],
             tls: client::settings(version, resuming)?,
-            path: Some(path.to_owned()),
-            pace: Pace::AtATime(AT_A_TIME),
-            until: Until::Time(std::time::Duration::from_secs_f64(seconds)),
+            path: path.to_owned(),
+            at_a_time: AT_A_TIME,
+            until: LoadEnd::Time(std::time::Duration::from_secs_f64(seconds)),
             threads: 1,
             cores: cores.to_vec(),
         };
         let filling = match sessions {
             Some(sessions) => {
-                let tls = client::settings(version, Resuming::Later(&sessions))?;
-                let filling = handshakes::Load { tls, until: Until::Count(FILLING), ..load.clone() };
+                let tls = client::settings(version, SessionUse::Later(&sessions))?;
+                let filling = handshakes::HandshakeLoad { tls, until: LoadEnd::Count(FILLING), ..load.clone() };
                 Some((sessions, filling))
             }
             None => None,
         };
-        cases.push((name.to_owned(), Case::Each(load, filling)));
+        cases.push((name.to_owned(), TlsCase::Each(load, filling)));
     }
     for (name, path, _, connections, _) in KEPT {
-        let load = wrk::Load {
+        let load = wrk::WrkLoad {
             threads: 1,
             connections,
             seconds,
@@ -188,7 +184,7 @@ fn cases(server: &Server, seconds: f64, cores: &[usize]) -> Result<Vec<(String, 
             close: false,
             cores: cores.to_vec(),
         };
-        cases.push((name.to_owned(), Case::Kept(load)));
+        cases.push((name.to_owned(), TlsCase::Kept(load)));
     }
     Ok(cases)
 }

@@ -14,7 +14,7 @@ const MOST_EVENTS: usize = 256;
 
 /// Something has happened on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ready {
+pub struct Readiness {
     /// The number it was added with.
     pub index: usize,
     /// Whether the peer has ended it, or it has failed.
@@ -40,7 +40,7 @@ impl Poller {
     /// Waits until something happens, for `limit` at most, which may be microseconds; then answers what has happened, into `ready`.
     /// An event of a connection that has been closed since may be one of another with the same number: it does no harm to
     /// look at that.
-    pub fn wait(&self, limit: Duration, ready: &mut Vec<Ready>) -> io::Result<()> {
+    pub fn wait(&self, limit: Duration, ready: &mut Vec<Readiness>) -> io::Result<()> {
         ready.clear();
         self.collect(ready)?;
         if ready.is_empty() && !limit.is_zero() {
@@ -55,7 +55,7 @@ impl Poller {
         Ok(())
     }
 
-    fn collect(&self, ready: &mut Vec<Ready>) -> io::Result<()> {
+    fn collect(&self, ready: &mut Vec<Readiness>) -> io::Result<()> {
         let mut events = [const { MaybeUninit::<Event>::uninit() }; MOST_EVENTS];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         let events = match epoll::wait(&self.0, &mut events, Some(&now)) {
@@ -66,7 +66,7 @@ impl Poller {
         let gone = EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR;
         ready.extend(events.iter().map(|event| {
             let (data, flags) = (event.data, event.flags);
-            Ready { index: data.u64() as usize, hung_up: flags.intersects(gone) }
+            Readiness { index: data.u64() as usize, hung_up: flags.intersects(gone) }
         }));
         Ok(())
     }

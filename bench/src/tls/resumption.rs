@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::client::{self, Resuming, Sessions, Version};
-use super::handshakes::{self, Found, Pace, Until};
+use super::client::{self, SessionUse, Sessions, TlsVersion};
+use super::handshakes::{self, HandshakeFigures, LoadEnd};
 use crate::bench::Bench;
 use crate::certificates::Key;
 use crate::client::Client;
@@ -45,7 +45,7 @@ pub fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     let head = ["server", "version", "sessions in", "resumed %", "resumed after a reload %", "failed"];
     let mut table = Table::new(format!("sessions, {WORKERS} workers"), &head);
     let mut own = [Series::default(), Series::default()];
-    for version in [Version::Tls13, Version::Tls12] {
+    for version in [TlsVersion::Tls13, TlsVersion::Tls12] {
         for (place, lines) in PLACES {
             let http = format!("{SESSION_CACHE}{lines}");
             let specs = super::specs(bench, &[Key::EcdsaP256], &http)?;
@@ -83,25 +83,25 @@ pub fn run(bench: &Bench, report: &mut Report) -> Result<()> {
 }
 
 /// The results of connections before and after a reload.
-fn one(bench: &Bench, spec: &Spec, version: Version, count: usize) -> Result<(Found, Found)> {
+fn one(bench: &Bench, spec: &Spec, version: TlsVersion, count: usize) -> Result<(HandshakeFigures, HandshakeFigures)> {
     let server = Server::start(bench, spec, &Placement::default())?;
     let sessions = Arc::<Sessions>::default();
-    let load = |resuming, count| -> Result<handshakes::Load> {
-        Ok(handshakes::Load {
+    let load = |resuming, count| -> Result<handshakes::HandshakeLoad> {
+        Ok(handshakes::HandshakeLoad {
             server: *server.secure.first().ok_or_else(|| Error::Failed("no address for TLS".into()))?,
             tls: client::settings(version, resuming)?,
-            path: Some(OK_PATH.to_owned()),
-            pace: Pace::AtATime(AT_A_TIME),
-            until: Until::Count(count),
+            path: OK_PATH.to_owned(),
+            at_a_time: AT_A_TIME,
+            until: LoadEnd::Count(count),
             threads: 1,
             cores: Vec::new(),
         })
     };
-    handshakes::run(&load(Resuming::Later(&sessions), SESSIONS)?)?;
+    handshakes::run(&load(SessionUse::Later(&sessions), SESSIONS)?)?;
     if sessions.count() < SESSIONS {
         return Err(Error::Failed(format!("{} sessions of {SESSIONS} connections", sessions.count())));
     }
-    let before = handshakes::run(&load(Resuming::Now(&sessions), count)?)?;
+    let before = handshakes::run(&load(SessionUse::Now(&sessions), count)?)?;
     if let Some(status) = status::of(&server)
         && status.accepted.contains(&0)
     {
@@ -111,7 +111,7 @@ fn one(bench: &Bench, spec: &Spec, version: Version, count: usize) -> Result<(Fo
     if sessions.count() < SESSIONS {
         return Err(Error::Failed(format!("{} sessions were left before the reload", sessions.count())));
     }
-    let after = handshakes::run(&load(Resuming::Now(&sessions), SESSIONS)?)?;
+    let after = handshakes::run(&load(SessionUse::Now(&sessions), SESSIONS)?)?;
     bench.say(&format!(
         "{:12} {version}: {:.1} % resumed, {:.1} % after a reload",
         spec.name,

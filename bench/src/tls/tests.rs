@@ -6,15 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::thread;
-use std::time::Duration;
 
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-use super::client::{self, Resuming, Sessions, Version};
-use super::handshakes::{self, Load, Pace, Until};
-use super::steady::{self, Steady};
+use super::client::{self, SessionUse, Sessions, TlsVersion};
+use super::handshakes::{self, HandshakeLoad, LoadEnd};
 use crate::certificates::{self, Key};
 use crate::machine;
 
@@ -94,13 +92,13 @@ fn serve(tls: Option<Arc<ServerConfig>>, status: u16) -> SocketAddr {
     address
 }
 
-fn load(server: SocketAddr, version: Version, resuming: Resuming<'_>, count: usize) -> Load {
-    Load {
+fn load(server: SocketAddr, version: TlsVersion, resuming: SessionUse<'_>, count: usize) -> HandshakeLoad {
+    HandshakeLoad {
         server,
         tls: client::settings(version, resuming).unwrap(),
-        path: Some("/x".into()),
-        pace: Pace::AtATime(4),
-        until: Until::Count(count),
+        path: "/x".into(),
+        at_a_time: 4,
+        until: LoadEnd::Count(count),
         threads: 2,
         cores: Vec::new(),
     }
@@ -109,30 +107,20 @@ fn load(server: SocketAddr, version: Version, resuming: Resuming<'_>, count: usi
 #[test]
 fn handshakes_are_full_or_resumed_as_the_client_wants_in_both_versions_and_with_each_key() {
     let folder = Folder::new();
-    for key in [Key::Rsa2048, Key::Rsa4096, Key::EcdsaP256] {
+    for key in [Key::Rsa2048, Key::EcdsaP256] {
         let server = serve(Some(server_settings(&folder.0, key)), 200);
-        for version in [Version::Tls12, Version::Tls13] {
+        for version in [TlsVersion::Tls12, TlsVersion::Tls13] {
             let sessions = Arc::<Sessions>::default();
             let run = |resuming, count| handshakes::run(&load(server, version, resuming, count)).unwrap();
-            let never = run(Resuming::Never, 7);
+            let never = run(SessionUse::Never, 7);
             assert_eq!((never.done, never.resumed, never.failed), (7, 0, 0), "{key}, {version}: {never:?}");
             assert_eq!(never.handshakes.count(), 7);
-            let later = run(Resuming::Later(&sessions), 20);
+            let later = run(SessionUse::Later(&sessions), 20);
             assert_eq!((later.done, later.resumed, later.failed), (20, 0, 0), "{key}, {version}: {later:?}");
             assert!(sessions.count() >= 20, "{key}, {version}: {} sessions", sessions.count());
-            let now = run(Resuming::Now(&sessions), 20);
+            let now = run(SessionUse::Now(&sessions), 20);
             assert_eq!((now.done, now.resumed, now.failed), (20, 20, 0), "{key}, {version}: {now:?}");
         }
-    }
-}
-
-#[test]
-fn without_a_request_the_connection_ends_with_its_handshake() {
-    let folder = Folder::new();
-    let server = serve(Some(server_settings(&folder.0, Key::EcdsaP256)), 200);
-    for version in [Version::Tls12, Version::Tls13] {
-        let found = handshakes::run(&Load { path: None, ..load(server, version, Resuming::Never, 9) }).unwrap();
-        assert_eq!((found.done, found.failed, found.handshakes.count()), (9, 0, 9), "{version}: {found:?}");
     }
 }
 
@@ -142,65 +130,11 @@ fn a_closed_connection_and_another_answer_are_failures_with_a_reason() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let server = listener.local_addr().unwrap();
     let closing = thread::spawn(move || (0..5).for_each(|_| drop(listener.accept().unwrap())));
-    let closed = handshakes::run(&load(server, Version::Tls13, Resuming::Never, 5)).unwrap();
+    let closed = handshakes::run(&load(server, TlsVersion::Tls13, SessionUse::Never, 5)).unwrap();
     closing.join().unwrap();
     assert_eq!((closed.done, closed.failed, closed.complaint.is_some()), (0, 5, true), "{closed:?}");
     let server = serve(Some(server_settings(&folder.0, Key::EcdsaP256)), 503);
-    let other = handshakes::run(&load(server, Version::Tls13, Resuming::Never, 5)).unwrap();
+    let other = handshakes::run(&load(server, TlsVersion::Tls13, SessionUse::Never, 5)).unwrap();
     assert_eq!((other.done, other.failed), (0, 5));
     assert_eq!(other.complaint.as_deref(), Some("answered 503"));
-}
-
-#[test]
-fn a_flood_begins_no_more_handshakes_than_may_be_open() {
-    // A busy machine may not let the threads begin in the shortest of these times.
-    let shed = [50, 500, 5_000].into_iter().any(|milliseconds| {
-        // Nobody answers.
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let flood = handshakes::run(&Load {
-            pace: Pace::Rate { rate: 1e6, most: 6 },
-            until: Until::Time(Duration::from_millis(milliseconds)),
-            ..load(listener.local_addr().unwrap(), Version::Tls13, Resuming::Never, 0)
-        })
-        .unwrap();
-        assert_eq!((flood.done, flood.failed), (0, 0), "{flood:?}");
-        listener.set_nonblocking(true).unwrap();
-        assert!(std::iter::from_fn(|| listener.accept().ok()).count() <= 6);
-        flood.shed > 0
-    });
-    assert!(shed);
-}
-
-#[test]
-fn steady_clients_get_an_answer_to_each_request_and_keep_their_connections() {
-    let folder = Folder::new();
-    let settings = server_settings(&folder.0, Key::EcdsaP256);
-    let pace = |server, tls| steady::Pace { server, tls, path: "/x", rate: 1e4, connections: 3 };
-    let tls = client::settings(Version::Tls13, Resuming::Never).unwrap();
-    for pace in [pace(serve(None, 200), None), pace(serve(Some(settings), 200), Some(tls))] {
-        let (latencies, failed) =
-            Steady::prepare(pace).unwrap().start(Duration::from_millis(20)).unwrap().finish().unwrap();
-        assert_eq!((latencies.count(), failed), (200, 0));
-    }
-    assert!(Steady::prepare(pace(serve(None, 500), None)).is_err());
-}
-
-#[test]
-fn steady_clients_count_requests_of_a_server_that_is_gone() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let server = listener.local_addr().unwrap();
-    let closing = thread::spawn(move || {
-        let mut streams: Vec<_> = (0..2).map(|_| listener.accept().unwrap().0).collect();
-        drop(listener);
-        for stream in &mut streams {
-            let mut head = [0; 512];
-            let _ = stream.read(&mut head).unwrap();
-            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").unwrap();
-        }
-        streams
-    });
-    let steady = Steady::prepare(steady::Pace { server, tls: None, path: "/x", rate: 1e4, connections: 2 }).unwrap();
-    drop(closing.join().unwrap());
-    let (latencies, failed) = steady.start(Duration::from_millis(5)).unwrap().finish().unwrap();
-    assert_eq!((latencies.count(), failed), (50, 50));
 }

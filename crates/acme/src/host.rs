@@ -1,9 +1,10 @@
-//! Interface that the client needs of its server: a log, names, answers to challenges, a place for certificates.
+//! Interface that the client needs of its server: a log, names, HTTP, answers to challenges, a place for certificates.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::time::SystemTime;
 
+use freerun_serve::http_client::RemoteClient;
 use zeroize::Zeroizing;
 
 use crate::identifier::Identifier;
@@ -35,6 +36,9 @@ pub trait Host: Send + Sync + 'static {
     fn resolve(&self, host: &str) -> Addresses {
         resolve_by_system(host)
     }
+
+    /// The HTTP client that sends requests to the CA, on a loop of the server. `None`: there are no loops.
+    fn http_client(&self) -> Option<RemoteClient>;
 
     /// The present time. Tests have another one.
     fn now(&self) -> SystemTime {

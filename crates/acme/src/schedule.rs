@@ -26,6 +26,11 @@ const WINDOW_PAUSES: (Duration, Duration) = (Duration::from_secs(3 * 3600), Dura
 /// The time to the next question for a window where this one had no answer.
 const WINDOW_FAILED: Duration = Duration::from_secs(6 * 3600);
 
+const _: () = assert!(FIRST_PAUSE.as_secs() < LONGEST_PAUSE.as_secs(), "pauses grow with each failure");
+const _: () = assert!(LONGEST_PAUSE.as_secs() < LONGEST_RETRY_AFTER.as_secs(), "a CA may ask for a longer pause");
+const _: () = assert!(AFTER_SHORTEST.as_secs() < AFTER_SUCCESS.as_secs(), "a pause between them can be chosen");
+const _: () = assert!(WINDOW_PAUSES.0.as_secs() < WINDOW_PAUSES.1.as_secs(), "a pause between them can be chosen");
+
 /// A time before which something is not done again. It lasts for `length` at most, whatever the clock does.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pause {

@@ -35,7 +35,7 @@ impl ClientThread {
     /// Starts the thread.
     pub(crate) fn start(host: Arc<dyn Host>, board: Arc<Board>) -> io::Result<ClientThread> {
         let (wanted, changes) = watch::channel(Arc::default());
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let thread = Builder::new().name("acme".to_owned()).spawn(move || {
             LocalSet::new().block_on(&runtime, keep_all(host, board, changes));
         })?;

@@ -54,7 +54,9 @@ impl Drop for Turn {
     fn drop(&mut self) {
         let inner = &self.turns.0;
         let mut busy = inner.busy.borrow_mut();
-        if let Some(at) = busy.iter().position(|other| *other == self.identifiers) {
+        let at = busy.iter().position(|other| *other == self.identifiers);
+        debug_assert!(at.is_some(), "an order ends that had no turn");
+        if let Some(at) = at {
             busy.swap_remove(at);
         }
         inner.changed.notify_waiters();

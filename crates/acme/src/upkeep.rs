@@ -69,6 +69,7 @@ impl Upkeep {
                 Step::Order => {
                     let turn = self.turns.take(&self.certificate.identifiers).await;
                     let before = status.state;
+                    debug_assert!(before != CertificateState::Ordering, "two orders of a certificate are in progress");
                     status.state = CertificateState::Ordering;
                     status.next_attempt = None;
                     self.board.set(status.clone());

@@ -1,5 +1,7 @@
 //! CAs that answer strangely, or not as a CA: the client notes a failure, and goes on.
 
+mod sender;
+
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
@@ -17,6 +19,10 @@ struct Server(Mutex<Vec<String>>);
 impl Host for Server {
     fn log(&self, _: Level, line: &str) {
         self.0.lock().expect("no panic in another thread").push(line.to_owned());
+    }
+
+    fn http_client(&self) -> Option<freerun_serve::http_client::RemoteClient> {
+        Some(sender::http_client())
     }
 
     fn publish(&self, _: &Challenge) -> Result<(), String> {

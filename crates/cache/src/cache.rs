@@ -21,12 +21,12 @@ use crate::key::Key;
 use crate::manager::{Handle, START_WAIT};
 use crate::memory::MemoryFigures;
 use crate::purge::{MAX_TEXT, Purge, PurgeRefused};
+pub use crate::reporter::Tell;
 use crate::rules::Lifetime;
 use crate::store::Store;
-pub use crate::tell::Tell;
 use crate::usage::Usage;
 
-/// One `keys_zone`. It is made while a configuration is read and does nothing before [`start`](Cache::start).
+/// A `keys_zone`. It is made while a configuration is read and does nothing before [`start`](Cache::start).
 #[derive(Debug)]
 pub struct Cache {
     store: Arc<Store>,
@@ -65,9 +65,8 @@ impl Cache {
         self.fills.get(key)
     }
 
-    /// Whether the key has another entry than `known`, the one that was found before (or none). A fill's object is
-    /// stored before [`fill_of`](Cache::fill_of) stops finding the fill, so a caller that asks this after that misses
-    /// nothing.
+    /// Whether the key has another entry than `known`, the entry found before (or none). A fill's object is stored
+    /// before [`fill_of`](Cache::fill_of) stops finding the fill, so a caller that asks this after that misses nothing.
     pub fn has_changed(&self, key: Key, known: Option<&Arc<Entry>>) -> bool {
         self.store.has_changed(key, known)
     }
@@ -94,7 +93,7 @@ impl Cache {
         &self.store.usage
     }
 
-    /// How often a key without an object was asked for, where that is counted (`cache_min_uses`).
+    /// Number of requests for a key without an object, where that is counted (`cache_min_uses`).
     pub fn uses(&self, key: Key) -> u32 {
         self.store.index.uses(key)
     }
@@ -178,7 +177,7 @@ impl Cache {
         self.store.index.sequence()
     }
 
-    /// Reserves space for a file of so many bytes, without waiting. `None`: there is no space at the moment.
+    /// Reserves space for a file of this number of bytes, without waiting. `None`: there is no space at the moment.
     pub fn reserve(&self, bytes: u64) -> Option<Reservation> {
         self.store.reserve(bytes)
     }
@@ -205,8 +204,8 @@ impl Cache {
         freerun_runtime::timer::timeout(limit, retry).await.ok()
     }
 
-    /// Extends a reservation to so many bytes in all, and waits up to `limit` for the cache's thread to make room.
-    /// False: there is not enough space.
+    /// Extends a reservation to this number of bytes in all, and waits up to `limit` for the cache's thread to make
+    /// room. False: there is not enough space.
     pub async fn cover_within(&self, reservation: &mut Reservation, bytes: u64, limit: Duration) -> bool {
         let space = &self.store.index.space;
         if reservation.cover(bytes) {
@@ -352,8 +351,9 @@ impl Cache {
         freerun_runtime::timer::timeout(limit, wait).await.is_ok()
     }
 
-    /// Up to `most` objects that are variants of a key (`Vary`), besides the one that is stored under the key itself. It looks
-    /// at the whole index, so no loop calls this. An object of another key may be among them, if 32 bits of both are equal.
+    /// Up to `most` objects that are variants of a key (`Vary`), besides the object stored under the key itself. It
+    /// looks at the whole index, so no loop calls this. An object of another key may be among them, if 32 bits of both
+    /// are equal.
     pub fn variants(&self, of: Key, most: usize) -> Vec<Arc<Entry>> {
         self.store.index.variants(of, most)
     }
@@ -394,7 +394,7 @@ impl Cache {
 /// Figures of a cache.
 #[derive(Debug, Clone)]
 pub struct Figures {
-    /// How far the index has been loaded.
+    /// Progress of loading the index.
     pub state: LoadState,
     /// The number of objects.
     pub entries: usize,
@@ -428,7 +428,7 @@ pub struct Figures {
     pub orphans: u64,
     /// Entries that were loaded from the journal.
     pub loaded: u64,
-    /// How long loading the entries took, in milliseconds.
+    /// Duration of loading the entries, in milliseconds.
     pub load_ms: u64,
     /// Files that could not be removed; their removal is tried again.
     pub failed_removals: u64,

@@ -14,12 +14,12 @@ use crate::object::{LookBegun, ObjectBody, StoredObject, Unreadable};
 use crate::read::is_of_entry;
 use crate::store::Store;
 
-/// How long a request waits for the attributes of a file whose bytes are in memory, if no change of it was reported. A
+/// Time that a request waits for the attributes of a file whose bytes are in memory, if no change of it was reported. A
 /// disk that is slower than this does not keep the object from being used; its answer counts when it comes.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 impl Cache {
-    /// Returns an object in memory if its file is still the one that was stored.
+    /// Returns an object in memory if its file is still the stored file.
     ///
     /// # Errors
     /// See [`Unreadable`]. The entry of a file that is missing or another one is removed.

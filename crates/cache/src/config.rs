@@ -9,13 +9,14 @@ use crate::key::Levels;
 /// Bytes of `keys_zone` for one entry. nginx's documentation: a zone of one megabyte has about eight thousand keys.
 const BYTES_PER_ENTRY: u64 = 128;
 
-/// How nginx divides a zone into pages, as far as the number of entries in zones of all sizes shows it: the size of a page,
-/// the bytes that are needed elsewhere for each page, and those that are needed once.
+/// Division of a zone into pages by nginx, as far as the number of entries in zones of all sizes shows it. The
+/// constants are the size of a page, the bytes that are needed elsewhere for each page, and the bytes that are needed
+/// once.
 const PAGE: u64 = 4096;
 const BESIDE_PAGE: u64 = 24;
 const BESIDE_ALL: u64 = 512;
 
-/// How fast a piece of background work goes (`manager_files`, `manager_threshold`, `manager_sleep` and their like).
+/// Pace of a piece of background work (`manager_files`, `manager_threshold`, `manager_sleep` and their like).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pace {
     /// The most files in one run.

@@ -1,4 +1,4 @@
-//! The means by which a started cache reaches its disk.
+//! Access of a started cache to its disk.
 
 use std::ffi::CString;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use freerun_runtime::log::Level;
 use freerun_runtime::pool::ThreadPool;
 
 use crate::health::{Health, Out};
-use crate::tell::Reporter;
+use crate::reporter::Reporter;
 
 /// The disk of a cache.
 pub(crate) struct Disk {

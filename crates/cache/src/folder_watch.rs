@@ -1,14 +1,14 @@
-//! What other programs do to the files of objects that are in memory: people purge caches by deleting files.
+//! Changes by other programs to the files of objects in memory: people purge caches by deleting files.
 //!
 //! An object in memory is used without a look at its file for at most the rest of the second in which it was last
 //! looked at. The folders of such objects are watched besides (inotify(7)), so that a file that is removed, renamed,
 //! replaced or rewritten is noticed by the next request. The kernel reports a change before the system call that makes
-//! it returns, and a loop looks for reports once in each era ([`freerun_runtime::era`]), as it does for hot files: a
+//! it returns. A loop looks for reports once in each era ([`freerun_runtime::arrival_era`]), as it does for hot files. So a
 //! request that was sent after the change never gets the object from memory. A folder is opened by the cache's own
 //! thread; until it is watched, each use looks at the file. Where it cannot be watched, a look in each second remains.
 //!
 //! One watcher serves all caches of the process. A loop that finds reports applies them; it never waits for another
-//! one that does so, but looks at the file meanwhile.
+//! loop at the same work, but looks at the file meanwhile.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-use freerun_runtime::era;
+use freerun_runtime::arrival_era;
 use freerun_runtime::watch::{FileChange, News, Watcher};
 use papaya::HashMap;
 use rustc_hash::{FxBuildHasher, FxHashMap};
@@ -33,7 +33,7 @@ pub(crate) const MAX_FOLDERS: usize = 8192;
 /// The watcher of all caches; `None` if the system has none for this process.
 static WATCH: OnceLock<Option<Watch>> = OnceLock::new();
 
-/// How often anything may have changed.
+/// Number of times that anything may have changed.
 static UPHEAVALS: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
@@ -61,7 +61,7 @@ pub(crate) enum FolderState {
     Yes(i32),
     /// The cache's thread is going to watch it.
     Soon,
-    /// It cannot be watched.
+    /// The folder cannot be watched.
     No,
 }
 
@@ -83,7 +83,7 @@ pub(crate) fn moment(now: u64) -> u64 {
 /// believed before it has.
 #[inline]
 pub(crate) fn is_applied() -> bool {
-    let era = era::now();
+    let era = arrival_era::now();
     if LOOKED.get() == era {
         return true;
     }
@@ -209,7 +209,7 @@ impl Folders {
         }
     }
 
-    /// Has the folder of a key watched anew, where a file was not found: the folder may be another one by now, and the
+    /// Has the folder of a key watched anew, where a file was not found: the folder may be another one meanwhile. The
     /// kernel may report the end of the old one late, if it is held open.
     pub(crate) fn mistrust(&self, key: Key, levels: &Levels) {
         self.states.pin().remove(levels.folder(key).as_str());

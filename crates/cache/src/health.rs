@@ -3,7 +3,7 @@
 //! Every operation reports its begin and its end ([`Health::begin`]). A disk is out when one of them is at work and
 //! none has ended for [`STUCK`], or after [`STRIKES`] errors of the device within [`STRIKES_WITHIN`]. While a disk is
 //! out, nothing is read from it and nothing is stored. Once in each [`PROBE_EVERY`] one task of a pool writes a small
-//! file there, syncs it and reads it again; when that succeeds, and no operation is stuck any more, the disk is in
+//! file there, syncs it and reads it again. When that succeeds, and no operation is stuck any more, the disk is in
 //! again.
 //!
 //! A full disk is well: nothing is stored on it for [`FULL_REST`], and it is read from meanwhile.
@@ -22,7 +22,7 @@ use freerun_runtime::mounts::Mount;
 use freerun_runtime::pool::{Tag, ThreadPool};
 use rustix::io::Errno;
 
-/// How long a request waits for the disk before it asks the origin.
+/// Time that a request waits for the disk before it asks the origin.
 pub const LIMIT: Duration = Duration::from_secs(3);
 /// The disk is out when an operation is at work and none has ended for this long.
 pub const STUCK: Duration = Duration::from_secs(3);
@@ -30,7 +30,7 @@ pub const STUCK: Duration = Duration::from_secs(3);
 pub const STRIKES: u32 = 3;
 /// The time within which the errors of [`STRIKES`] count.
 pub const STRIKES_WITHIN: Duration = Duration::from_secs(10);
-/// How often a disk that is out is tried again.
+/// Interval at which a disk that is out is tried again.
 pub const PROBE_EVERY: Duration = Duration::from_secs(1);
 /// For how long nothing is stored after the disk was full.
 pub const FULL_REST: Duration = Duration::from_secs(1);
@@ -38,7 +38,7 @@ pub const FULL_REST: Duration = Duration::from_secs(1);
 /// The size of the file that is written as a probe, in bytes.
 const PROBE: usize = 4096;
 
-/// Why a disk is out.
+/// Reason why a disk is out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Out {
     /// Operations do not come to their end.
@@ -63,15 +63,15 @@ pub type Report = Box<dyn Fn(Option<Out>) + Send + Sync>;
 /// Figures of a disk's health, for status pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct HealthFigures {
-    /// Why the disk is out, if it is, and since when, in milliseconds of the process.
+    /// Reason why the disk is out, if it is, and the moment since when, in milliseconds of the process.
     pub out: Option<(Out, u64)>,
-    /// How often the disk was taken out.
+    /// Number of times that the disk was taken out.
     pub outages: u64,
     /// Operations that failed with an error of the device.
     pub errors: u64,
     /// Requests that stopped waiting for the disk.
     pub late: u64,
-    /// How often the disk was full.
+    /// Number of times that the disk was full.
     pub full: u64,
     /// The number of operations at work.
     pub running: u64,
@@ -86,13 +86,13 @@ pub struct Health {
     files: Arc<FileSystem>,
     pool: Arc<ThreadPool>,
     report: Option<Report>,
-    /// How long a request waits, in milliseconds; [`LIMIT`] except in tests.
+    /// Time that a request waits, in milliseconds; [`LIMIT`] except in tests.
     limit: AtomicU64,
     mount: ArcSwapOption<Mount>,
     running: AtomicU64,
     /// The number of operations that do not end though the disk does everything else.
     forgiven: AtomicU64,
-    /// When an operation last began with none at work, or ended.
+    /// Moment at which an operation last began with none at work, or ended.
     moved: AtomicU64,
     /// 0: in. Otherwise the reason for being out: an error number, or [`STUCK_OUT`].
     out: AtomicU32,
@@ -217,7 +217,7 @@ impl Health {
         }
     }
 
-    /// How long a request waits.
+    /// Time that a request waits.
     pub(crate) fn limit(&self) -> Duration {
         Duration::from_millis(self.limit.load(Relaxed))
     }

@@ -50,8 +50,8 @@ impl std::fmt::Debug for Key {
 /// The most levels of folders, as in nginx.
 pub const MAX_LEVELS: usize = 3;
 
-/// How entries are spread over folders: nginx's `levels=` of `proxy_cache_path`. Each level takes one or two digits from the
-/// end of the key's name.
+/// Distribution of entries over folders: nginx's `levels=` of `proxy_cache_path`. Each level takes one or two digits
+/// from the end of the key's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Levels {
     /// The digits of each level; zero beyond the last one.

@@ -2,7 +2,7 @@
 //! shared by all loops and kept over reloads.
 //!
 //! The crate knows nothing of requests. Decisions (what may be stored, how long it is fresh, which object is evicted)
-//! are pure code with the time as an argument; files are reached through `freerun_runtime`, or from the cache's own
+//! are pure code with the time as an argument. Files are reached through `freerun_runtime`, or from the cache's own
 //! thread.
 
 pub mod cache;
@@ -17,14 +17,14 @@ mod journal;
 pub mod key;
 mod manager;
 pub mod memory;
-mod naming;
+mod name_locks;
 pub mod object;
 pub mod purge;
 mod read;
 pub mod record;
+mod reporter;
 pub mod rules;
 mod store;
-mod tell;
 pub mod usage;
 mod work;
 

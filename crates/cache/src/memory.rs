@@ -69,7 +69,7 @@ pub struct MemoryFigures {
 }
 
 impl Memory {
-    /// A tier with so many bytes for small objects (0: none), and so many open files.
+    /// A tier with this number of bytes for small objects (0: none), and this number of open files.
     pub fn new(bytes: u64, files: usize) -> Memory {
         let shards = (bytes / SHARD).clamp(1, MAX_SHARDS);
         let items = usize::try_from(bytes / 4096).unwrap_or(usize::MAX).clamp(64, 1 << 20);

@@ -26,7 +26,7 @@ pub struct StoredObject {
     pub body: ObjectBody,
     /// A value that was made of the head for clients.
     pub made: MadeValue,
-    /// When the file was last looked at.
+    /// Moment of the last look at the file.
     pub looked: LookedAt,
 }
 
@@ -145,20 +145,20 @@ pub enum ObjectBody {
     File {
         /// The file.
         file: Arc<OpenFile>,
-        /// Where the body begins.
+        /// Place of the body.
         offset: u64,
         /// The length of the body in bytes.
         len: u64,
     },
 }
 
-/// Why a stored object cannot be served. The request asks the origin instead.
+/// Reason why a stored object cannot be served. The request asks the origin instead.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
     /// The object's file is missing. The entry is removed.
     #[error("its file is not there")]
     Missing,
-    /// The file is not the one that was stored. The entry is removed.
+    /// The file is not the stored file. The entry is removed.
     #[error("its file is damaged: {0}")]
     Damaged(Damage),
     /// The file cannot be read.

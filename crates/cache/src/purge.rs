@@ -54,7 +54,7 @@ impl Purge {
     }
 }
 
-/// Why a purge is refused.
+/// Reason why a purge is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PurgeRefused {
     /// The text of the purge is longer than [`MAX_TEXT`].
@@ -118,9 +118,10 @@ impl Purges {
         let _order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
         let is_full = self.len() >= MAX_PURGES || self.texts.load(Relaxed) + what.text().len() > MAX_TEXTS;
         let number = index.next_sequence();
-        match is_full && self.number_of(what).is_none() {
-            true => self.put(&Purge::Prefix(Bytes::new()), number),
-            false => self.put(what, number),
+        if is_full && self.number_of(what).is_none() {
+            self.put(&Purge::Prefix(Bytes::new()), number)
+        } else {
+            self.put(what, number)
         }
         let before = self.newest.fetch_max(number, AcqRel);
         debug_assert!(before < number, "purge {number} comes after {before}");

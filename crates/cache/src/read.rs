@@ -1,4 +1,4 @@
-//! Reading a stored object: operations that cannot wait are done at once, all others by one task of a pool, for at most
+//! Reading a stored object. Operations that cannot wait are done at once, all others by one task of a pool, for at most
 //! the time that a request waits for a disk.
 
 use std::ffi::CStr;
@@ -17,7 +17,7 @@ use crate::memory::SMALL;
 use crate::object::{ObjectBody, StoredObject, Unreadable};
 use crate::record::{Damage, Head, MAX_HEAD};
 
-/// How many bytes of a large object's file are read for its head; more only if the head is longer.
+/// Number of bytes of a large object's file that are read for its head; more only if the head is longer.
 const HEAD: u64 = 4 << 10;
 
 impl Cache {
@@ -40,8 +40,8 @@ impl Cache {
     }
 
     /// Opens a stored object. An object in memory is compared with its file, if that has not been done in this second
-    /// (`now`, in seconds since 1970). When the future is ready, the head was verified and the file has the length that the head
-    /// says; the caller has to compare the text of the key with the request's.
+    /// (`now`, in seconds since 1970). When the future is ready, the head was verified and the file has the length that
+    /// the head says. The caller has to compare the text of the key with the request's.
     ///
     /// # Errors
     /// See [`Unreadable`]. The entry of a file that is missing, damaged, or on a bad part of the disk is removed.

@@ -23,7 +23,7 @@
 //! | 96 | | key, reason phrase (a single NUL, which no phrase has, if no server has answered), names of `Vary`; then each field as two lengths (4 bytes each), name and value; then each tag as a length and its text |
 //!
 //! The numbers have a fixed width, so a head whose body's length becomes known later has the same size. A file is whole
-//! if its head can be decoded and the body has the length that it says; a file that has its name is always whole, since
+//! if its head can be decoded and the body has the length that it says. A file that has its name is always whole, since
 //! it gets the name last.
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -57,10 +57,10 @@ pub struct Head {
     pub reason: Reason,
     /// The stored fields: [`rules::update::stored`](crate::rules::update::stored).
     pub fields: Vec<(Bytes, Bytes)>,
-    /// When the response was stored, in seconds since the epoch.
+    /// Moment at which the response was stored, in seconds since the epoch.
     pub created: u64,
-    /// How long the response may be used, according to the response that came with the body. After a 304 the index's
-    /// lifetime counts.
+    /// Time for which the response may be used, according to the response that came with the body. After a 304 the
+    /// index's lifetime counts.
     pub lifetime: Lifetime,
     /// The variant that the response is for, among the requests of its key.
     pub vary: Option<Vary>,
@@ -111,10 +111,10 @@ impl From<&'static str> for Reason {
     }
 }
 
-/// Why a file's head cannot be used.
+/// Reason why a file's head cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
-    /// This many bytes of the file are needed.
+    /// A greater number of bytes of the file is needed: this one.
     #[error("{0} bytes are needed")]
     Short(usize),
     /// The file is another program's, or was not written to its end.
@@ -132,7 +132,7 @@ pub enum Damage {
     /// The body is shorter or longer than the head says.
     #[error("the body has another length")]
     Length,
-    /// The file is not the one that was stored under this name: another program has replaced or rewritten it.
+    /// The file is not the file stored under this name: another program has replaced or rewritten it.
     #[error("it was replaced or rewritten by another program")]
     Replaced,
 }
@@ -247,8 +247,8 @@ impl Head {
         }
     }
 
-    /// Checks that the file is the expected one: `offset` is where its body begins, `length` is the file's, and `key`
-    /// is the one that it was found by: that of the key's text, or the variant's.
+    /// Checks that the file is the expected one: `offset` is the place of its body, and `length` is the file's. `key`
+    /// is the key under which it was found: the key of the text, or the variant's.
     ///
     /// # Errors
     /// The way in which the file differs.
@@ -256,10 +256,7 @@ impl Head {
         if Key::of(&self.key) != key && self.vary.as_ref().is_none_or(|vary| vary.variant != key) {
             return Err(Damage::OtherKey);
         }
-        match (offset as u64).checked_add(self.body) == Some(length) {
-            true => Ok(()),
-            false => Err(Damage::Length),
-        }
+        if (offset as u64).checked_add(self.body) == Some(length) { Ok(()) } else { Err(Damage::Length) }
     }
 
     /// The value of the first field of this name, ignoring case.
@@ -313,10 +310,12 @@ impl Reader<'_> {
         let (fields, tags) = (self.length()?, self.length()?);
         let variant = Key(self.array()?);
         let (key, reason, names) = (self.take(key)?, self.take(reason)?, self.take(names)?);
-        let vary = match flags & HAS_VARY != 0 {
-            true => Some(Vary { names, variant }),
-            false if names.is_empty() && variant == Key([0; 16]) => None,
-            false => return None,
+        let vary = if flags & HAS_VARY != 0 {
+            Some(Vary { names, variant })
+        } else if names.is_empty() && variant == Key([0; 16]) {
+            None
+        } else {
+            return None;
         };
         let lifetime = Lifetime {
             fresh_until,

@@ -18,10 +18,10 @@ use crate::folder_watch::Folders;
 use crate::index::{About, Entry, Event, Index, Leave, MAX_PENDING, Reservation};
 use crate::key::Key;
 use crate::memory::{Memory, OPEN_FILES};
-use crate::naming::Naming;
+use crate::name_locks::Naming;
 use crate::object::Unreadable;
 use crate::purge::Purges;
-use crate::tell::Reporter;
+use crate::reporter::Reporter;
 use crate::usage::Usage;
 use crate::work::Work;
 
@@ -38,10 +38,10 @@ pub(crate) struct Store {
     pub(crate) folders: Arc<Folders>,
     pub(crate) usage: Usage,
     pub(crate) naming: Naming,
-    /// Files have names while they are written, because the file system does not support unnamed ones: one that is being
-    /// written would remain if the process ended now.
+    /// Files have names while they are written, because the file system does not support unnamed ones. A file that is
+    /// being written would remain if the process ended now.
     pub(crate) named_early: AtomicBool,
-    /// Where errors are reported.
+    /// Target of the reports of errors.
     pub(crate) reporter: Arc<Reporter>,
     /// The way to the disk, once it was set.
     pub(crate) disk: OnceLock<Arc<Disk>>,
@@ -83,13 +83,13 @@ impl Store {
         }
     }
 
-    /// Whether the key has another entry than the one that was found before (or none).
+    /// Whether the key has another entry than the entry found before (or none).
     pub(crate) fn has_changed(&self, key: Key, known: Option<&Arc<Entry>>) -> bool {
         let now = self.index.peek(key).filter(|entry| !entry.is_foreign());
         now.is_some_and(|now| known.is_none_or(|known| !Arc::ptr_eq(known, &now)))
     }
 
-    /// Reserves space for a file of so many bytes, without waiting. `None`: there is no space at the moment.
+    /// Reserves space for a file of this number of bytes, without waiting. `None`: there is no space at the moment.
     pub(crate) fn reserve(&self, bytes: u64) -> Option<Reservation> {
         let index = &self.index;
         if index.events.len() >= MAX_PENDING {

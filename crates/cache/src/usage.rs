@@ -154,18 +154,18 @@ impl Usage {
         counters[is as usize].fetch_add(1, Relaxed);
     }
 
-    /// How many requests were answered in this way.
+    /// Number of requests that were answered in this way.
     pub fn answered(&self, how: CacheStatus) -> u64 {
         self.sum(|part| &part.requests[how as usize])
     }
 
-    /// Counts the bytes of a body that a request was answered with in this way, whatever part of them was wanted: those of the
-    /// object, or those that the server has sent.
+    /// Counts the bytes of a body with which a request was answered in this way, whatever part of them was wanted. They
+    /// are the bytes of the object, or the bytes that the server has sent.
     pub fn add_bytes(&self, how: CacheStatus, bytes: u64) {
         self.parts[part()].bytes[how as usize].fetch_add(bytes, Relaxed);
     }
 
-    /// How many bytes these were.
+    /// Number of these bytes.
     pub fn bytes(&self, how: CacheStatus) -> u64 {
         self.sum(|part| &part.bytes[how as usize])
     }
@@ -180,7 +180,7 @@ impl Usage {
         self.parts[part()].stored_bytes[how as usize].fetch_add(bytes, Relaxed);
     }
 
-    /// How many responses were stored, and the bytes of their bodies.
+    /// Number of responses that were stored, and the bytes of their bodies.
     pub fn stored(&self, how: CacheStatus) -> (u64, u64) {
         (self.sum(|part| &part.stored[how as usize]), self.sum(|part| &part.stored_bytes[how as usize]))
     }

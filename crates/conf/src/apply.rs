@@ -5,12 +5,12 @@ use std::any::Any;
 use crate::contexts::Contexts;
 use crate::cx::Cx;
 use crate::directive::{Block, Shape};
-use crate::near;
 use crate::node::Node;
 use crate::parse::missing_end;
 use crate::problem::Problem;
 use crate::registry::{Owner, Registry};
 use crate::settings::{Entry, SettingsSet};
+use crate::similar_name;
 use crate::unknown_directive::missing;
 use crate::value::raw_entries;
 
@@ -96,7 +96,7 @@ fn advised(mut problem: Problem, registry: &Registry, context: Contexts, node: &
     if problem.hint.is_none()
         && let Some(shape) = registry.lookup(&node.name.text, context).map(|directive| directive.shape)
     {
-        problem.hint = near::parameter(&problem.message, shape.syntax).or_else(|| {
+        problem.hint = similar_name::parameter(&problem.message, shape.syntax).or_else(|| {
             is_of_a_value(&problem).then(|| written(node, shape) + &syntax(&node.name.text, shape) + units(shape))
         });
     }

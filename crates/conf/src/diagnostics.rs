@@ -49,10 +49,7 @@ impl Diagnostics {
             if shown.iter().any(|other| is_same(other, problem)) {
                 continue;
             }
-            match shown.len() < MAX_SHOWN {
-                true => shown.push(problem),
-                false => are_more = true,
-            }
+            if shown.len() < MAX_SHOWN { shown.push(problem) } else { are_more = true }
         }
         let mut text: String = shown.iter().map(|problem| format!("{prefix}{}", problem.render(sources))).collect();
         if are_more {

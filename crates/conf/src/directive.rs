@@ -81,6 +81,31 @@ pub enum Fidelity {
     Own,
 }
 
+/// The members of a family that have a row of its table, a bit each. The family gives the bits their meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Members(u16);
+
+impl Members {
+    /// All members.
+    pub const ALL: Members = Members(u16::MAX);
+
+    /// The member with this number, which is less than 16.
+    pub const fn one(number: u32) -> Members {
+        Members(1 << number)
+    }
+
+    /// The members of both sets.
+    #[must_use]
+    pub const fn and(self, others: Members) -> Members {
+        Members(self.0 | others.0)
+    }
+
+    /// Whether all members of the other set are in this one.
+    pub const fn contains(self, others: Members) -> bool {
+        self.0 & others.0 == others.0
+    }
+}
+
 /// A row of a directive table.
 #[derive(Clone, Copy, Debug)]
 pub struct Directive {
@@ -100,6 +125,8 @@ pub struct Directive {
     pub inherit: bool,
     /// The first version of nginx that has it, if that is after 1.22.
     pub since: Option<&'static str>,
+    /// The members that have the row, where a family shares the table.
+    pub members: Members,
 }
 
 impl Directive {
@@ -119,6 +146,7 @@ impl Directive {
             fidelity: Fidelity::Same,
             inherit: false,
             since: None,
+            members: Members::ALL,
         }
     }
 

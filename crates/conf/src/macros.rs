@@ -45,9 +45,10 @@
 ///
 /// * A field without `= "text"` starts out as its type's `Default`; a constant may stand for the text.
 /// * `in` names constants of [`Contexts`](crate::Contexts).
-/// * Options after the contexts are `local`, `content`, `own`, `fidelity = Differs("…")` and `since = "1.29.3"`, in any
-///   order. `local`: not inherited by a nested location, but by an `if` inside the location. `content`: like `local`, and
-///   inherited by a `limit_except` inside the location, too. `own`: not inherited by any of them.
+/// * Options after the contexts are `local`, `content`, `own`, `fidelity = Differs("…")`, `since = "1.29.3"` and
+///   `members = SOME`, in any order. `local`: not inherited by a nested location, but by an `if` inside the location.
+///   `content`: like `local`, and inherited by a `limit_except` inside the location, too. `own`: not inherited by any of
+///   them. `members`: the [`Members`](crate::Members) of a family that have the row, where a family shares the table.
 /// * Several directives can fold into one field: name them after the struct in `also { … }`. The field's type implements
 ///   [`Setting`](crate::Setting) and looks at `directive.name.text`:
 ///
@@ -128,6 +129,7 @@ macro_rules! settings {
                     fidelity: $crate::__fidelity!($($option $(= $option_value)?),*),
                     inherit: $crate::__inherit!($($option $(= $option_value)?),*),
                     since: $crate::__since!($($option $(= $option_value)?),*),
+                    members: $crate::__members!($($option $(= $option_value)?),*),
                 },)*
                 $($($crate::Directive {
                     name: $also_name,
@@ -138,6 +140,7 @@ macro_rules! settings {
                     fidelity: $crate::__fidelity!($($also_option $(= $also_value)?),*),
                     inherit: $crate::__inherit!($($also_option $(= $also_value)?),*),
                     since: $crate::__since!($($also_option $(= $also_value)?),*),
+                    members: $crate::__members!($($also_option $(= $also_value)?),*),
                 },)*)?
             ];
 
@@ -345,6 +348,14 @@ macro_rules! __since {
 
 #[doc(hidden)]
 #[macro_export]
+macro_rules! __members {
+    () => { $crate::Members::ALL };
+    (members = $value:expr $(, $($rest:tt)*)?) => { $value };
+    ($option:ident $(= $value:expr)? $(, $($rest:tt)*)?) => { $crate::__members!($($($rest)*)?) };
+}
+
+#[doc(hidden)]
+#[macro_export]
 macro_rules! __inherit {
     () => { true };
     (local $(, $($rest:tt)*)?) => { false };
@@ -352,6 +363,7 @@ macro_rules! __inherit {
     (own $(, $($rest:tt)*)?) => { false };
     (fidelity = $value:expr $(, $($rest:tt)*)?) => { $crate::__inherit!($($($rest)*)?) };
     (since = $value:expr $(, $($rest:tt)*)?) => { $crate::__inherit!($($($rest)*)?) };
+    (members = $value:expr $(, $($rest:tt)*)?) => { $crate::__inherit!($($($rest)*)?) };
 }
 
 #[doc(hidden)]
@@ -363,6 +375,7 @@ macro_rules! __inherit_in_if {
     (own $(, $($rest:tt)*)?) => { false };
     (fidelity = $value:expr $(, $($rest:tt)*)?) => { $crate::__inherit_in_if!($($($rest)*)?) };
     (since = $value:expr $(, $($rest:tt)*)?) => { $crate::__inherit_in_if!($($($rest)*)?) };
+    (members = $value:expr $(, $($rest:tt)*)?) => { $crate::__inherit_in_if!($($($rest)*)?) };
 }
 
 #[doc(hidden)]
@@ -374,4 +387,5 @@ macro_rules! __inherit_in_limit {
     (own $(, $($rest:tt)*)?) => { false };
     (fidelity = $value:expr $(, $($rest:tt)*)?) => { $crate::__inherit_in_limit!($($($rest)*)?) };
     (since = $value:expr $(, $($rest:tt)*)?) => { $crate::__inherit_in_limit!($($($rest)*)?) };
+    (members = $value:expr $(, $($rest:tt)*)?) => { $crate::__inherit_in_limit!($($($rest)*)?) };
 }

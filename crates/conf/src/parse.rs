@@ -5,11 +5,11 @@ use std::io;
 use std::sync::Arc;
 
 use crate::lexer::{Lexer, Token};
-use crate::near::near;
 use crate::node::{Node, Word};
 use crate::octets::bytes_of;
 use crate::place::{Place, Source, Sources};
 use crate::problem::{Problem, Severity};
+use crate::similar_name::near;
 use crate::tree::{Loader, MAX_BLOCKS, MAX_FILE, MAX_INCLUDED, MAX_INCLUDES, MAX_NODES, MAX_TOTAL, Tree};
 
 /// Reads a configuration: first the `-g` text, if any, then the main file, with `include` followed through `loader`.

@@ -112,10 +112,12 @@ fn facts(directive: &Directive) -> Vec<(&'static str, String)> {
     let Directive { name, shape, .. } = directive;
     let space = if shape.syntax.is_empty() { "" } else { " " };
     // The syntax of a raw block may include its entries.
-    let end = match shape.is_block() {
-        true if shape.syntax.contains('{') => "",
-        true => " { ... }",
-        false => ";",
+    let end = if !shape.is_block() {
+        ";"
+    } else if shape.syntax.contains('{') {
+        ""
+    } else {
+        " { ... }"
     };
     let default = directive.default.map_or("—".to_owned(), |default| match default {
         "" if shape.is_block() => "built in".to_owned(),

@@ -2,10 +2,10 @@
 
 use crate::contexts::Contexts;
 use crate::directive_owners::{self, Origin};
-use crate::near::near;
 use crate::node::Node;
 use crate::problem::{Problem, UNQUOTED};
 use crate::registry::Registry;
+use crate::similar_name::near;
 
 /// The problem of a directive whose name is unknown in this context. Its help is the name's owner or the name that may
 /// be meant.

@@ -1,12 +1,12 @@
 //! The messages between master and worker.
 
 use freerun_serve::listen::ListenKey;
-use freerun_serve::tls::files::SecretFiles;
+use freerun_serve::tls::files::{Secret, SecretFiles};
 use serde::{Deserialize, Serialize};
 
 use crate::settings::user::Identity;
 use crate::source::Input;
-use crate::source::loader::Recorded;
+use crate::source::loader::RecordedTexts;
 
 /// A listening address, and how many of the bundle's descriptors are its sockets: one, or one for each loop.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,10 +22,10 @@ pub struct Listener {
 pub struct Bundle {
     /// Number of the configuration, counted by the master from 1.
     pub number: u64,
-    /// How to read the configuration.
+    /// Source of the configuration.
     pub input: Input,
     /// The texts to read.
-    pub recorded: Recorded,
+    pub recorded: RecordedTexts,
     /// The listening addresses.
     pub listeners: Vec<Listener>,
     /// The names of the logs; stderr has the name `stderr`.
@@ -34,8 +34,10 @@ pub struct Bundle {
     pub identity: Option<Identity>,
     /// The number of event loops.
     pub loops: u32,
-    /// How many workers of this master have died. Only the first bundle counts.
+    /// Number of this master's workers that have died. Only the first bundle counts.
     pub respawned: u32,
+    /// The secret for tokens and stateless resets of QUIC. Only the first bundle counts: it stays the same.
+    pub quic_secret: Secret,
 }
 
 impl Bundle {
@@ -57,9 +59,8 @@ pub enum ToWorker {
     Renew(SecretFiles),
     /// The worker of a new binary is at the other end of the socket that follows: it gets the states when it asks for them.
     Successor,
-    /// The worker of the old binary is at the other end of the socket that follows, or what follows is the file of
-    /// [`ToWorker::Save`]: from there come the states that the first configuration is to begin with. Comes before that
-    /// configuration.
+    /// The socket or the file that follows has the states for the first configuration, and comes before it. The socket
+    /// leads to the worker of the old binary, the file was written for [`ToWorker::Save`].
     Predecessor,
     /// Write the states to the file that follows, for a worker that may follow this one.
     Save,
@@ -122,7 +123,7 @@ mod tests {
     }
 
     fn bundle() -> Bundle {
-        let mut recorded = Recorded::default();
+        let mut recorded = RecordedTexts::default();
         recorded.files.insert("/x.conf".into(), b"events {}\xff".to_vec());
         recorded.globs.insert("/d/*.conf".into(), vec!["/d/a.conf".into()]);
         recorded.secrets.insert("/x.key".into(), KnownFile::read(b"key\0\xff".to_vec(), None));
@@ -143,6 +144,7 @@ mod tests {
             identity: Some(Identity { uid: 1, gid: 2, groups: vec![2, 3] }),
             loops: 2,
             respawned: 1,
+            quic_secret: Secret::new(vec![3, 2, 1]),
         }
     }
 

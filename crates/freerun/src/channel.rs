@@ -26,11 +26,11 @@ use crate::error::Error;
 /// The number of descriptors that are sent with one byte; the kernel takes at most 253 (SCM_MAX_FD).
 const FDS_A_MESSAGE: usize = 200;
 
-/// How long one read or write may make no progress.
+/// The longest time in which one read or write makes no progress.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How many bytes are added to the body's buffer at a time, so that memory grows with the bytes that have come, not
-/// with the announced length.
+/// The step in bytes of the body's buffer: its memory grows with the bytes that have come, not with the announced
+/// length.
 const STEP: usize = 1024 * 1024;
 
 /// The limits of a received message.
@@ -51,7 +51,7 @@ impl Limits {
     pub const FROM_WORKER: Limits = Limits { body: 64 * 1024, fds: 0 };
 }
 
-/// One end of the connection between master and worker.
+/// An end of the connection between master and worker.
 #[derive(Debug)]
 pub struct Channel {
     socket: UnixStream,

@@ -22,7 +22,7 @@ use freerun_serve::listen::hosts::Hosts;
 use freerun_serve::logs::ErrorLogSettings;
 use freerun_serve::logs::syslog::HostCheck;
 use freerun_serve::tls::files::{ConfigurationFiles, ReadFile, SecretFiles};
-use freerun_serve::tls::inherited::{Inheritance, InheritedPairs};
+use freerun_serve::tls::inherited_pairs::{Inheritance, InheritedPairs};
 use freerun_serve::tls::live::{FilePair, file_pairs};
 
 use crate::settings::events::EventSettings;
@@ -51,7 +51,7 @@ pub struct Configuration {
     pub logs: Vec<String>,
     /// The name of the error log that is used if none is configured.
     default_log: String,
-    /// What the blocks `http` and `stream` say.
+    /// The blueprint that the blocks `http` and `stream` make.
     pub blueprint: Blueprint,
     /// The pools that `thread_pool` defines.
     pub pools: Vec<PoolSpec>,
@@ -65,7 +65,7 @@ pub struct Configuration {
     pub pairs: Vec<FilePair>,
     /// The same as objects, for the next configuration.
     pub inherited: InheritedPairs,
-    /// Why texts that state files have by now are not used, in the place of which there is what the master has read.
+    /// The reasons why the present texts of state files are not used: the worker uses the texts that the master read.
     pub unusable_states: Vec<String>,
     /// The warnings.
     pub warnings: Vec<Problem>,
@@ -77,7 +77,7 @@ pub struct Failure {
     pub sources: Sources,
     /// The warnings before the problems.
     pub warnings: Vec<Problem>,
-    /// The problems, the one that nginx would report first.
+    /// The problems; the first is the problem that nginx would report first.
     pub problems: Diagnostics,
     /// Whether the syntax is valid, so that `-t` reports that before the problem.
     pub syntax_ok: bool,
@@ -110,7 +110,8 @@ pub fn stream_modules() -> &'static [&'static freerun_stream::module::Module] {
     freerun_stream::modules::MODULES
 }
 
-/// What the modules of all services have called while the worker lives, in the order of the services and of their modules.
+/// Functions that the modules of all services have called while the worker lives, in the order of the services and of
+/// their modules.
 pub fn hooks() -> impl Iterator<Item = Hooks> {
     let http = modules().iter().map(|module| module.hooks());
     http.chain(stream_modules().iter().map(|module| module.hooks()))
@@ -118,7 +119,7 @@ pub fn hooks() -> impl Iterator<Item = Hooks> {
 
 /// Reads a configuration and builds all parts of it that need no sockets, files or threads.
 pub fn read(input: &Input, loader: &mut dyn Loader, side: Side) -> Result<Configuration, Box<Failure>> {
-    read_after(input, loader, side, Known::default(), Zones::default())
+    read_after(input, loader, side, KnownFacts::default(), Zones::default())
 }
 
 /// The path of the pid file that a configuration names which cannot be used otherwise. `None`: there is none, or it may stand
@@ -136,15 +137,15 @@ pub fn pid_path(input: &Input, loader: &mut dyn Loader) -> Option<String> {
     settings.get::<MainSettings>().pid_path(&input.prefix).filter(|_| !cx.has_problems())
 }
 
-/// What is known beforehand of the world outside of the configuration's texts.
+/// Facts from outside of the configuration's texts that are known beforehand.
 #[derive(Debug, Default)]
-pub struct Known {
+pub struct KnownFacts {
     /// The addresses of hosts.
     pub hosts: BTreeMap<String, Vec<IpAddr>>,
-    /// The files of TLS: for the worker, those that the master has read; for the master, those of the configuration before,
-    /// of which it reads again what has been modified.
+    /// The files of TLS. The worker has the files that the master read; the master has the files of the configuration
+    /// before, and reads again what has been modified.
     pub secrets: SecretFiles,
-    /// What the master reads the files of TLS with, if they are not on the disk.
+    /// The reader of the files of TLS in the master, if they are not on the disk.
     pub read: Option<ReadFile>,
     /// The certificates with their keys that the configuration before has used.
     pub inherited: InheritedPairs,
@@ -156,7 +157,7 @@ pub fn read_after(
     input: &Input,
     loader: &mut dyn Loader,
     side: Side,
-    known: Known,
+    known: KnownFacts,
     zones: Zones,
 ) -> Result<Configuration, Box<Failure>> {
     let tree = freerun_conf::parse(&input.conf, input.globals.as_deref(), &input.conf_prefix, loader);
@@ -169,7 +170,7 @@ pub fn build_tree(
     mut tree: Tree,
     loader: &mut dyn Loader,
     side: Side,
-    known: Known,
+    known: KnownFacts,
     zones: Zones,
 ) -> Result<Configuration, Box<Failure>> {
     let mut cx = Cx::new(tree.sources.clone());
@@ -181,7 +182,7 @@ pub fn build_tree(
     });
     cx.extensions.insert(DefaultAccessLog(crate::paths::HTTP_LOG_PATH.to_owned()));
     cx.extensions.insert(ZoneTable::seeded(zones));
-    let Known { hosts, secrets, read, inherited } = known;
+    let KnownFacts { hosts, secrets, read, inherited } = known;
     cx.extensions.insert(Inheritance::after(inherited));
     let read = read.unwrap_or_else(|| ReadFile(Arc::new(crate::source::loader::read_secret)));
     let is_master = side == Side::Master;
@@ -200,7 +201,7 @@ pub fn build_tree(
     let syntax_ok = tree.error.is_none() && !cx.has_problems();
     let concluded = cx.conclude(built, tree.error);
     match concluded {
-        Ok(Built { settings, blueprint, pools }) => {
+        Ok(ConfigurationParts { settings, blueprint, pools }) => {
             let mut logs = blueprint.log_paths.clone();
             // The default log is not opened if it is not used: a daemon must release its caller's stderr.
             let default_used = settings.get::<ErrorLogSettings>().error_log.is_empty();
@@ -235,13 +236,13 @@ pub fn build_tree(
     }
 }
 
-struct Built {
+struct ConfigurationParts {
     settings: SettingsSet,
     blueprint: Blueprint,
     pools: Vec<PoolSpec>,
 }
 
-fn build(nodes: &[Node], cx: &mut Cx) -> Result<Built, Problem> {
+fn build(nodes: &[Node], cx: &mut Cx) -> Result<ConfigurationParts, Problem> {
     let registry = registry();
     let http = Builder { registry, modules: modules() };
     http.prepare(cx);
@@ -272,7 +273,7 @@ fn build(nodes: &[Node], cx: &mut Cx) -> Result<Built, Problem> {
     if events.is_empty() {
         return Err(Problem::new("no \"events\" section in configuration").hint("add the line: events {}"));
     }
-    Ok(Built { settings, blueprint, pools })
+    Ok(ConfigurationParts { settings, blueprint, pools })
 }
 
 fn pool_spec(pool: &crate::settings::main::Pool) -> PoolSpec {
@@ -290,7 +291,7 @@ impl Configuration {
         self.settings.get()
     }
 
-    /// The user and groups of the worker; `None`: those of the master.
+    /// The user and groups of the worker; `None`: the same as the master's.
     pub fn identity(&self) -> Result<Option<Identity>, String> {
         match &self.main().user {
             Some(user) => Ok(user.identity.clone()),
@@ -313,9 +314,10 @@ impl Configuration {
     /// The names of the files of the main level's error log.
     pub fn error_log_names(&self) -> Vec<String> {
         let written = &self.settings.get::<ErrorLogSettings>().error_log;
-        match written.is_empty() {
-            true => vec![self.default_log.clone()],
-            false => written.iter().filter_map(|target| self.logs.get(target.log).cloned()).collect(),
+        if written.is_empty() {
+            vec![self.default_log.clone()]
+        } else {
+            written.iter().filter_map(|target| self.logs.get(target.log).cloned()).collect()
         }
     }
 }

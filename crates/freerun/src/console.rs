@@ -22,9 +22,9 @@ pub fn initial_log(paths: &Paths) -> Result<ErrorLog, Error> {
     Ok(ErrorLog::new(vec![(file, Level::Notice)]).with_console())
 }
 
-/// Has stdout and stderr append to the files that a shell has opened for them. Lines of the logs go there through several
-/// descriptors, each with a place of its own in the file (`> log 2>&1`, `access_log /dev/stdout`): without this one would
-/// overwrite what another has written.
+/// Has stdout and stderr append to the files that a shell has opened for them. Lines of the logs go there through
+/// several descriptors (`> log 2>&1`, `access_log /dev/stdout`). Each has a place of its own in the file; without this,
+/// one would overwrite another's lines.
 pub fn append_to_files() {
     use rustix::fs::{FileType, OFlags, fcntl_getfl, fcntl_setfl, fstat};
     for stream in [rustix::stdio::stdout(), rustix::stdio::stderr()] {

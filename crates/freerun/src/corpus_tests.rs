@@ -11,7 +11,7 @@ use freerun_testkit::require;
 use freerun_serve::configuration::zones::Zones;
 use freerun_serve::tls::files::{KnownFile, SecretFiles};
 
-use crate::configuration::{Known, Side, read_after, registry};
+use crate::configuration::{KnownFacts, Side, read_after, registry};
 use crate::source::Input;
 
 /// The folder of the corpus: `FREERUN_CORPUS`, or `shared/corpus` beside the workspace.
@@ -119,8 +119,7 @@ fn secret_for(message: &str) -> Option<(String, &'static [u8])> {
 
 /// The part that freerun does not have yet, though it has the directive.
 fn lacking_part(message: &str) -> Option<&'static str> {
-    let parts =
-        [("parameter is not supported yet", "listen … quic"), ("no protocol is left", "TLS 1.1 and older alone")];
+    let parts = [("no protocol is left", "TLS 1.1 and older alone")];
     parts.into_iter().find(|(words, _)| message.contains(words)).map(|(_, part)| part)
 }
 
@@ -140,7 +139,7 @@ fn refusal(context: &str, file: &Path) -> Option<String> {
             error_log: "stderr".to_owned(),
             privileged: true,
         };
-        let known = Known { secrets: secrets.clone(), ..Known::default() };
+        let known = KnownFacts { secrets: secrets.clone(), ..KnownFacts::default() };
         let failure = read_after(&input, &mut loader, Side::Worker, known, Zones::default()).err()?;
         message = failure.problems.first().map(|problem| problem.first_line(&failure.sources)).unwrap_or_default();
         if let Some((path, contents)) = secret_for(&message)

@@ -6,7 +6,7 @@ use std::io;
 use freerun_conf::{Contexts, Directive, Loader};
 use freerun_serve::configuration::zones::Zones;
 
-use crate::configuration::{Known, Side, read_after, registry};
+use crate::configuration::{KnownFacts, Side, read_after, registry};
 use crate::source::Input;
 
 /// Name, block and default of each directive that nginx documents with a default and freerun has. Two values with `|`
@@ -230,7 +230,7 @@ fn defaults_may_be_written() {
                 privileged: true,
             };
             let text = row.text(&value);
-            let read = read_after(&input, &mut Text(text), Side::Worker, Known::default(), Zones::default());
+            let read = read_after(&input, &mut Text(text), Side::Worker, KnownFacts::default(), Zones::default());
             if let Err(failure) = read {
                 let message = failure.problems.first().map(|problem| problem.first_line(&failure.sources));
                 wrong.push(format!("{} {value}: {}", row.name, message.unwrap_or_default()));

@@ -6,8 +6,8 @@ use freerun_conf::{path_of, text_of_os};
 use freerun_runtime::log::Errno;
 use thiserror::Error;
 
-/// Why a process could not start, take a bundle, or continue. The messages are nginx's if nginx has one, without the
-/// level.
+/// The reason why a process could not start, take a bundle, or continue. The messages are nginx's if nginx has one,
+/// without the level.
 #[derive(Debug, Error)]
 pub enum Error {
     /// A system call on a named object failed: `open() "/x" failed (2: No such file or directory)`.
@@ -28,7 +28,7 @@ pub enum Error {
         /// The system's error.
         error: io::Error,
     },
-    /// The peer on the socket between master and worker sent an invalid message, or one that is too long.
+    /// The peer on the socket between master and worker sent a message that is invalid or too long.
     #[error("bad message between master and worker: {0}")]
     Message(String),
     /// The other process has ended.
@@ -45,7 +45,7 @@ impl Error {
         move |error| Error::Named { call, name: name.to_owned(), error: error.into() }
     }
 
-    /// What may help.
+    /// Advice that may help.
     pub fn help(&self) -> Option<String> {
         let (Error::Named { error, .. } | Error::Call { error, .. }) = self else { return None };
         match (self, error.kind()) {

@@ -15,7 +15,7 @@ use crate::error::Error;
 /// The name of the process's stderr.
 pub const STDERR: &str = "stderr";
 
-/// Names of files by which programs in containers log to where the process writes.
+/// Names of files that programs in containers log to: they lead to where the process writes.
 const STREAMS: [&str; 2] = ["/dev/stdout", "/dev/stderr"];
 
 /// Open log files by name.
@@ -80,8 +80,8 @@ fn is_path(name: &str) -> bool {
     name != STDERR && name != NAMED && !name.starts_with(SYSLOG) && !name.starts_with(MEMORY)
 }
 
-/// Opens all files, and of the other logs those that `known` lacks: a new configuration uses the files that exist now,
-/// as in nginx, so that logs may be rotated with a reload.
+/// Opens all files, and the other logs that `known` lacks. A new configuration uses the files that exist now, as in
+/// nginx, so that logs may be rotated with a reload.
 pub fn open_all(names: &[String], known: &Logs) -> Result<Logs, Error> {
     let mut logs = Logs::new();
     for name in names {

@@ -1,6 +1,6 @@
 //! Paths: the compiled-in defaults, and the changes that the command line makes to them.
 
-pub use freerun_serve::configuration::compiled::*;
+pub use freerun_serve::configuration::compiled_paths::*;
 
 /// The paths of one invocation.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,8 +12,8 @@ use crate::error::Error;
 const MAX_CONTENT: usize = 64;
 
 /// Writes this process's id. The file appears complete: it is written under another name and renamed, if the folder
-/// allows that; a pid file that is a device or a link, or that is in a folder without write permission, is written in
-/// place.
+/// allows that. A pid file that is a device or a link is written in place, and so is a file in a folder without write
+/// permission.
 pub fn write(path: &str) -> Result<(), Error> {
     let content = format!("{}\n", std::process::id());
     let plain =

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::Signal;
 
-/// Signals that are nobody's order to a server, and whose default is to end the process: an alarm or a timer that was set before
-/// this program was executed, a descriptor that somebody has made asynchronous, a limit of a file's size (the write fails then).
-/// nginx ignores the first three as well.
+/// Signals that are nobody's order to a server, and whose default is to end the process. They come from an alarm or a
+/// timer set before this program was executed, or from a descriptor that somebody has made asynchronous. A limit of a
+/// file's size sends one, too, and the write fails. nginx ignores the first three as well.
 const STRAY: [Signal; 8] = [
     Signal::ALARM,
     Signal::IO,

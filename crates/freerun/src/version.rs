@@ -34,7 +34,7 @@ pub fn build(modules: &[&str]) -> String {
     ] {
         line += &format!(" {option}={value}");
     }
-    line += " --with-threads --with-file-aio --with-pcre --with-pcre-jit --with-debug --with-http_ssl_module";
+    line += " --with-threads --with-file-aio --with-pcre --with-pcre-jit --with-debug --with-http_ssl_module --with-http_v3_module";
     for module in modules.iter().filter(|name| name.starts_with("http_") && name.ends_with("_module")) {
         line += &format!(" --with-{module}");
     }
@@ -61,6 +61,9 @@ mod tests {
         let line = build.lines().find(|line| line.starts_with("configure arguments: ")).unwrap();
         assert!(line.contains(" --conf-path=/") && line.contains(" --with-threads"));
         assert!(line.ends_with(" --with-http_example_module"));
-        assert!(line.contains(" --with-http_ssl_module") && build.contains("\nTLS SNI support enabled\n"));
+        assert!(
+            line.contains(" --with-http_ssl_module --with-http_v3_module")
+                && build.contains("\nTLS SNI support enabled\n")
+        );
     }
 }

@@ -75,6 +75,11 @@ pub const CORE_VARIABLES: &[Variable] = &[
         "The version of HTTP/2 that the request came by: `h2` over TLS, `h2c` without; empty otherwise.",
         http2,
     ),
+    Variable::named(
+        "http3",
+        "The protocol of a request that came over QUIC: `h3`, or `hq` (`http3_hq`); empty otherwise.",
+        http3,
+    ),
     Variable::named("https", "`on` if the connection uses TLS; empty otherwise.", |r, _| {
         text(if r.client.tls().is_some() { "on" } else { "" })
     }),
@@ -247,7 +252,7 @@ fn set_limit_rate(request: &mut Request, value: &[u8]) {
 
 /// The status as it was sent; before that, the status that an error page has to be sent with.
 fn status(request: &Request) -> u16 {
-    match request.sent.status {
+    match request.sent.code() {
         0 => request.place.forced_status.map_or(0, NonZeroU16::get),
         status => status,
     }
@@ -298,7 +303,7 @@ fn seconds<'r>(time: std::time::Duration) -> VariableValue<'r> {
     owned(format!("{}.{:03}", time.as_secs(), time.subsec_millis()).into_bytes())
 }
 
-/// `$request`: that of HTTP/1 is there even if nothing of it has come, while the fields of HTTP/2 may not make one.
+/// `$request`: with HTTP/1 it exists even if nothing of it has come, while the fields of HTTP/2 may not make one.
 fn request_line(request: &Request) -> Option<&[u8]> {
     Some(request.head.request_line()).filter(|line| !line.is_empty() || request.head.version() < Version::Http2)
 }
@@ -309,6 +314,14 @@ fn http2<'r>(request: &'r Request, _: &str) -> VariableValue<'r> {
         return None;
     }
     text(if request.client.tls().is_some() { "h2" } else { "h2c" })
+}
+
+/// `$http3`: `h3`, or `hq` for what is older than HTTP/3 on a connection of QUIC.
+fn http3<'r>(request: &'r Request, _: &str) -> VariableValue<'r> {
+    if !request.client.listen.quic {
+        return None;
+    }
+    text(if request.head.version() == Version::Http3 { "h3" } else { "hq" })
 }
 
 fn header(request: &Request, id: HeaderId) -> VariableValue<'_> {
@@ -364,9 +377,10 @@ fn sent_http<'r>(request: &'r Request, name: &str) -> VariableValue<'r> {
     });
     // A field that the response has itself is not joined with fields that `add_header` added.
     let single = ["connection", "content_length", "content_type", "keep_alive", "last_modified", "location"];
-    match single.contains(&name) || name == "transfer_encoding" {
-        true => joined(fields.filter(|(field, _)| means(field, name)).take(1), name),
-        false => joined(fields, name),
+    if single.contains(&name) || name == "transfer_encoding" {
+        joined(fields.filter(|(field, _)| means(field, name)).take(1), name)
+    } else {
+        joined(fields, name)
     }
 }
 

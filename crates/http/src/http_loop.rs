@@ -5,7 +5,7 @@ use std::rc::{Rc, Weak};
 
 use freerun_serve::loops::state::LoopState;
 
-use crate::connection::idle::Idle;
+use crate::connection::idle::IdleConnections;
 use crate::request::generation::{AnsweringServers, LoopGeneration, ServedBy};
 use crate::request::{Address, ClientConnection, ConnectionFacts};
 use freerun_serve::tls::client_facts::TlsFacts;
@@ -15,7 +15,7 @@ pub struct HttpLoop {
     /// The state of the loop that does not depend on what it serves.
     pub loop_state: Rc<LoopState>,
     /// The connections without a request.
-    pub idle: Rc<Idle<ServedBy>>,
+    pub idle: Rc<IdleConnections<ServedBy>>,
     generation: RefCell<Rc<LoopGeneration>>,
 }
 
@@ -29,7 +29,7 @@ impl HttpLoop {
         let generation = LoopGeneration::new(loop_state.generation(), loop_state.shared.loops.load().number());
         let http = Rc::new(HttpLoop {
             loop_state: loop_state.clone(),
-            idle: Idle::new(loop_state.stats.clone()),
+            idle: IdleConnections::new(loop_state.stats.clone()),
             generation: RefCell::new(generation),
         });
         *loop_state.modules.get::<LoopPlace>().0.borrow_mut() = Rc::downgrade(&http);
@@ -46,19 +46,20 @@ impl HttpLoop {
         self.generation.borrow().clone()
     }
 
-    /// Makes the loop's current generation the one that new requests begin with.
+    /// Makes new requests begin with the loop's current generation.
     pub fn renew(self: &Rc<Self>) {
         let generation =
             LoopGeneration::new(self.loop_state.generation(), self.loop_state.shared.loops.load().number());
         let old = self.generation.replace(generation);
         old.forget_hot();
         let http = self.clone();
-        self.idle.close_where("renewing idle connections", move |connection| !http.renew_connection(connection));
+        self.idle.close_where("renewing idle connections", move |connection| {
+            !http.renew_connection_of(connection.facts(), || connection.local())
+        });
     }
 
-    /// Returns the generation that a new request begins with, the servers that answer on this connection in it, and
-    /// whether the newest generation still listens at its address. If it does not, the generation is the last one that
-    /// did.
+    /// Returns the generation for a new request, the servers that answer on this connection in it, and whether the
+    /// newest generation still listens at its address. If it does not, the generation is the last one to listen there.
     pub fn servers(&self, connection: &ClientConnection) -> Option<(Rc<LoopGeneration>, Rc<AnsweringServers>, bool)> {
         self.servers_of(connection, || connection.local())
     }
@@ -79,7 +80,7 @@ impl HttpLoop {
         }
         match generation.http.listens.find(&facts.listen) {
             Some(listen) => {
-                // The kernel is asked for the local address only where servers differ by it.
+                // Only where servers differ by the local address, the kernel has to find it.
                 let is_alike = listen.specific.is_empty();
                 let local = if is_alike { facts.listen.address() } else { local() };
                 let servers = listen.servers_for(&local);
@@ -94,12 +95,19 @@ impl HttpLoop {
         }
     }
 
-    /// Replaces the configuration of the last request, if there is a newer one and it listens here as well: without a
+    /// Replaces the configuration of the last request, if there is a newer one and it listens here as well. Without a
     /// request, the connection has no reason to keep the old one. Returns whether the newest one listens here.
     pub fn renew_connection(&self, connection: &ClientConnection) -> bool {
+        self.renew_connection_of(connection, || connection.local())
+    }
+
+    /// Does the same as [`HttpLoop::renew_connection`] for any connection. `local` tells the address that the client connected
+    /// to.
+    #[inline]
+    pub fn renew_connection_of(&self, facts: &ConnectionFacts, local: impl FnOnce() -> Address) -> bool {
         let is_old = |of: &ServedBy| of.generation.number != self.loop_state.generation_number();
-        if connection.served_by.borrow().as_ref().is_some_and(is_old) {
-            return self.servers(connection).is_some_and(|(.., still_listens)| still_listens);
+        if facts.served_by.borrow().as_ref().is_some_and(is_old) {
+            return self.servers_of(facts, local).is_some_and(|(.., still_listens)| still_listens);
         }
         true
     }

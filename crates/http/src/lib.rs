@@ -1,9 +1,9 @@
 //! The path of a request.
 //!
-//! The folders are named after the steps of a request, here in the order in which it passes through them: [`service`]
-//! takes the connection, then [`connection`], [`protocol`], [`message`] and [`body`], [`arrive`] and [`route`],
-//! [`phases`] with [`rewrite`], [`content`], [`filters`], [`write`](mod@write) and [`finish`]. [`http_loop`] is the
-//! state of http on a loop; [`build`] makes a configuration from a tree, and [`module`] defines a module.
+//! The folders are named after the steps of a request, here in the order in which it passes through them. [`service`]
+//! takes the connection, then come [`connection`], [`protocol`], [`message`] and [`body`], [`arrive`] and [`route`].
+//! [`phases`] with [`rewrite`], [`content`], [`filters`], [`write`](mod@write) and [`finish`] follow. [`http_loop`] is
+//! the state of http on a loop; [`build`] makes a configuration from a tree, and [`module`] defines a module.
 //!
 //! From the bottom to the top, each module imports only those before it (the whole order is in `xtask/tidy.toml`):
 //!

@@ -9,8 +9,8 @@ use crate::script::Script;
 
 /// The path of a request, as modules see it.
 ///
-/// The directive that makes a location's content chooses the module: its handlers come first, and those of the other modules
-/// that make content are left out.
+/// The directive that makes a location's content chooses the module: its handlers come first, and handlers of other
+/// modules that make content are left out.
 pub struct RequestPath;
 
 impl module::Path for RequestPath {

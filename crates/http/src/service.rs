@@ -6,7 +6,9 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use freerun_runtime::loops;
+use freerun_runtime::net::udp::ReceivedDatagrams;
 use freerun_runtime::tasks::Tasks;
+use freerun_serve::accept::datagrams::DatagramListener;
 use freerun_serve::accept::loop_listeners;
 use freerun_serve::accept::service::{AcceptedConnection, CloseAnswer, GivenConnections, MovingConnection, Service};
 use freerun_serve::listen::ListenSpec;
@@ -16,6 +18,8 @@ use crate::connection::idle::Keep;
 use crate::http_loop::HttpLoop;
 use crate::protocol::connection_task::{ConnectionTask, Driver};
 use crate::protocol::h2;
+use crate::protocol::h3::{H3Driver, H3Task};
+use crate::protocol::multiplexed::{RequestRunners, RequestTask};
 use crate::request::ClientConnection;
 use crate::settings::listen::SERVICE;
 
@@ -23,9 +27,10 @@ use crate::settings::listen::SERVICE;
 pub struct HttpService {
     http: Rc<HttpLoop>,
     driver: Rc<Driver>,
-    h2: Rc<h2::Driver>,
+    h2: Rc<h2::H2Driver>,
+    h3: Rc<H3Driver>,
     tasks: Tasks<Task>,
-    /// Where looking for connections to give away goes on.
+    /// The index at which the search for connections to give away goes on.
     gives_from: Cell<usize>,
 }
 
@@ -33,8 +38,10 @@ pub struct HttpService {
 enum Task {
     /// A connection.
     Connection(ConnectionTask),
-    /// One of the requests of a connection that carries several at once.
-    Request(h2::RequestTask),
+    /// A connection of datagrams. In a box: connections of byte streams, which are the most, take no room for it.
+    Quic(Box<H3Task>),
+    /// A request of a connection that carries several at once.
+    Request(RequestTask),
 }
 
 impl Future for Task {
@@ -43,6 +50,7 @@ impl Future for Task {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         match self.get_mut() {
             Task::Connection(serve) => Pin::new(serve).poll(context),
+            Task::Quic(serve) => Pin::new(serve).poll(context),
             Task::Request(request) => Pin::new(request).poll(context),
         }
     }
@@ -55,9 +63,13 @@ impl HttpService {
         let tasks = Tasks::new("connection");
         let starter = tasks.clone();
         let start = move |number, request| starter.start_now(number, Task::Request(request));
-        let h2 = h2::Driver::new(http.clone(), Rc::new(start));
+        let runners = RequestRunners::new(Rc::new(start));
+        let h2 = h2::H2Driver::new(http.clone(), runners.clone());
         let driver = Driver::new(http.clone(), h2.clone());
-        Rc::new(HttpService { http, driver, h2, tasks, gives_from: Cell::new(0) })
+        let starter = tasks.clone();
+        let start = move |number, connection| starter.start(number, Task::Quic(Box::new(connection)));
+        let h3 = H3Driver::new(http.clone(), runners, Rc::new(start));
+        Rc::new(HttpService { http, driver, h2, h3, tasks, gives_from: Cell::new(0) })
     }
 }
 
@@ -96,6 +108,22 @@ impl Service for HttpService {
         generation.pools.handshakes().is_full() && generation.http.listens.has_tls(listen)
     }
 
+    fn datagrams<'r>(
+        self: Rc<Self>,
+        listener: &Rc<DatagramListener>,
+        received: &mut dyn Iterator<Item = ReceivedDatagrams<'r>>,
+    ) {
+        self.h3.take_datagrams(listener, received);
+    }
+
+    fn end_datagrams(self: Rc<Self>, listener: &Rc<DatagramListener>) {
+        self.h3.end_datagrams(listener);
+    }
+
+    fn drain_datagrams(self: Rc<Self>, _: &Rc<DatagramListener>) {
+        // The connections of QUIC go on, and are asked to end with all others.
+    }
+
     fn renew(self: Rc<Self>) {
         self.http.renew();
     }
@@ -103,10 +131,12 @@ impl Service for HttpService {
     fn drain(self: Rc<Self>) {
         self.http.idle.close_kept();
         self.h2.drain();
+        self.h3.drain();
     }
 
     fn cut(self: Rc<Self>) {
         self.h2.finish();
+        self.h3.finish();
         self.tasks.wake_all();
     }
 
@@ -114,6 +144,7 @@ impl Service for HttpService {
         loops::spawn(0, "ending old tunnels", async move {
             let is_old = |task: &Task| match task {
                 Task::Connection(serve) => serve.is_tunnel_of(generation),
+                Task::Quic(_) => false,
                 Task::Request(request) => {
                     request.end_tunnel(generation);
                     false
@@ -137,7 +168,7 @@ impl Service for HttpService {
         self.gives_from.set(next.unwrap_or(0));
         let moving = taken.into_iter().filter_map(|task| match task {
             Task::Connection(serve) => serve.into_moving(),
-            Task::Request(_) => None,
+            Task::Quic(_) | Task::Request(_) => None,
         });
         GivenConnections { moving: moving.collect(), is_round: next.is_none() }
     }

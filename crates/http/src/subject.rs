@@ -12,7 +12,6 @@ use freerun_serve::values::captures::Captures;
 use freerun_serve::values::proxy_header::ProxiedSubject;
 use freerun_serve::values::ssl_variables::TlsSubject;
 use freerun_serve::{Address, Subject};
-use freerun_transport::TlsStream;
 
 use crate::request::Request;
 use crate::rewrite::RewriteSettings;
@@ -85,10 +84,6 @@ impl ProxiedSubject for Request {
 
 impl TlsSubject for Request {
     fn tls_facts(&self) -> Option<&TlsFacts> {
-        self.client.tls()
-    }
-
-    fn tls_stream(&self) -> Option<&TlsStream> {
-        self.client.tls_stream()
+        self.client.tls_facts()
     }
 }

@@ -5,65 +5,53 @@ use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::multiplexed_tests::{self, ToyService, Wire};
-use freerun_conf::{Contexts, Cx, OneText, Problem, Registry, apply_block, parse};
-use freerun_http::build::{Builder, STRUCTURE, core_groups};
+use crate::testing::{self, ConfigurationRefusal, RunningWorker, Surroundings, WorkerStart};
+use freerun_conf::OneText;
 use freerun_http::request::{Address, ConnectionFacts};
 use freerun_http::service::HttpService;
 use freerun_http::settings::listen::SERVICE;
-use freerun_runtime::files::FileSystem;
 use freerun_runtime::log::{ErrorLog, LogFile, Writer};
-use freerun_runtime::pool::Pools;
+use freerun_runtime::loops;
 use freerun_serve::accept::loop_listeners;
-use freerun_serve::accept::worker::{Worker, WorkerOptions};
+use freerun_serve::accept::loop_services::Room;
+use freerun_serve::accept::service::MakeService;
+use freerun_serve::accept::worker::Worker;
 use freerun_serve::build::blueprint::Blueprint;
-use freerun_serve::configuration::generation::Generation;
 use freerun_serve::configuration::parts::Paths;
 use freerun_serve::listen::ListenSpec;
+use freerun_serve::listen::hosts::Hosts;
 use freerun_serve::loops::local::LoopLocal;
+use freerun_serve::tls::client_facts::TlsFacts;
+use freerun_serve::tls::files::{FileState, ReadFile, Stamp};
 
-use crate::MODULES;
-use crate::log::access::DefaultAccessLog;
-
-/// The reason why a configuration is refused.
-#[derive(Debug)]
-pub struct Refused {
-    /// The error line in nginx's form.
-    pub line: String,
-    /// A hint for the user.
-    pub hint: Option<String>,
-}
+const SERVICES: &[MakeService] = &[HttpService::make, ToyService::make];
 
 /// Reads a configuration with this text in its `http` block.
-pub fn read(http: &str) -> Result<Blueprint, Refused> {
-    let tree = parse("test.conf", None, "/", &mut OneText(&format!("http {{ {http} }}")));
-    let mut cx = Cx::new(tree.sources.clone());
-    cx.extensions.insert(Paths { prefix: "/prefix/".to_owned(), privileged: false, ..Paths::default() });
-    cx.extensions.insert(DefaultAccessLog("default.log".to_owned()));
-    let mut groups = core_groups();
-    groups.extend(MODULES.iter().flat_map(|module| module.groups));
-    let registry = Registry::new(&groups, STRUCTURE).unwrap();
-    let built = build(&registry, &tree.nodes, &mut cx);
-    cx.conclude(built, tree.error)
-        .map_err(|problems| Refused { line: problems[0].first_line(&tree.sources), hint: problems[0].hint.clone() })
+pub fn read(http: &str) -> Result<Blueprint, ConfigurationRefusal> {
+    let read = testing::read(Surroundings {
+        name: "test.conf",
+        loader: &mut OneText(&format!("http {{ {http} }}")),
+        paths: Paths { prefix: "/prefix/".to_owned(), conf_prefix: "/".to_owned(), ..Paths::default() },
+        access_log: "default.log".to_owned(),
+        hosts: Hosts::default(),
+        secrets: ReadFile(Arc::new(read_file)),
+    });
+    read.map(|read| read.blueprint)
 }
 
-fn build(registry: &Registry, nodes: &[freerun_conf::Node], cx: &mut Cx) -> Result<Blueprint, Problem> {
-    let builder = Builder { registry, modules: MODULES };
-    builder.prepare(cx);
-    let defaults = registry.defaults(cx)?;
-    let (main, blocks) = apply_block(registry, Contexts::MAIN, nodes, &defaults, cx)?;
-    builder.build(&blocks, &main, cx)
+/// Reads a file with a certificate or a key.
+fn read_file(path: &str, _: Option<Stamp>) -> io::Result<FileState> {
+    let stamp = Stamp { device: 0, inode: 0, modified: (0, 0) };
+    Ok(FileState::Contents { contents: std::fs::read(path)?.into(), stamp, broken: None })
 }
 
 /// A worker with one loop.
 pub struct Server {
-    worker: Worker,
+    worker: RunningWorker,
     writer: Writer,
-    pools: Pools,
-    files: Arc<FileSystem>,
-    generation: Arc<Generation>,
 }
 
 /// The reading end of a log file.
@@ -88,32 +76,28 @@ impl Log {
 impl Server {
     /// Starts a server, and returns the reading ends of its logs in the order in which the configuration names them.
     pub fn start(http: &str) -> (Server, Vec<Log>) {
-        let pools = Pools::new();
-        let set = pools.generation(&[]).unwrap();
-        let files = FileSystem::new(set.default().clone()).unwrap();
         let writer = Writer::start().unwrap();
-        let (generation, logs) = generation(1, http, &writer, &pools, &files);
-        let options = WorkerOptions {
-            loops: 1,
-            respawned: 0,
+        let (blueprint, logs, ends) = blueprint(1, http, &writer);
+        let start = WorkerStart {
+            blueprint,
+            logs,
+            error_log: ErrorLog::none(),
+            listeners: Vec::new(),
             connections: 16,
-            accept_mutex: false,
-            multi_accept: false,
-            cpus: Vec::new(),
+            services: SERVICES,
         };
-        let worker = Worker::start(&options, generation.clone(), &[HttpService::make, ToyService::make]).unwrap();
-        for prepare in MODULES.iter().filter_map(|module| module.prepare) {
-            prepare(&generation, worker.shared());
-        }
-        (Server { worker, writer, pools, files, generation }, logs)
+        (Server { worker: RunningWorker::start(start).unwrap(), writer }, ends)
     }
 
     /// Takes over another configuration.
     pub fn reload(&mut self, http: &str) -> Vec<Log> {
-        let (generation, logs) = generation(self.generation.number + 1, http, &self.writer, &self.pools, &self.files);
-        self.generation = generation.clone();
-        self.worker.install(generation, Vec::new(), || ());
-        logs
+        let (blueprint, logs, ends) = blueprint(self.worker.generation().number + 1, http, &self.writer);
+        self.worker.reload(blueprint, logs).unwrap();
+        ends
+    }
+
+    fn worker(&self) -> &Worker {
+        self.worker.worker().unwrap()
     }
 
     /// A connection from `peer` to the first address.
@@ -126,8 +110,8 @@ impl Server {
         let (client, server) = UnixStream::pair().unwrap();
         server.set_nonblocking(true).unwrap();
         let server: OwnedFd = server.into();
-        let spec = ListenSpec { service: service.to_owned(), ..(*self.generation.listeners[0]).clone() };
-        assert!(loop_listeners::tell(self.worker.shared(), 0, move |services| {
+        let spec = ListenSpec { service: service.to_owned(), ..(*self.worker.generation().listeners[0]).clone() };
+        assert!(loop_listeners::tell(self.worker().shared(), 0, move |services| {
             let service = services.of(&spec).unwrap();
             services.accepted(service, (server, peer), &LoopLocal::new(Arc::new(spec)), false);
         }));
@@ -135,18 +119,45 @@ impl Server {
     }
 
     /// A connection of the toy protocol from `peer` to the first address, over datagrams.
-    pub fn connect_datagrams(&self, peer: Address) -> UnixDatagram {
+    ///
+    /// `tls` are the facts of the TLS session that protects them, if there is one.
+    pub fn connect_datagrams(&self, peer: Address, tls: Option<TlsFacts>) -> UnixDatagram {
         let (client, server) = UnixDatagram::pair().unwrap();
         server.set_nonblocking(true).unwrap();
-        let (server, spec) = (OwnedFd::from(server), self.generation.listeners[0].clone());
-        assert!(loop_listeners::tell(self.worker.shared(), 0, move |services| {
+        let (server, spec) = (OwnedFd::from(server), self.worker.generation().listeners[0].clone());
+        assert!(loop_listeners::tell(self.worker().shared(), 0, move |services| {
             let loop_state = &services.loop_state;
             loop_state.admission.begin();
             let number = loop_state.shared.next_connection();
             let facts = ConnectionFacts::new(number, peer, LoopLocal::new(spec), loop_state.clone());
+            if let Some(tls) = tls {
+                facts.set_tls(tls);
+            }
             multiplexed_tests::drive(Wire::of_datagrams(facts, server));
         }));
         client
+    }
+
+    /// Takes all places of the loop's connections, and looks for room for one more, as a listening socket does, until an idle
+    /// connection is asked to close.
+    pub fn look_for_room(&self) {
+        assert!(loop_listeners::tell(self.worker().shared(), 0, |services| {
+            let admission = &services.loop_state.admission;
+            while !admission.is_full() {
+                admission.begin();
+            }
+            loops::spawn(0, "looking for room", async {
+                let services = loop_listeners::services_of_this_loop().unwrap();
+                while services.make_room() == Room::None {
+                    services.loop_state.admission.wait_for_room().await;
+                }
+            });
+        }));
+    }
+
+    /// Begins to shut the worker down: idle connections are closed.
+    pub fn drain(&mut self) {
+        self.worker.worker_mut().unwrap().drain();
     }
 
     /// Sends bytes on a new connection and returns the whole answer.
@@ -161,28 +172,23 @@ impl Server {
 
     /// Makes the loop hand over the gathered log lines.
     pub fn hand_over(&self) {
-        self.worker.hand_over(|| ());
+        self.worker().hand_over(|| ());
     }
 
     /// The first log.
     pub fn log(&self) -> LogFile {
-        self.generation.logs[0].clone()
+        self.worker.generation().logs[0].clone()
     }
 
     /// Ends the worker as a signal would.
     pub fn stop(self) {
         self.worker.stop();
-        assert!(self.writer.shutdown(std::time::Duration::from_secs(60)));
+        assert!(self.writer.shutdown(Duration::from_secs(60)));
     }
 }
 
-fn generation(
-    number: u64,
-    http: &str,
-    writer: &Writer,
-    pools: &Pools,
-    files: &Arc<FileSystem>,
-) -> (Arc<Generation>, Vec<Log>) {
+/// The servers of a configuration, its open log files, and their reading ends.
+fn blueprint(number: u64, http: &str, writer: &Writer) -> (Blueprint, Vec<LogFile>, Vec<Log>) {
     let blueprint = read(http).unwrap();
     let mut logs = Vec::new();
     let mut ends = Vec::new();
@@ -192,7 +198,5 @@ fn generation(
         logs.push(writer.file(&format!("{number}:{path}"), end.into()));
         ends.push(Log(BufReader::new(reader)));
     }
-    let pools = pools.generation(&[]).unwrap();
-    let generation = blueprint.serve(number, logs, ErrorLog::none(), pools, files.clone());
-    (Arc::new(generation), ends)
+    (blueprint, logs, ends)
 }

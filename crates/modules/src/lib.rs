@@ -16,6 +16,8 @@ pub mod preaccess;
 pub mod precontent;
 pub mod rewrite;
 mod small_file;
+#[doc(hidden)]
+pub mod testing;
 pub mod variables;
 
 use freerun_http::module::Module;

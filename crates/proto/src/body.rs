@@ -1,8 +1,8 @@
 //! The body of an HTTP/1 message, in either direction: which of the received bytes belong to it, and where it ends. RFC
 //! 9112 sections 6 and 7.
 
-use crate::Error;
-use crate::chunked::{ChunkedDecoder, Step};
+use crate::RequestError;
+use crate::chunked::{ChunkStep, ChunkedDecoder};
 
 /// Finds the bytes of a body in the received bytes.
 ///
@@ -25,24 +25,24 @@ impl BodyDecoder {
     }
 
     /// Decodes the next piece of the body. Bytes that a step has assigned to the body must not be given again; the
-    /// bytes behind [`Step::Done`] belong to the next message. Of a body that is complete this is `Step::Done(0)`
-    /// whatever the input is; otherwise a step without input is [`Step::More`].
+    /// bytes behind [`ChunkStep::Done`] belong to the next message. Of a body that is complete this is `ChunkStep::Done(0)`
+    /// whatever the input is; otherwise a step without input is [`ChunkStep::More`].
     ///
     /// # Errors
-    /// [`Error::Chunked`] if the coding is violated, now and from now on: the end of the body is then unknown.
+    /// [`RequestError::Chunked`] if the coding is violated, now and from now on: the end of the body is then unknown.
     #[inline]
-    pub fn step(&mut self, input: &[u8]) -> Result<Step, Error> {
+    pub fn step(&mut self, input: &[u8]) -> Result<ChunkStep, RequestError> {
         match self {
-            BodyDecoder::Length(0) => Ok(Step::Done(0)),
+            BodyDecoder::Length(0) => Ok(ChunkStep::Done(0)),
             BodyDecoder::Chunked(decoder) => decoder.step(input),
-            _ if input.is_empty() => Ok(Step::More),
+            _ if input.is_empty() => Ok(ChunkStep::More),
             BodyDecoder::Length(left) => {
                 let take = usize::try_from(*left).map_or(input.len(), |left| left.min(input.len()));
                 debug_assert!(take > 0, "a step that finds data finds some");
                 *left -= take as u64;
-                Ok(Step::Data(0..take))
+                Ok(ChunkStep::Data(0..take))
             }
-            BodyDecoder::UntilClose => Ok(Step::Data(0..input.len())),
+            BodyDecoder::UntilClose => Ok(ChunkStep::Data(0..input.len())),
         }
     }
 

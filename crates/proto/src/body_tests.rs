@@ -13,26 +13,26 @@ struct Found {
 }
 
 /// Feeds a decoder with the pieces of `text` that end at each of `cuts`, and at its end.
-fn feed(mut decoder: BodyDecoder, text: &[u8], cuts: &[usize]) -> Result<Found, Error> {
+fn feed(mut decoder: BodyDecoder, text: &[u8], cuts: &[usize]) -> Result<Found, RequestError> {
     let mut body = Vec::new();
     let mut at = 0;
     for &end in cuts.iter().chain([&text.len()]) {
         loop {
             match decoder.step(&text[at..end])? {
-                Step::Data(data) => {
+                ChunkStep::Data(data) => {
                     assert!(!data.is_empty() && at + data.end <= end, "{data:?}");
                     body.extend_from_slice(&text[at + data.start..at + data.end]);
                     at += data.end;
                 }
-                Step::More => {
+                ChunkStep::More => {
                     at = end;
                     break;
                 }
-                Step::Done(used) => {
+                ChunkStep::Done(used) => {
                     let trailers = decoder.trailers().map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
                     assert!(decoder.is_done() && decoder.is_done_when_closed());
                     for next in [&b"more"[..], b""] {
-                        assert_eq!(decoder.step(next), Ok(Step::Done(0)), "a body that is over stays so");
+                        assert_eq!(decoder.step(next), Ok(ChunkStep::Done(0)), "a body that is over stays so");
                     }
                     return Ok(Found { body, trailers, used: at + used, done: true });
                 }
@@ -49,12 +49,12 @@ fn length(length: u64) -> BodyDecoder {
 #[test]
 fn nothing_decides_nothing() {
     for mut decoder in [BodyDecoder::chunked(), length(1), Framing::UntilClose.decoder()] {
-        assert_eq!(decoder.step(b""), Ok(Step::More));
+        assert_eq!(decoder.step(b""), Ok(ChunkStep::More));
         assert!(!decoder.is_done());
     }
     let mut wrong = BodyDecoder::chunked();
-    assert_eq!(wrong.step(b"g"), Err(Error::Chunked));
-    assert_eq!(wrong.step(b""), Err(Error::Chunked), "what is wrong stays so");
+    assert_eq!(wrong.step(b"g"), Err(RequestError::Chunked));
+    assert_eq!(wrong.step(b""), Err(RequestError::Chunked), "what is wrong stays so");
 }
 
 #[test]
@@ -111,14 +111,14 @@ fn the_body_ends_where_its_framing_says() {
 fn a_peer_that_closes_has_ended_only_a_body_without_an_end_of_its_own() {
     let mut until_close = Framing::UntilClose.decoder();
     assert!(until_close.is_done_when_closed() && !until_close.is_done());
-    assert_eq!(until_close.step(b"abc"), Ok(Step::Data(0..3)));
+    assert_eq!(until_close.step(b"abc"), Ok(ChunkStep::Data(0..3)));
     assert!(until_close.is_done_when_closed());
     assert!(!length(1).is_done_when_closed() && length(0).is_done_when_closed());
     let mut chunked = BodyDecoder::chunked();
     assert!(!chunked.is_done_when_closed());
-    assert_eq!(chunked.step(b"0\r\n\r"), Ok(Step::More));
+    assert_eq!(chunked.step(b"0\r\n\r"), Ok(ChunkStep::More));
     assert!(!chunked.is_done_when_closed());
-    assert_eq!(chunked.step(b"\n"), Ok(Step::Done(1)));
+    assert_eq!(chunked.step(b"\n"), Ok(ChunkStep::Done(1)));
     assert!(chunked.is_done_when_closed());
 }
 
@@ -126,10 +126,10 @@ fn a_peer_that_closes_has_ended_only_a_body_without_an_end_of_its_own() {
 fn what_is_still_to_come_is_told() {
     let mut decoder = length(u64::MAX);
     assert_eq!((decoder.remaining(), decoder.expected()), (Some(u64::MAX), u64::MAX));
-    assert_eq!(decoder.step(b"abc"), Ok(Step::Data(0..3)));
+    assert_eq!(decoder.step(b"abc"), Ok(ChunkStep::Data(0..3)));
     assert_eq!(decoder.remaining(), Some(u64::MAX - 3));
     let mut decoder = BodyDecoder::chunked();
-    assert_eq!(decoder.step(b"5\r\nabc"), Ok(Step::Data(3..6)));
+    assert_eq!(decoder.step(b"5\r\nabc"), Ok(ChunkStep::Data(3..6)));
     assert_eq!((decoder.remaining(), decoder.expected()), (None, 2));
     assert_eq!((Framing::UntilClose.decoder().remaining(), Framing::UntilClose.decoder().expected()), (None, 0));
 }
@@ -138,11 +138,11 @@ fn what_is_still_to_come_is_told() {
 #[test]
 fn a_body_that_was_wrong_is_never_complete() {
     let mut decoder = BodyDecoder::chunked();
-    assert_eq!(decoder.step(b"1\r\nx"), Ok(Step::Data(3..4)));
+    assert_eq!(decoder.step(b"1\r\nx"), Ok(ChunkStep::Data(3..4)));
     // If this were decoded once more from its beginning, in the middle of a line, it would be a chunk and the end.
     let wrong = b"\r\n4;a\x7f\r\n0\r\n\r\nGET / HTTP/1.1\r\n\r\n";
     for _ in 0..3 {
-        assert_eq!(decoder.step(wrong), Err(Error::Chunked));
+        assert_eq!(decoder.step(wrong), Err(RequestError::Chunked));
         assert!(!decoder.is_done() && !decoder.is_done_when_closed());
         assert_eq!(decoder.expected(), 0);
     }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::Error;
+use crate::RequestError;
 use crate::ascii::{TOKEN, class};
 
 /// The most bytes of a chunk's line: the size with leading zeros, and extensions, which are skipped.
@@ -15,7 +15,7 @@ const MAX_SIZE: u64 = i64::MAX as u64;
 
 /// The result of [`ChunkedDecoder::step`].
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Step {
+pub enum ChunkStep {
     /// Bytes of the body, at this place of the input (never empty). The next step takes the input from the range's end.
     Data(Range<usize>),
     /// All of the input is used up and the body continues.
@@ -25,7 +25,7 @@ pub enum Step {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
+enum ChunkState {
     /// Before the first digit of a size.
     Start,
     /// In the digits.
@@ -62,7 +62,7 @@ enum State {
 /// them, and trailer lines are fields.
 #[derive(Clone, Debug)]
 pub struct ChunkedDecoder {
-    state: State,
+    state: ChunkState,
     /// Bytes of this chunk that are still to come.
     left: u64,
     /// Bytes of the chunk's line so far.
@@ -82,17 +82,17 @@ impl Default for ChunkedDecoder {
 impl ChunkedDecoder {
     /// A decoder before the first byte of a body.
     pub fn new() -> ChunkedDecoder {
-        ChunkedDecoder { state: State::Start, left: 0, line: 0, trailers: Vec::new(), trailer_start: 0 }
+        ChunkedDecoder { state: ChunkState::Start, left: 0, line: 0, trailers: Vec::new(), trailer_start: 0 }
     }
 
     /// The bytes of the current chunk that are still to come: a reader may expect at least that many.
     pub fn left_in_chunk(&self) -> u64 {
-        if self.state == State::Data { self.left } else { 0 }
+        if self.state == ChunkState::Data { self.left } else { 0 }
     }
 
     /// Whether the body is complete.
     pub fn is_done(&self) -> bool {
-        self.state == State::Done
+        self.state == ChunkState::Done
     }
 
     /// The trailer fields, once the body is complete.
@@ -103,109 +103,109 @@ impl ChunkedDecoder {
         })
     }
 
-    /// Decodes the next piece of the body. Of a complete one the answer is `Step::Done(0)`, even without input.
+    /// Decodes the next piece of the body. Of a complete one the answer is `ChunkStep::Done(0)`, even without input.
     ///
     /// # Errors
-    /// [`Error::Chunked`] if the coding is violated, a size is over 2^63 - 1, or a line or the trailers are too long:
+    /// [`RequestError::Chunked`] if the coding is violated, a size is over 2^63 - 1, or a line or the trailers are too long:
     /// now and from now on. A caller that gave the bytes again could otherwise find an end in the middle of an invalid
     /// body.
-    pub fn step(&mut self, input: &[u8]) -> Result<Step, Error> {
+    pub fn step(&mut self, input: &[u8]) -> Result<ChunkStep, RequestError> {
         let mut i = 0;
-        while self.state != State::Done {
-            if self.state == State::Data {
+        while self.state != ChunkState::Done {
+            if self.state == ChunkState::Data {
                 if i == input.len() {
-                    return Ok(Step::More);
+                    return Ok(ChunkStep::More);
                 }
                 debug_assert!(self.left > 0, "a chunk without a byte to come");
                 let rest = input.len() - i;
                 let take = usize::try_from(self.left).map_or(rest, |left| left.min(rest));
                 self.left -= take as u64;
                 if self.left == 0 {
-                    self.state = State::DataCr;
+                    self.state = ChunkState::DataCr;
                 }
-                return Ok(Step::Data(i..i + take));
+                return Ok(ChunkStep::Data(i..i + take));
             }
             let Some(&b) = input.get(i) else {
-                return if self.state == State::Failed { Err(Error::Chunked) } else { Ok(Step::More) };
+                return if self.state == ChunkState::Failed { Err(RequestError::Chunked) } else { Ok(ChunkStep::More) };
             };
             match self.frame(b) {
                 Ok(state) => self.state = state,
                 Err(error) => {
-                    self.state = State::Failed;
+                    self.state = ChunkState::Failed;
                     return Err(error);
                 }
             }
             i += 1;
         }
         debug_assert!(self.left == 0 && self.trailer_start == self.trailers.len(), "an end in the middle");
-        Ok(Step::Done(i))
+        Ok(ChunkStep::Done(i))
     }
 
     /// Takes one byte that is not of a chunk's content.
-    fn frame(&mut self, b: u8) -> Result<State, Error> {
+    fn frame(&mut self, b: u8) -> Result<ChunkState, RequestError> {
         match self.state {
-            State::Start => {
-                (self.left, self.line) = (digit(b).ok_or(Error::Chunked)?, 1);
-                Ok(State::Size)
+            ChunkState::Start => {
+                (self.left, self.line) = (digit(b).ok_or(RequestError::Chunked)?, 1);
+                Ok(ChunkState::Size)
             }
-            State::Size | State::Space | State::Extension => self.size_line(b),
-            State::LineEnd => {
+            ChunkState::Size | ChunkState::Space | ChunkState::Extension => self.size_line(b),
+            ChunkState::LineEnd => {
                 expect(b, b'\n')?;
-                Ok(if self.left == 0 { State::Trailer } else { State::Data })
+                Ok(if self.left == 0 { ChunkState::Trailer } else { ChunkState::Data })
             }
-            State::DataCr => expect(b, b'\r').map(|()| State::DataLf),
-            State::DataLf => expect(b, b'\n').map(|()| State::Start),
-            State::Trailer if b == b'\r' => Ok(State::LastLf),
-            State::Trailer | State::TrailerLine => {
+            ChunkState::DataCr => expect(b, b'\r').map(|()| ChunkState::DataLf),
+            ChunkState::DataLf => expect(b, b'\n').map(|()| ChunkState::Start),
+            ChunkState::Trailer if b == b'\r' => Ok(ChunkState::LastLf),
+            ChunkState::Trailer | ChunkState::TrailerLine => {
                 // Bytes of a line are checked when it is complete; a bare LF would end it too early.
                 if b == b'\n' || self.trailers.len() >= MAX_TRAILERS {
-                    return Err(Error::Chunked);
+                    return Err(RequestError::Chunked);
                 }
                 if b == b'\r' {
-                    return Ok(State::TrailerLf);
+                    return Ok(ChunkState::TrailerLf);
                 }
                 self.trailers.push(b);
-                Ok(State::TrailerLine)
+                Ok(ChunkState::TrailerLine)
             }
-            State::TrailerLf => {
+            ChunkState::TrailerLf => {
                 expect(b, b'\n')?;
                 check_trailer(&self.trailers[self.trailer_start..])?;
                 self.trailers.push(b'\n');
                 self.trailer_start = self.trailers.len();
-                Ok(State::Trailer)
+                Ok(ChunkState::Trailer)
             }
-            State::LastLf => expect(b, b'\n').map(|()| State::Done),
+            ChunkState::LastLf => expect(b, b'\n').map(|()| ChunkState::Done),
             // `step` does not call this in the first two states.
-            State::Data | State::Done | State::Failed => Err(Error::Chunked),
+            ChunkState::Data | ChunkState::Done | ChunkState::Failed => Err(RequestError::Chunked),
         }
     }
 
     /// Takes one byte of a chunk's line behind its first.
-    fn size_line(&mut self, b: u8) -> Result<State, Error> {
+    fn size_line(&mut self, b: u8) -> Result<ChunkState, RequestError> {
         self.line += 1;
         if self.line > MAX_LINE {
-            return Err(Error::Chunked);
+            return Err(RequestError::Chunked);
         }
         match (self.state, b) {
-            (_, b'\r') => Ok(State::LineEnd),
-            (State::Extension, b'\t' | b' '..=b'~' | 0x80..) => Ok(State::Extension),
-            (State::Size | State::Space, b';') => Ok(State::Extension),
-            (State::Size | State::Space, b' ' | b'\t') => Ok(State::Space),
-            (State::Size, _) => {
-                let digit = digit(b).ok_or(Error::Chunked)?;
+            (_, b'\r') => Ok(ChunkState::LineEnd),
+            (ChunkState::Extension, b'\t' | b' '..=b'~' | 0x80..) => Ok(ChunkState::Extension),
+            (ChunkState::Size | ChunkState::Space, b';') => Ok(ChunkState::Extension),
+            (ChunkState::Size | ChunkState::Space, b' ' | b'\t') => Ok(ChunkState::Space),
+            (ChunkState::Size, _) => {
+                let digit = digit(b).ok_or(RequestError::Chunked)?;
                 if self.left > MAX_SIZE >> 4 {
-                    return Err(Error::Chunked);
+                    return Err(RequestError::Chunked);
                 }
                 self.left = self.left << 4 | digit;
-                Ok(State::Size)
+                Ok(ChunkState::Size)
             }
-            _ => Err(Error::Chunked),
+            _ => Err(RequestError::Chunked),
         }
     }
 }
 
-fn expect(b: u8, wanted: u8) -> Result<(), Error> {
-    if b == wanted { Ok(()) } else { Err(Error::Chunked) }
+fn expect(b: u8, wanted: u8) -> Result<(), RequestError> {
+    if b == wanted { Ok(()) } else { Err(RequestError::Chunked) }
 }
 
 fn digit(b: u8) -> Option<u64> {
@@ -213,12 +213,12 @@ fn digit(b: u8) -> Option<u64> {
 }
 
 /// A trailer line is a field: a token, a colon, no control characters but tabs.
-fn check_trailer(line: &[u8]) -> Result<(), Error> {
+fn check_trailer(line: &[u8]) -> Result<(), RequestError> {
     let name = line.iter().position(|&b| class(b) & TOKEN == 0).unwrap_or(line.len());
     let value = line.get(name + 1..).unwrap_or_default();
     let good =
         name > 0 && line.get(name) == Some(&b':') && value.iter().all(|&b| b == b'\t' || (b >= b' ' && b != 0x7f));
-    if good { Ok(()) } else { Err(Error::Chunked) }
+    if good { Ok(()) } else { Err(RequestError::Chunked) }
 }
 
 /// The bytes behind a chunk's content.

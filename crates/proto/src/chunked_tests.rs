@@ -9,13 +9,13 @@ fn decode<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Option<(Vec<u8>, Ve
     for mut piece in pieces {
         loop {
             match decoder.step(piece).ok()? {
-                Step::Data(range) => {
+                ChunkStep::Data(range) => {
                     assert!(!range.is_empty());
                     body.extend_from_slice(&piece[range.clone()]);
                     piece = &piece[range.end..];
                 }
-                Step::More => break,
-                Step::Done(used) => {
+                ChunkStep::More => break,
+                ChunkStep::Done(used) => {
                     rest.extend_from_slice(&piece[used..]);
                     break;
                 }
@@ -90,7 +90,7 @@ fn refused() {
 #[test]
 fn the_largest_size_is_accepted_and_no_larger() {
     let mut decoder = ChunkedDecoder::new();
-    assert_eq!(decoder.step(b"7fffffffffffffff\r\n"), Ok(Step::More));
+    assert_eq!(decoder.step(b"7fffffffffffffff\r\n"), Ok(ChunkStep::More));
     assert_eq!(decoder.left_in_chunk(), i64::MAX as u64);
 }
 

@@ -60,7 +60,7 @@ pub fn etag(mtime: i64, size: u64) -> ETag {
 
 /// Comparison of `If-Modified-Since`: the directive `if_modified_since`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Modified {
+pub enum ModifiedSinceMode {
     /// `off`: the answer always counts as modified.
     Off,
     /// `exact`: unmodified only at the very second.
@@ -115,7 +115,7 @@ impl Conditions<'_> {
     /// As in nginx, and unlike RFC 9110, `If-Unmodified-Since` counts beside `If-Match`, and `If-Modified-Since` beside
     /// `If-None-Match` (both must call the answer unmodified). A date that cannot be read fails `If-Unmodified-Since`,
     /// as does an answer without a modification time.
-    pub fn evaluate(&self, etag: Option<&[u8]>, last_modified: Option<i64>, mode: Modified) -> Verdict {
+    pub fn evaluate(&self, etag: Option<&[u8]>, last_modified: Option<i64>, mode: ModifiedSinceMode) -> Verdict {
         if let Some(text) = self.if_unmodified_since
             && last_modified.is_none_or(|modified| parse_http_date(text).is_none_or(|date| date < modified))
         {
@@ -144,12 +144,12 @@ impl Conditions<'_> {
 }
 
 /// Whether the answer is unmodified by `If-Modified-Since`.
-fn unmodified(text: &[u8], last_modified: Option<i64>, mode: Modified) -> bool {
+fn unmodified(text: &[u8], last_modified: Option<i64>, mode: ModifiedSinceMode) -> bool {
     let (Some(modified), Some(date)) = (last_modified, parse_http_date(text)) else { return false };
     match mode {
-        Modified::Off => false,
-        Modified::Exact => date == modified,
-        Modified::Before => date >= modified,
+        ModifiedSinceMode::Off => false,
+        ModifiedSinceMode::Exact => date == modified,
+        ModifiedSinceMode::Before => date >= modified,
     }
 }
 
@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(etag(i64::MIN, u64::MAX).as_str(), "\"-8000000000000000-ffffffffffffffff\"");
     }
 
-    fn verdict(fields: &[(&str, &str)], etag: Option<&str>, mode: Modified) -> Verdict {
+    fn verdict(fields: &[(&str, &str)], etag: Option<&str>, mode: ModifiedSinceMode) -> Verdict {
         let get = |name: &str| fields.iter().find(|(n, _)| *n == name).map(|(_, v)| v.as_bytes());
         let conditions = Conditions {
             if_match: get("im"),
@@ -250,9 +250,9 @@ mod tests {
             ("W/", false, false),
         ] {
             let list = with(list);
-            let none = verdict(&[("inm", &list)], Some(TAG), Modified::Exact);
+            let none = verdict(&[("inm", &list)], Some(TAG), ModifiedSinceMode::Exact);
             assert_eq!(none, if weak { NotModified } else { Proceed }, "If-None-Match: {list}");
-            let some = verdict(&[("im", &list)], Some(TAG), Modified::Exact);
+            let some = verdict(&[("im", &list)], Some(TAG), ModifiedSinceMode::Exact);
             assert_eq!(some, if strong { Proceed } else { PreconditionFailed }, "If-Match: {list}");
         }
         let x = "\"x\"";
@@ -274,7 +274,7 @@ mod tests {
             (&[("ius", OLD), ("inm", TAG)], PreconditionFailed),
             (&[], Proceed),
         ] {
-            assert_eq!(verdict(fields, Some(TAG), Modified::Exact), expected, "{fields:?}");
+            assert_eq!(verdict(fields, Some(TAG), ModifiedSinceMode::Exact), expected, "{fields:?}");
         }
         for (fields, expected) in [
             (&[("ims", AT)][..], NotModified),
@@ -283,12 +283,12 @@ mod tests {
             (&[("inm", x), ("ims", NEW)], Proceed),
             (&[("inm", TAG), ("ims", OLD)], Proceed),
         ] {
-            assert_eq!(verdict(fields, Some(TAG), Modified::Before), expected, "before {fields:?}");
+            assert_eq!(verdict(fields, Some(TAG), ModifiedSinceMode::Before), expected, "before {fields:?}");
         }
         for (fields, expected) in
             [(&[("ims", AT)][..], Proceed), (&[("inm", TAG)], NotModified), (&[("inm", TAG), ("ims", AT)], Proceed)]
         {
-            assert_eq!(verdict(fields, Some(TAG), Modified::Off), expected, "off {fields:?}");
+            assert_eq!(verdict(fields, Some(TAG), ModifiedSinceMode::Off), expected, "off {fields:?}");
         }
         for (fields, expected) in [
             (&[("inm", TAG)][..], Proceed),
@@ -296,7 +296,7 @@ mod tests {
             (&[("im", "*")], Proceed),
             (&[("im", TAG)], PreconditionFailed),
         ] {
-            assert_eq!(verdict(fields, None, Modified::Exact), expected, "no tag {fields:?}");
+            assert_eq!(verdict(fields, None, ModifiedSinceMode::Exact), expected, "no tag {fields:?}");
         }
     }
 
@@ -334,8 +334,11 @@ mod tests {
             if_none_match: Some(b"\"a\""),
             if_modified_since: Some(date),
         };
-        assert_eq!(both.evaluate(Some(b"\"a\""), Some(50), Modified::Exact), Verdict::PreconditionFailed);
-        assert_eq!(both.by_precedence().evaluate(Some(b"\"a\""), Some(50), Modified::Exact), Verdict::NotModified);
+        assert_eq!(both.evaluate(Some(b"\"a\""), Some(50), ModifiedSinceMode::Exact), Verdict::PreconditionFailed);
+        assert_eq!(
+            both.by_precedence().evaluate(Some(b"\"a\""), Some(50), ModifiedSinceMode::Exact),
+            Verdict::NotModified
+        );
         let dates = Conditions { if_match: None, if_none_match: None, ..both };
         assert_eq!(dates.by_precedence(), dates);
     }

@@ -1,14 +1,14 @@
 //! Errors in the messages that a client sends.
 
-use crate::Span;
+use crate::{Span, Status};
 
 /// A violation of the protocol by the peer.
 ///
 /// The texts are the words nginx writes to its error log (level `info`), without the request's context that follows
-/// them there. [`Error::status`] gives the status nginx answers with.
+/// them there. [`RequestError::status`] gives the status nginx answers with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum RequestError {
     /// The method has other bytes than upper-case letters, `-` and `_`.
     #[error("client sent invalid method while reading client request line")]
     Method,
@@ -68,15 +68,15 @@ pub enum Error {
     Uri,
 }
 
-impl Error {
+impl RequestError {
     /// The status of the answer: 494 is nginx's own code for a head that is too large, sent to the client as 400.
-    pub const fn status(self) -> u16 {
+    pub const fn status(self) -> Status {
         match self {
-            Error::VersionNotSupported => 505,
-            Error::UriTooLong => 414,
-            Error::HeaderTooLarge(_) => 494,
-            Error::TransferEncoding => 501,
-            _ => 400,
+            RequestError::VersionNotSupported => Status::VERSION_NOT_SUPPORTED,
+            RequestError::UriTooLong => Status::URI_TOO_LONG,
+            RequestError::HeaderTooLarge(_) => Status::HEAD_TOO_LARGE,
+            RequestError::TransferEncoding => Status::NOT_IMPLEMENTED,
+            _ => Status::BAD_REQUEST,
         }
     }
 
@@ -84,18 +84,18 @@ impl Error {
     pub const fn is_of_the_whole_head(self) -> bool {
         matches!(
             self,
-            Error::HostMissing
-                | Error::ContentLength
-                | Error::LengthAndEncoding
-                | Error::EncodingInOldVersion
-                | Error::TransferEncoding
+            RequestError::HostMissing
+                | RequestError::ContentLength
+                | RequestError::LengthAndEncoding
+                | RequestError::EncodingInOldVersion
+                | RequestError::TransferEncoding
         )
     }
 
     /// The line of the head that the error is about, if it is about one.
     pub const fn span(self) -> Option<Span> {
         match self {
-            Error::HeaderTooLarge(s) | Error::HeaderLine(s) | Error::DuplicateHeader(s) => Some(s),
+            RequestError::HeaderTooLarge(s) | RequestError::HeaderLine(s) | RequestError::DuplicateHeader(s) => Some(s),
             _ => None,
         }
     }

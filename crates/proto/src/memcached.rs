@@ -31,7 +31,7 @@ pub fn get(key: &[u8], out: &mut Vec<u8>) {
 
 /// The first line of a response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Answer {
+pub enum ResponseLine {
     /// A value of this number of bytes follows, which was stored with these flags.
     Value {
         /// The flags that the client has stored with the value; 0 if they are not wanted.
@@ -45,7 +45,7 @@ pub enum Answer {
 
 /// The result of [`Value::step`].
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Piece {
+pub enum ValuePiece {
     /// Bytes of the value, at this place of the input (never empty). The next step takes the input from the range's end.
     Data(Range<usize>),
     /// All of the input is used up and the response continues.
@@ -59,7 +59,12 @@ pub enum Piece {
 ///
 /// # Errors
 /// The line is neither about a value nor about its absence, or it is too long.
-pub fn answer(input: &[u8], key: &[u8], wants_flags: bool, max: usize) -> Result<Option<(Answer, usize)>, ReplyError> {
+pub fn answer(
+    input: &[u8],
+    key: &[u8],
+    wants_flags: bool,
+    max: usize,
+) -> Result<Option<(ResponseLine, usize)>, ReplyError> {
     let Some(end) = memchr::memchr(b'\n', &input[..input.len().min(max)]) else {
         return if input.len() < max { Ok(None) } else { Err(ReplyError::TooBig) };
     };
@@ -67,7 +72,7 @@ pub fn answer(input: &[u8], key: &[u8], wants_flags: bool, max: usize) -> Result
         return Err(ReplyError::MemcachedResponse(shown(&input[..end])));
     };
     if line == b"END" {
-        return Ok(Some((Answer::NotFound, end + 1)));
+        return Ok(Some((ResponseLine::NotFound, end + 1)));
     }
     let mut words = line.splitn(4, |&byte| byte == b' ');
     let (Some(b"VALUE"), Some(of), Some(flags), Some(length)) =
@@ -88,7 +93,7 @@ pub fn answer(input: &[u8], key: &[u8], wants_flags: bool, max: usize) -> Result
         let (line, key) = told();
         return Err(ReplyError::MemcachedLength { line, key });
     };
-    Ok(Some((Answer::Value { flags, length }, end + 1)))
+    Ok(Some((ResponseLine::Value { flags, length }, end + 1)))
 }
 
 fn number(digits: &[u8]) -> Option<u64> {
@@ -135,11 +140,11 @@ impl Value {
     ///
     /// # Errors
     /// [`ReplyError::MemcachedTrailer`]: other bytes follow the value. This value must not be used further then.
-    pub fn step(&mut self, input: &[u8]) -> Result<Piece, ReplyError> {
+    pub fn step(&mut self, input: &[u8]) -> Result<ValuePiece, ReplyError> {
         if self.left > 0 {
             let take = usize::try_from(self.left).map_or(input.len(), |left| left.min(input.len()));
             self.left -= take as u64;
-            return Ok(if take == 0 { Piece::More } else { Piece::Data(0..take) });
+            return Ok(if take == 0 { ValuePiece::More } else { ValuePiece::Data(0..take) });
         }
         let expected = &TRAILER[self.trailer..];
         let take = expected.len().min(input.len());
@@ -147,7 +152,7 @@ impl Value {
             return Err(ReplyError::MemcachedTrailer);
         }
         self.trailer += take;
-        Ok(if self.is_done() { Piece::Done(take) } else { Piece::More })
+        Ok(if self.is_done() { ValuePiece::Done(take) } else { ValuePiece::More })
     }
 }
 
@@ -172,9 +177,9 @@ mod tests {
         for end in 0..line.len() {
             assert_eq!(answer(&line[..end], b"k"), Ok(None), "{end}");
         }
-        let value = Answer::Value { flags: 3, length: 12 };
+        let value = ResponseLine::Value { flags: 3, length: 12 };
         assert_eq!(answer(b"VALUE k 3 12\r\nabc", b"k"), Ok(Some((value, line.len()))));
-        assert_eq!(answer(b"END\r\n", b"k"), Ok(Some((Answer::NotFound, 5))));
+        assert_eq!(answer(b"END\r\n", b"k"), Ok(Some((ResponseLine::NotFound, 5))));
         let text = |line: &str| answer(format!("{line}\n").as_bytes(), b"k").unwrap_err().to_string();
         for bad in ["ERROR\r", "SERVER_ERROR out of memory\r", "VALUE k 0\r", "VALUE\r", "value k 0 1\r", "\r"] {
             assert_eq!(text(bad), format!("memcached sent invalid response: \"{}\"", bad.trim_end()));
@@ -202,7 +207,7 @@ mod tests {
     fn flags_that_nobody_wants_to_know() {
         for flags in ["-1", "x", "", "99999999999999999999", "7"] {
             let line = format!("VALUE k {flags} 2\r\n");
-            let value = Answer::Value { flags: 0, length: 2 };
+            let value = ResponseLine::Value { flags: 0, length: 2 };
             assert_eq!(answer(line.as_bytes(), b"k", false, 100), Ok(Some((value, line.len()))), "{flags}");
         }
         let told = answer(b"VALUE k x y\r\n", b"k", false, 100).unwrap_err().to_string();
@@ -229,12 +234,12 @@ mod tests {
             let mut rest = piece;
             loop {
                 match value.step(rest)? {
-                    Piece::Data(range) => {
+                    ValuePiece::Data(range) => {
                         data.extend_from_slice(&rest[range.clone()]);
                         rest = &rest[range.end..];
                     }
-                    Piece::More => break,
-                    Piece::Done(used) => {
+                    ValuePiece::More => break,
+                    ValuePiece::Done(used) => {
                         return Ok((data, Some(bytes.len() - before - (piece.len() - rest.len()) - used)));
                     }
                 }

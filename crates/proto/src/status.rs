@@ -1,4 +1,116 @@
-//! Status lines and the built-in error pages, with nginx's words.
+//! Statuses, their status lines and the built-in error pages, with nginx's words.
+
+use std::fmt::{self, Debug, Display, Formatter};
+
+/// The status of a response or a session: a code of RFC 9110 section 15, or one of nginx's own.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Status(u16);
+
+impl Status {
+    /// The status with this code, which may be any number that a configuration or another server names.
+    pub const fn new(code: u16) -> Status {
+        Status(code)
+    }
+
+    /// The code.
+    pub const fn code(self) -> u16 {
+        self.0
+    }
+}
+
+/// The codes of RFC 9110 and its extensions that this server answers with.
+impl Status {
+    /// Another protocol follows on the connection.
+    pub const SWITCHING_PROTOCOLS: Status = Status(101);
+    /// The request has succeeded.
+    pub const OK: Status = Status(200);
+    /// A resource was made.
+    pub const CREATED: Status = Status(201);
+    /// The request has succeeded, and there is nothing to send.
+    pub const NO_CONTENT: Status = Status(204);
+    /// The body is a part of the representation, or several parts.
+    pub const PARTIAL_CONTENT: Status = Status(206);
+    /// The body has a status for each of several resources (RFC 4918).
+    pub const MULTI_STATUS: Status = Status(207);
+    /// The resource has another URI for ever.
+    pub const MOVED_PERMANENTLY: Status = Status(301);
+    /// The resource has another URI for now.
+    pub const FOUND: Status = Status(302);
+    /// The client has the representation already.
+    pub const NOT_MODIFIED: Status = Status(304);
+    /// The request is malformed.
+    pub const BAD_REQUEST: Status = Status(400);
+    /// The client has to say who it is.
+    pub const UNAUTHORIZED: Status = Status(401);
+    /// The client may not have this.
+    pub const FORBIDDEN: Status = Status(403);
+    /// There is no such resource.
+    pub const NOT_FOUND: Status = Status(404);
+    /// The resource has no such method.
+    pub const METHOD_NOT_ALLOWED: Status = Status(405);
+    /// The client has to say who it is before a tunnel is opened for it.
+    pub const PROXY_AUTHENTICATION_REQUIRED: Status = Status(407);
+    /// The client has not sent its request in time. The connection is closed without a response.
+    pub const REQUEST_TIMEOUT: Status = Status(408);
+    /// The request conflicts with the state of the resource.
+    pub const CONFLICT: Status = Status(409);
+    /// A condition of the request does not hold.
+    pub const PRECONDITION_FAILED: Status = Status(412);
+    /// The body of the request is too large.
+    pub const CONTENT_TOO_LARGE: Status = Status(413);
+    /// The request line is too long.
+    pub const URI_TOO_LONG: Status = Status(414);
+    /// The body of the request has a form that the resource does not take.
+    pub const UNSUPPORTED_MEDIA_TYPE: Status = Status(415);
+    /// The content has none of the ranges.
+    pub const RANGE_NOT_SATISFIABLE: Status = Status(416);
+    /// The connection is not for this server (RFC 9110 section 15.5.20).
+    pub const MISDIRECTED_REQUEST: Status = Status(421);
+    /// The resource is locked (RFC 4918).
+    pub const LOCKED: Status = Status(423);
+    /// An error of this server.
+    pub const INTERNAL_SERVER_ERROR: Status = Status(500);
+    /// A need of the request that this server cannot meet.
+    pub const NOT_IMPLEMENTED: Status = Status(501);
+    /// The server behind has failed.
+    pub const BAD_GATEWAY: Status = Status(502);
+    /// The server has no room for the request now.
+    pub const SERVICE_UNAVAILABLE: Status = Status(503);
+    /// The server behind has not answered in time.
+    pub const GATEWAY_TIMEOUT: Status = Status(504);
+    /// A version of the protocol that this server does not speak.
+    pub const VERSION_NOT_SUPPORTED: Status = Status(505);
+    /// There is no room for the content (RFC 4918).
+    pub const INSUFFICIENT_STORAGE: Status = Status(507);
+}
+
+/// The codes of nginx's own. `error_page` and the log know them.
+impl Status {
+    /// The connection is closed without a response: `return 444`.
+    pub const NO_RESPONSE: Status = Status(444);
+    /// The head of the request is too large. It is sent as 400.
+    pub const HEAD_TOO_LARGE: Status = Status(494);
+    /// The client's certificate is not trusted. It is sent as 400.
+    pub const CERTIFICATE_ERROR: Status = Status(495);
+    /// The client has sent no certificate. It is sent as 400.
+    pub const CERTIFICATE_REQUIRED: Status = Status(496);
+    /// The client has sent plain HTTP to a socket with TLS. It is sent as 400.
+    pub const PLAIN_HTTP_TO_TLS: Status = Status(497);
+    /// The client has closed the connection. It is never sent.
+    pub const CLIENT_CLOSED_REQUEST: Status = Status(499);
+}
+
+impl Display for Status {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        Display::fmt(&self.0, out)
+    }
+}
+
+impl Debug for Status {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        Debug::fmt(&self.0, out)
+    }
+}
 
 /// The text of a status line after the version (`404 Not Found`) for the codes that nginx has words for. Other codes
 /// are printed as the bare number and a space.
@@ -113,6 +225,13 @@ impl Page {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_status_is_written_as_its_code() {
+        assert_eq!(Status::NOT_FOUND.to_string(), "404");
+        assert_eq!(Status::new(599).code(), 599);
+        assert_eq!(Status::new(404), Status::NOT_FOUND);
+    }
 
     #[test]
     fn texts_begin_with_their_code() {

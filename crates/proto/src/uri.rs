@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::Error;
+use crate::RequestError;
 use crate::ascii::{PATH, class};
 
 /// A request target, taken apart and normalised.
@@ -22,8 +22,8 @@ pub struct Uri<'a> {
 /// takes away the last segment.
 ///
 /// # Errors
-/// [`Error::Uri`] for a path that does not begin with `/`, a bad `%` escape, a NUL, or a `..` above the root.
-pub fn normalise(target: &[u8], merge_slashes: bool) -> Result<Uri<'_>, Error> {
+/// [`RequestError::Uri`] for a path that does not begin with `/`, a bad `%` escape, a NUL, or a `..` above the root.
+pub fn normalise(target: &[u8], merge_slashes: bool) -> Result<Uri<'_>, RequestError> {
     if let Some(end) = plain_path(target, merge_slashes) {
         let (path, rest) = target.split_at(end);
         let args = rest.get(1..).map(|args| &args[..memchr::memchr(b'#', args).unwrap_or(args.len())]);
@@ -39,7 +39,7 @@ pub fn normalise(target: &[u8], merge_slashes: bool) -> Result<Uri<'_>, Error> {
         return Ok(Uri { path: Cow::Borrowed(b"/"), args });
     }
     if raw.first() != Some(&b'/') {
-        return Err(Error::Uri);
+        return Err(RequestError::Uri);
     }
     let path = match plain_path(raw, merge_slashes) {
         Some(_) => Cow::Borrowed(raw),
@@ -70,18 +70,18 @@ fn plain_path(target: &[u8], merge_slashes: bool) -> Option<usize> {
 }
 
 /// The path with everything resolved.
-fn rewrite(raw: &[u8], merge_slashes: bool) -> Result<Vec<u8>, Error> {
+fn rewrite(raw: &[u8], merge_slashes: bool) -> Result<Vec<u8>, RequestError> {
     let mut out: Vec<u8> = Vec::with_capacity(raw.len() + 1);
     let mut i = 0;
     while i < raw.len() {
         let mut b = raw[i];
         i += 1;
         if b == b'%' {
-            b = raw.get(i..i + 2).and_then(hex_pair).ok_or(Error::Uri)?;
+            b = raw.get(i..i + 2).and_then(hex_pair).ok_or(RequestError::Uri)?;
             i += 2;
         }
         match b {
-            0 => return Err(Error::Uri),
+            0 => return Err(RequestError::Uri),
             b'/' => end_segment(&mut out, merge_slashes)?,
             _ => out.push(b),
         }
@@ -94,13 +94,13 @@ fn rewrite(raw: &[u8], merge_slashes: bool) -> Result<Vec<u8>, Error> {
 }
 
 /// Ends the segment that `out` ends in: resolves it if it is a dot segment, and adds the slash that follows it.
-fn end_segment(out: &mut Vec<u8>, merge_slashes: bool) -> Result<(), Error> {
+fn end_segment(out: &mut Vec<u8>, merge_slashes: bool) -> Result<(), RequestError> {
     let slash = memchr::memrchr(b'/', out);
     let segment = slash.map_or(&out[..], |at| &out[at + 1..]);
     match (slash, segment) {
         (Some(at), b".") => out.truncate(at + 1),
         (Some(at), b"..") => {
-            let parent = memchr::memrchr(b'/', &out[..at]).ok_or(Error::Uri)?;
+            let parent = memchr::memrchr(b'/', &out[..at]).ok_or(RequestError::Uri)?;
             out.truncate(parent + 1);
         }
         (Some(_), b"") if merge_slashes => {}

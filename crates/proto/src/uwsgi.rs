@@ -9,7 +9,7 @@ pub const PACKET_HEAD: usize = 4;
 /// The variables do not fit a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("uwsgi request is too big: {0}")]
-pub struct TooBig(pub usize);
+pub struct PacketTooBig(pub usize);
 
 /// Writes a packet of variables.
 #[derive(Debug)]
@@ -30,12 +30,12 @@ impl Packet {
     /// Appends a variable.
     ///
     /// # Errors
-    /// [`TooBig`]: the packet would be longer than 65535 bytes.
-    pub fn pair(&mut self, name: &[u8], value: &[u8], out: &mut Vec<u8>) -> Result<(), TooBig> {
+    /// [`PacketTooBig`]: the packet would be longer than 65535 bytes.
+    pub fn pair(&mut self, name: &[u8], value: &[u8], out: &mut Vec<u8>) -> Result<(), PacketTooBig> {
         let len = out.len() - self.start - PACKET_HEAD + 4 + name.len() + value.len();
         // Each of the two is shorter than the packet.
         if len > usize::from(u16::MAX) {
-            return Err(TooBig(len));
+            return Err(PacketTooBig(len));
         }
         for text in [name, value] {
             out.extend_from_slice(&(text.len() as u16).to_le_bytes());
@@ -47,11 +47,11 @@ impl Packet {
     /// Appends a text that is not a variable.
     ///
     /// # Errors
-    /// [`TooBig`]: the packet would be longer than 65535 bytes.
-    pub fn text(&mut self, text: &[u8], out: &mut Vec<u8>) -> Result<(), TooBig> {
+    /// [`PacketTooBig`]: the packet would be longer than 65535 bytes.
+    pub fn text(&mut self, text: &[u8], out: &mut Vec<u8>) -> Result<(), PacketTooBig> {
         let len = out.len() - self.start - PACKET_HEAD + text.len();
         if len > usize::from(u16::MAX) {
-            return Err(TooBig(len));
+            return Err(PacketTooBig(len));
         }
         out.extend_from_slice(text);
         Ok(())
@@ -87,14 +87,14 @@ mod tests {
         let mut out = Vec::new();
         let mut packet = Packet::begin(0, 0, &mut out);
         packet.pair(b"N", &vec![b'v'; 65_530], &mut out).unwrap();
-        assert_eq!(packet.pair(b"", b"", &mut out), Err(TooBig(65_539)));
-        assert_eq!(packet.text(b"t", &mut out), Err(TooBig(65_536)));
+        assert_eq!(packet.pair(b"", b"", &mut out), Err(PacketTooBig(65_539)));
+        assert_eq!(packet.text(b"t", &mut out), Err(PacketTooBig(65_536)));
         packet.text(b"", &mut out).unwrap();
         packet.end(&mut out);
         assert_eq!(out[..4], [0, 0xff, 0xff, 0]);
         let mut out = Vec::new();
         let mut packet = Packet::begin(0, 0, &mut out);
-        assert_eq!(packet.pair(b"N", &vec![b'v'; 70_000], &mut out), Err(TooBig(70_005)));
-        assert_eq!(TooBig(70_005).to_string(), "uwsgi request is too big: 70005");
+        assert_eq!(packet.pair(b"N", &vec![b'v'; 70_000], &mut out), Err(PacketTooBig(70_005)));
+        assert_eq!(PacketTooBig(70_005).to_string(), "uwsgi request is too big: 70005");
     }
 }

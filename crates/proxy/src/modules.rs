@@ -6,7 +6,7 @@ use freerun_http::request::Request;
 use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
 use freerun_http::request::response::LocalBoxFuture;
 use freerun_http::variables::Variable;
-use freerun_proto::Method;
+use freerun_proto::{Method, Status};
 
 use crate::cached::purge::by_key;
 use crate::family::cgi::{self, Cgi, Script};
@@ -21,7 +21,9 @@ use crate::family::tunnel::TunnelSettings;
 use crate::family::uwsgi::{UwsgiScript, UwsgiSettings};
 use crate::pass::{open_tunnel, pass};
 use crate::settings::PrefixedSettings;
-use crate::settings::members::{self, FastCgi, Grpc, Memcached, Proxy, Scgi, Uwsgi};
+use crate::settings::members::{
+    self, FastCgiDirectives, GrpcDirectives, MemcachedDirectives, ProxyDirectives, ScgiDirectives, UwsgiDirectives,
+};
 
 pub use crate::caches::zones::MODULE as CACHES;
 pub use crate::health::MODULE as HEALTH;
@@ -30,11 +32,11 @@ pub use crate::upstream::MODULE as UPSTREAM;
 /// Requests passed on over HTTP.
 pub static PROXY: Module = Module {
     name: "proxy",
-    groups: &[group::<PrefixedSettings<Proxy>>(), group::<HttpSettings>()],
+    groups: &[group::<PrefixedSettings<ProxyDirectives>>(), group::<HttpSettings>()],
     handlers: &[
         Handler {
             phase: Phase::Content,
-            wanted: |settings| settings.get::<PrefixedSettings<Proxy>>().proxy_cache_purge.key().is_some(),
+            wanted: |settings| settings.get::<PrefixedSettings<ProxyDirectives>>().proxy_cache_purge.key().is_some(),
             run: Run::Later(|request| by_key(request, &Http)),
         },
         Handler {
@@ -52,11 +54,11 @@ pub static PROXY: Module = Module {
 /// Requests answered by applications that speak FastCGI.
 pub static FASTCGI: Module = Module {
     name: "fastcgi",
-    groups: &[group::<PrefixedSettings<FastCgi>>(), group::<FastCgiSettings>()],
+    groups: &[group::<PrefixedSettings<FastCgiDirectives>>(), group::<FastCgiSettings>()],
     handlers: &[
         Handler {
             phase: Phase::Content,
-            wanted: |settings| settings.get::<PrefixedSettings<FastCgi>>().proxy_cache_purge.key().is_some(),
+            wanted: |settings| settings.get::<PrefixedSettings<FastCgiDirectives>>().proxy_cache_purge.key().is_some(),
             run: Run::Later(|request| by_key(request, Cgi::<FastCgiScript>::FAMILY)),
         },
         Handler {
@@ -86,11 +88,11 @@ pub static FASTCGI: Module = Module {
 /// Requests answered by applications that speak the protocol of uWSGI.
 pub static UWSGI: Module = Module {
     name: "uwsgi",
-    groups: &[group::<PrefixedSettings<Uwsgi>>(), group::<UwsgiSettings>()],
+    groups: &[group::<PrefixedSettings<UwsgiDirectives>>(), group::<UwsgiSettings>()],
     handlers: &[
         Handler {
             phase: Phase::Content,
-            wanted: |settings| settings.get::<PrefixedSettings<Uwsgi>>().proxy_cache_purge.key().is_some(),
+            wanted: |settings| settings.get::<PrefixedSettings<UwsgiDirectives>>().proxy_cache_purge.key().is_some(),
             run: Run::Later(|request| by_key(request, Cgi::<UwsgiScript>::FAMILY)),
         },
         Handler {
@@ -107,11 +109,11 @@ pub static UWSGI: Module = Module {
 /// Requests answered by applications that speak SCGI.
 pub static SCGI: Module = Module {
     name: "scgi",
-    groups: &[group::<PrefixedSettings<Scgi>>(), group::<ScgiSettings>()],
+    groups: &[group::<PrefixedSettings<ScgiDirectives>>(), group::<ScgiSettings>()],
     handlers: &[
         Handler {
             phase: Phase::Content,
-            wanted: |settings| settings.get::<PrefixedSettings<Scgi>>().proxy_cache_purge.key().is_some(),
+            wanted: |settings| settings.get::<PrefixedSettings<ScgiDirectives>>().proxy_cache_purge.key().is_some(),
             run: Run::Later(|request| by_key(request, Cgi::<ScgiScript>::FAMILY)),
         },
         Handler {
@@ -128,7 +130,7 @@ pub static SCGI: Module = Module {
 /// Requests passed on over gRPC.
 pub static GRPC: Module = Module {
     name: "grpc",
-    groups: &[group::<PrefixedSettings<Grpc>>(), group::<GrpcSettings>()],
+    groups: &[group::<PrefixedSettings<GrpcDirectives>>(), group::<GrpcSettings>()],
     handlers: &[Handler {
         phase: Phase::Content,
         wanted: |settings| settings.get::<GrpcSettings>().grpc_pass.is_some(),
@@ -142,7 +144,7 @@ pub static GRPC: Module = Module {
 /// Responses taken from memcached.
 pub static MEMCACHED: Module = Module {
     name: "memcached",
-    groups: &[group::<PrefixedSettings<Memcached>>(), group::<MemcachedSettings>()],
+    groups: &[group::<PrefixedSettings<MemcachedDirectives>>(), group::<MemcachedSettings>()],
     handlers: &[Handler {
         phase: Phase::Content,
         wanted: |settings| settings.get::<MemcachedSettings>().memcached_pass.is_some(),
@@ -155,7 +157,7 @@ pub static MEMCACHED: Module = Module {
 /// Tunnels for CONNECT.
 pub static TUNNEL: Module = Module {
     name: "tunnel",
-    groups: &[group::<PrefixedSettings<members::Tunnel>>(), group::<TunnelSettings>()],
+    groups: &[group::<PrefixedSettings<members::TunnelDirectives>>(), group::<TunnelSettings>()],
     handlers: &[Handler {
         phase: Phase::Content,
         wanted: |settings| settings.get::<TunnelSettings>().tunnel_pass.is_some(),
@@ -167,7 +169,7 @@ pub static TUNNEL: Module = Module {
 
 fn pass_to_memcached(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
     if !matches!(request.asked.method, Method::Get | Method::Head) {
-        return Box::pin(async { Outcome::Status(405) });
+        return Box::pin(async { Outcome::Status(Status::METHOD_NOT_ALLOWED) });
     }
     pass(request, &Values)
 }

@@ -3,7 +3,7 @@
 use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
 use freerun_http::request::response::LocalBoxFuture;
-use freerun_proto::Method;
+use freerun_proto::{Method, Status};
 
 use crate::cached::lookup;
 use crate::cached::lookup::Quick;
@@ -17,7 +17,7 @@ use crate::store;
 /// it, and another server may take it for a request of its own kind.
 pub fn pass<'r>(request: &'r mut Request, family: &'static dyn Family) -> LocalBoxFuture<'r, Outcome> {
     if request.asked.method == Method::Connect {
-        return Box::pin(std::future::ready(Outcome::Status(405)));
+        return Box::pin(std::future::ready(Outcome::Status(Status::METHOD_NOT_ALLOWED)));
     }
     match lookup::quick(request, family) {
         Quick::Answered(outcome) => Box::pin(std::future::ready(outcome)),
@@ -36,7 +36,7 @@ pub fn pass<'r>(request: &'r mut Request, family: &'static dyn Family) -> LocalB
 /// Opens a tunnel: the content handler for `tunnel_pass`.
 pub fn open_tunnel(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
     if request.asked.method != Method::Connect || request.is_subrequest() {
-        return Box::pin(std::future::ready(Outcome::Status(405)));
+        return Box::pin(std::future::ready(Outcome::Status(Status::METHOD_NOT_ALLOWED)));
     }
     Box::pin(uncached(request, &TunnelMember))
 }
@@ -51,9 +51,8 @@ fn made_at_hand<'r, F: Future<Output = Outcome> + 'r>(make: impl FnOnce() -> F) 
     made_in_place(make)
 }
 
-/// Makes a future in a box of its own. It has a thousand bytes of which few are used at first: in a separate function
-/// they are written where they stay, while inlined next to others the compiler builds it on the stack and copies all of
-/// it.
+/// Makes a future in a box of its own. It has a thousand bytes, and few are used at first. In a separate function they
+/// are written where they stay; inlined next to others, the compiler builds it on the stack and copies all of it.
 #[inline(never)]
 fn made_in_place<'r, F: Future<Output = Outcome> + 'r>(make: impl FnOnce() -> F) -> LocalBoxFuture<'r, Outcome> {
     let future: Box<F> = Box::write(Box::new_uninit(), make());

@@ -1,13 +1,12 @@
 //! `store`: a response is stored as a file while it is passed on.
 //!
-//! The body is gathered, beyond some bytes in a temporary file, which gets its name when the body is complete: no
+//! The body is gathered, beyond some bytes in a temporary file. The file gets its name when the body is complete: no
 //! reader sees a partial file, and a response that is cut leaves no file. All file operations are done by pool threads.
 //!
 //! If the client goes away, the response is read and stored to its end all the same, by a task of the loop. So each step
 //! may be left where it waits, and begun anew.
 
 use std::ffi::CString;
-use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -19,7 +18,8 @@ use freerun_http::log::DetachedLog;
 use freerun_http::log_error;
 use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
-use freerun_http::request::response::{Body, BodySource, LocalBoxFuture, Response};
+use freerun_http::request::response::{Body, BodySource, LocalBoxFuture, Response, SourceError};
+use freerun_proto::Status;
 use freerun_runtime::files::change::{self, Contents, NewFile};
 use freerun_runtime::files::{Aio, FileError, FileSystem, TempFile, Via};
 use freerun_runtime::log::Level;
@@ -37,7 +37,7 @@ const GATHERED: usize = 64 * 1024;
 pub async fn keep(request: &Request, family: &FamilySettings, mut outcome: Outcome) -> Outcome {
     if let Outcome::Response(response) = &mut outcome
         && !matches!(family.proxy_store, StoreSetting::Off)
-        && response.status == 200
+        && response.status == Status::OK
         && response.as_written.is_some()
         && !request.is_head()
         && let Some(mut file) = StoredFile::begin(request, family, response)
@@ -174,7 +174,7 @@ struct StoringBody {
 }
 
 impl StoringBody {
-    async fn pull(&mut self) -> io::Result<Option<Bytes>> {
+    async fn pull(&mut self) -> Result<Option<Bytes>, SourceError> {
         let piece = self.source.next().await;
         match &piece {
             Ok(Some(bytes)) => {
@@ -226,7 +226,7 @@ struct StoredBody {
 }
 
 impl BodySource for StoredBody {
-    fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
+    fn next(&mut self) -> LocalBoxFuture<'_, Result<Option<Bytes>, SourceError>> {
         Box::pin(async {
             match &mut self.storing {
                 Some(storing) => storing.pull().await,

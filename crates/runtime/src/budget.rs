@@ -13,7 +13,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// A budget of so many bytes.
+    /// A budget of this number of bytes.
     pub const fn new(most: u64) -> Budget {
         Budget { most, taken: AtomicU64::new(0) }
     }
@@ -47,10 +47,10 @@ pub struct Share {
 }
 
 impl Share {
-    /// Takes so many bytes more.
+    /// Takes more bytes.
     ///
     /// # Errors
-    /// The budget has not so many bytes left; the share keeps its bytes.
+    /// The budget has not this number of bytes left; the share keeps its bytes.
     pub fn grow(&mut self, bytes: u64) -> Result<(), BudgetExhausted> {
         let Budget { most, taken } = self.budget;
         let grown = taken.fetch_update(Relaxed, Relaxed, |taken| taken.checked_add(bytes).filter(|sum| sum <= most));
@@ -62,7 +62,8 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.budget.taken.fetch_sub(self.bytes, Relaxed);
+        let before = self.budget.taken.fetch_sub(self.bytes, Relaxed);
+        debug_assert!(before >= self.bytes, "{} bytes are given back of {before} that are taken", self.bytes);
     }
 }
 

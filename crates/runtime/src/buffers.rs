@@ -5,7 +5,7 @@ use std::cell::RefCell;
 /// Size of a pooled buffer: a request head with its cookies nearly always fits.
 pub const BUFFER_SIZE: usize = 4096;
 
-/// How many unused buffers of each of the two kinds a loop keeps, 1 MiB; further ones are freed.
+/// Number of unused buffers of each of the two kinds that a loop keeps, 1 MiB; further ones are freed.
 const KEPT: usize = 256;
 
 thread_local! {

@@ -14,7 +14,7 @@ struct Epoch {
     kernel: u64,
 }
 
-/// How often both clocks are read for the epoch.
+/// Number of times that both clocks are read for the epoch.
 const EPOCH_LOOKS: u32 = 8;
 
 impl Epoch {
@@ -44,7 +44,7 @@ pub fn epoch() -> Instant {
 struct Now {
     /// The nanoseconds since [`epoch`].
     nanos: u64,
-    /// This time as an instant, once it has been asked for: few polls do, and the conversion costs more than the clock.
+    /// The time as an instant, if a poll needed it already: few polls do, and the conversion costs more than the clock.
     instant: Option<Instant>,
 }
 
@@ -102,7 +102,7 @@ pub fn nanos_of(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The kernel's monotonic clock (`CLOCK_MONOTONIC`, clock_gettime(2)), which is that of [`Instant`], too.
+/// The kernel's monotonic clock (`CLOCK_MONOTONIC`, clock_gettime(2)); [`Instant`] uses it, too.
 fn kernel_nanos() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     // The clock begins when the machine does.

@@ -16,7 +16,7 @@ type DeadlineKey = u64;
 /// Nanoseconds of a millisecond.
 const MILLISECOND: u64 = 1_000_000;
 
-/// So many deadlines that are entered one after the other differ by their order alone, in nanoseconds.
+/// The range of the serial numbers that distinguish deadlines of one millisecond, in nanoseconds.
 const SPREAD: DeadlineKey = 1024;
 
 /// The value for a moment that is too far away to be counted: centuries.
@@ -28,7 +28,7 @@ const _: () = assert!(FAR < DeadlineKey::MAX - MILLISECOND - SPREAD, "what is ad
 thread_local! {
     /// The wakers of the tasks to wake, by their moments. The number of tasks with deadlines bounds it.
     static WAITING: RefCell<BTreeMap<DeadlineKey, Waker>> = const { RefCell::new(BTreeMap::new()) };
-    /// How many were entered.
+    /// Number of deadlines that were entered.
     static SERIAL: Cell<u16> = const { Cell::new(0) };
 }
 

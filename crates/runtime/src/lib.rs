@@ -1,10 +1,10 @@
 //! Event loops, sockets, thread pools, probing file operations, logs, stall accounting.
 
+pub mod arrival_era;
 pub mod budget;
 pub mod buffers;
 mod clock;
 pub mod deadline;
-pub mod era;
 pub mod events;
 pub mod files;
 pub mod log;
@@ -25,4 +25,4 @@ pub mod timer;
 mod turn;
 pub mod waiter;
 pub mod watch;
-mod woken;
+mod woken_task;

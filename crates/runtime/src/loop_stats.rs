@@ -27,8 +27,9 @@ pub struct LoopStats {
     pub reading: Counter,
     /// Requests begun since the start.
     pub requests: Counter,
-    /// Connections that were accepted for other loops because this loop was late, takes no new ones or has no room, or that were
-    /// taken over from this loop, which had accepted them before it was late, because nothing had come from them.
+    /// Connections that other loops have for this one. Some were accepted for other loops because this loop was late, takes no new ones
+    /// or has no room. Others were taken over from this loop, which had accepted them before it was late, because
+    /// nothing had come from them.
     pub rescued: Counter,
     /// Connections without a request that other loops took over from this one.
     pub moved: Counter,
@@ -39,11 +40,11 @@ pub struct LoopStats {
     pub polls: Histogram,
     /// Polls longer than [`STALL`](crate::loops::STALL).
     pub stalls: Counter,
-    /// Of these, polls most of which the loop's thread had no processor.
+    /// Number of these polls in which the loop's thread had no processor for most of the time.
     pub stalls_without_processor: Counter,
     /// The longest of these polls, without the time for which the thread had no processor; in microseconds.
     pub longest_stall_of_its_own_us: AtomicU64,
-    /// When the current poll began, in nanoseconds since [`epoch`] plus one; 0 between polls.
+    /// Begin of the current poll, in nanoseconds since [`epoch`] plus one; 0 between polls.
     poll_started: AtomicU64,
     /// Whether `watcher` is to be woken when the loop runs again.
     is_awaited: AtomicBool,
@@ -97,7 +98,7 @@ impl LoopStats {
         self.longest_stall_of_its_own_us.fetch_max(own.as_micros() as u64, Relaxed);
     }
 
-    /// Notes that a poll begins, so many nanoseconds after [`epoch`].
+    /// Notes that a poll begins, in nanoseconds after [`epoch`].
     pub(crate) fn begin_poll(&self, at: u64) {
         self.poll_started.store(at + 1, Relaxed);
     }

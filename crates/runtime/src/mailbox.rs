@@ -1,5 +1,5 @@
-//! The way for other threads to reach a loop: a queue of the tasks that they have woken, and an eventfd that wakes the
-//! loop itself while it waits for events.
+//! The way for other threads to reach a loop: a queue of the tasks that they have woken, and an eventfd. The eventfd
+//! wakes the loop itself while it waits for events.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use crossbeam_queue::SegQueue;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
-use crate::woken::WokenPlace;
+use crate::woken_task::WokenPlace;
 
 /// The data of epoll events of [`Mailbox::bell`]: no place of a table has this number.
 pub(crate) const BELL: u64 = u64::MAX;

@@ -15,7 +15,7 @@ pub const MAX_PARTS: usize = 256;
 pub struct PerLoop<T> {
     /// The parts of the loops, by their numbers.
     own: OnceLock<Box<[OnceLock<Box<T>>]>>,
-    /// Those of loops that were started later, when there are any.
+    /// Values of loops that were started later, when there are any.
     later: OnceLock<Box<[OnceLock<Box<T>>]>>,
     /// The part of threads that are no loops.
     others: OnceLock<Box<T>>,
@@ -103,7 +103,7 @@ impl<T: Default> PerLoop<T> {
         self.parts().map(|part| of(part).get()).fold(0, u64::wrapping_add)
     }
 
-    /// One of the histograms, with the durations of all threads.
+    /// A histogram with the durations of all threads.
     pub fn times(&self, of: impl Fn(&T) -> &Histogram) -> HistogramSnapshot {
         let mut all = Histogram::default().snapshot();
         self.parts().for_each(|part| all.add(&of(part).snapshot()));

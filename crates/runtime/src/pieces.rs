@@ -1,5 +1,5 @@
-//! Buffers for pieces of files on their way to a client, used again and again: memory that is new costs a page fault for
-//! every 4 KB, and has to be filled with zeros first.
+//! Buffers for pieces of files on their way to a client, used again and again. New memory costs a page fault for every
+//! 4 KB, and has to be filled with zeros first.
 
 use std::cell::RefCell;
 
@@ -8,7 +8,7 @@ use bytes::Bytes;
 /// The size of a buffer: a buffer of nginx's `output_buffers`.
 pub const SIZE: usize = 32 * 1024;
 
-/// How many unused buffers a thread keeps, 2 MiB; further ones are freed.
+/// Number of unused buffers that a thread keeps, 2 MiB; further ones are freed.
 const KEPT: usize = 64;
 
 thread_local! {

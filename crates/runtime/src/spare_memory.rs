@@ -1,7 +1,7 @@
 //! Memory that a loop has freed and has no use for soon: it goes back to the system when the loop has time.
 //!
-//! An allocator returns freed memory while it is asked for more. A loop at rest asks for nothing, so what a burst of work has left
-//! would stay with the process until the next one.
+//! An allocator returns freed memory while it gets requests for more. A loop at rest asks for nothing, so what a burst
+//! of work has left would stay with the process until the next one.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use freerun_sys::memory;
 use crate::loop_stats::LoopStats;
 use crate::timer;
 
-/// How often a loop looks whether it is at rest.
+/// Interval at which a loop looks whether it is at rest.
 const PERIOD: Duration = Duration::from_secs(5);
 
 /// A loop that polls its tasks less often than this in a period is at rest: for a moment that giving back takes, nobody waits.
 const FEW: u64 = 1_000;
 
-/// How often tasks were polled since memory was given back last when it is worth a look again.
+/// Number of polls after the last release of memory, from which another look is worth its cost.
 const MANY: u64 = 1_000;
 
 thread_local! {

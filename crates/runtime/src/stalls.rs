@@ -1,5 +1,5 @@
-//! Every poll of a task is timed; one that holds the loop for too long is a stall, which is counted and reported with
-//! the task that ran.
+//! Every poll of a task is timed. A poll that holds the loop for too long is a stall, which is counted and reported
+//! with the task that ran.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -25,13 +25,14 @@ pub struct Activity {
 /// A poll of a task that took longer than [`STALL`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stall {
-    /// How long the poll took.
+    /// Duration of the poll.
     pub took: Duration,
-    /// How much of it the loop's thread ran, at most.
+    /// Part of it in which the loop's thread ran, at most.
     pub ran: Duration,
-    /// How much of it the loop's thread was ready and had no processor, at most; zero if the kernel does not count it.
+    /// Part of it in which the loop's thread was ready and had no processor, at most; zero if the kernel does not count
+    /// it.
     pub without_processor: Duration,
-    /// What the task did.
+    /// Activity of the task.
     pub activity: Activity,
 }
 
@@ -105,7 +106,7 @@ impl<'l> Row<'l> {
         Row { local, last: clock::look(), times: ThreadTimes::of_this_thread() }
     }
 
-    /// When the last poll ended, in nanoseconds since [`epoch`](clock::epoch).
+    /// End of the last poll, in nanoseconds since [`epoch`](clock::epoch).
     pub(crate) fn last(&self) -> u64 {
         self.last
     }

@@ -24,6 +24,7 @@ impl Counter {
 
     /// Subtracts one from a counter that no other thread writes.
     pub fn sub_alone(&self) {
+        debug_assert!(self.get() > 0, "something has ended that was not counted");
         self.0.store(self.get().wrapping_sub(1), Relaxed);
     }
 
@@ -39,7 +40,8 @@ impl Counter {
 
     /// Subtracts one (for gauges such as open connections).
     pub fn sub(&self) {
-        self.0.fetch_sub(1, Relaxed);
+        let before = self.0.fetch_sub(1, Relaxed);
+        debug_assert!(before > 0, "something has ended that was not counted");
     }
 
     /// The present value.

@@ -1,6 +1,6 @@
-//! What the thread of a loop did with its time: for how long it ran on a processor, and for how long it was ready and
-//! waited for one. On a busy machine a poll can take long though it does little, because another thread has the
-//! processor. Such a poll must not be taken for one that does too much, nor for one in which something blocked.
+//! Time of a loop's thread: its time on a processor, and its time of being ready and waiting for one. On a busy machine
+//! a poll can take long though it does little, because another thread has the processor. Such a poll is no sign of
+//! too much work, nor of a call that blocked.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -8,19 +8,19 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// The figures of the calling thread: its time on a processor, its time ready for one, both in nanoseconds, and how
-/// often it was given one (proc(5), "Scheduler Statistics" of the kernel's documentation).
+/// The figures of the calling thread: its time on a processor, its time ready for one, both in nanoseconds, and the
+/// number of times that it was given one. See proc(5), and "Scheduler Statistics" of the kernel's documentation.
 const SCHEDULER_STATISTICS: &str = "/proc/thread-self/schedstat";
 
-/// How old a look at the figures may be when a poll begins, in nanoseconds. Looking costs about a microsecond.
+/// The largest age of a look at the figures when a poll begins, in nanoseconds. Looking costs about a microsecond.
 const FRESH: u64 = 2_000_000;
 
-/// How long a thread ran and waited for a processor.
+/// Times for which a thread ran and waited for a processor.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Times {
-    /// How long it ran.
+    /// Time for which it ran.
     pub(crate) ran: Duration,
-    /// How long it was ready and had no processor; zero where the kernel does not count it.
+    /// Time for which it was ready and had no processor; zero where the kernel does not count it.
     pub(crate) waited: Duration,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct ThreadTimes {
     /// `None` where the kernel does not count.
     file: Option<File>,
     last: Times,
-    /// When the last look was, in nanoseconds since [`epoch`](crate::clock::epoch).
+    /// Moment of the last look, in nanoseconds since [`epoch`](crate::clock::epoch).
     at: u64,
 }
 

@@ -33,15 +33,12 @@ impl Wait {
 
 /// The present time on the clock of [`Wait`].
 fn now() -> Instant {
-    match tasks::on_a_loop() {
-        true => Instant::now(),
-        false => tokio::time::Instant::now().into_std(),
-    }
+    if tasks::on_a_loop() { Instant::now() } else { tokio::time::Instant::now().into_std() }
 }
 
-/// One deadline at a time. Moving it further away costs nothing until the earlier one passes: only then is it entered
-/// anew among the loop's deadlines. So a keep-alive connection enters one once a minute, not once a request. Between
-/// two calls of [`Timer::set`] only one task polls it.
+/// A timer with one deadline at a time. Moving it further away costs nothing until the earlier one passes: only then is
+/// it entered anew among the loop's deadlines. So a keep-alive connection enters one once a minute, not once a request.
+/// Between two calls of [`Timer::set`] only one task polls it.
 #[derive(Debug, Default)]
 pub struct Timer {
     wait: Wait,

@@ -1,17 +1,17 @@
-//! How much a task may do before other tasks of its loop get their turn.
+//! Budget of a task before other tasks of its loop get their turn.
 
 use std::cell::Cell;
 use std::time::Instant;
 
-/// The budget of one poll for work that could go on without end: so many reads, see
+/// The budget of one poll for work that could go on without end: a number of reads, see
 /// [`consume_budget`](crate::loops::consume_budget), or the same amount as [`spend`] counts it.
 const BUDGET: u32 = 128 * READ as u32;
 
-/// The cost of a read, in bytes of framing. With chunks of one byte each, it takes 20 µs to parse this many bytes of
-/// framing, as long as it takes to read 32 KiB of a body as it is and to send them on.
+/// The cost of a read, in bytes of framing. With chunks of one byte each, parsing this number of bytes takes 20 µs.
+/// Reading 32 KiB of a body as it is and sending them on takes as long.
 pub(crate) const READ: usize = 4096;
 
-/// How long it takes to do what costs [`READ`], in nanoseconds.
+/// Time of an action that costs [`READ`], in nanoseconds.
 const NANOS_OF_READ: u128 = 20_000;
 
 const _: () = assert!(BUDGET >= 16 * READ as u32, "a task gets more done in its turn than a few reads");
@@ -20,9 +20,9 @@ thread_local! {
     static BUDGET_LEFT: Cell<u32> = const { Cell::new(BUDGET) };
 }
 
-/// Notes that the bytes of a read were much work: so many bytes of them were framing, which is parsed byte by byte.
-/// With chunks, or records, of one byte each a read has as many of them as bytes. The next
-/// [`consume_budget`](crate::loops::consume_budget) lets other tasks have their turn.
+/// Notes the number of bytes of a read that were framing, which is parsed byte by byte. With chunks, or records, of one
+/// byte each a read has as many of them as bytes. The next [`consume_budget`](crate::loops::consume_budget) lets other
+/// tasks have their turn.
 pub fn spend(framing: usize) {
     let framing = u32::try_from(framing).unwrap_or(u32::MAX);
     BUDGET_LEFT.set(BUDGET_LEFT.get().saturating_sub(framing));

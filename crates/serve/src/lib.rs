@@ -8,7 +8,8 @@
 //!
 //! 1. [`listen`]: listening sockets as the `listen` directive specifies them, and addresses;
 //! 2. [`configuration`]: the paths, parts and zones of a configuration, and the generation that serves with it;
-//! 3. [`tls`]: TLS of listening sockets and of connections to upstream servers: certificates, sessions, OCSP;
+//! 3. [`tls`]: TLS of listening sockets and of connections to upstream servers: certificates, sessions, OCSP, with
+//!    [`http_client`] in it, above handshakes and below the rest: requests of the server itself;
 //! 4. [`loops`]: what the loops of a worker share, the state of each, and what they count;
 //! 5. [`accept`]: how the connections and datagrams of listening sockets come to the services of a loop;
 //! 6. [`values`]: the subject, its variables and text with variables, and the tables that define variables (`map`, `geo`,
@@ -21,6 +22,7 @@
 pub mod accept;
 pub mod build;
 pub mod configuration;
+pub mod http_client;
 pub mod limits;
 pub mod listen;
 pub mod logs;

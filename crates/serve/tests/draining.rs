@@ -94,6 +94,7 @@ fn no_service_is_drained_before_the_sockets_of_all_loops_are_closed() {
         accept_mutex: false,
         multi_accept: false,
         cpus: Vec::new(),
+        quic_secret: Default::default(),
     };
     let mut worker = Worker::start(&options, generation.clone(), &[Told::make]).expect("two loops");
     worker.install(generation, vec![(spec, sockets.map(|socket| socket.into()).into())], || ());

@@ -7,7 +7,7 @@ use freerun_serve::build::names::virtual_servers::{self, ServerPlan};
 use freerun_serve::build::{self, ServiceBlock};
 use freerun_serve::configuration::parts::Parts;
 use freerun_serve::listen::ListenSpec;
-use freerun_serve::listen::served::Listens;
+use freerun_serve::listen::generation_sockets::Listens;
 use freerun_serve::listen::setting::ListenPlace;
 use freerun_serve::tls::client_facts::HELLO_VARIABLES;
 use freerun_serve::tls::sessions::ServedTls;

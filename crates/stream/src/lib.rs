@@ -13,7 +13,7 @@
 //! ```
 //! use std::rc::Rc;
 //!
-//! use freerun_stream::session::handler::{ContentFuture, ContentHandler, SessionEnd};
+//! use freerun_stream::session::handler::{ContentFuture, ContentHandler, SessionEnd, status};
 //! use freerun_stream::module::Module;
 //! use freerun_stream::session::Session;
 //!
@@ -22,7 +22,7 @@
 //!         let settings = session.settings();
 //!         // … settings.get::<OwnSettings>() …
 //!         session.set_step("proxying connection");
-//!         SessionEnd::Status(200)
+//!         SessionEnd::Status(status::OK)
 //!     })
 //! }
 //!

@@ -107,7 +107,7 @@ pub fn send_room(fd: impl AsFd) -> io::Result<usize> {
 
 /// The process at the other end of a Unix socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Peer {
+pub struct PeerProcess {
     /// The process that has connected, or listened; 0 if it is not in this process's namespace.
     pub pid: i32,
     /// Its effective user then.
@@ -118,7 +118,7 @@ pub struct Peer {
 ///
 /// # Errors
 /// The error of `getsockopt(2)`.
-pub fn peer(fd: impl AsFd) -> io::Result<Peer> {
+pub fn peer(fd: impl AsFd) -> io::Result<PeerProcess> {
     let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `len` bytes, which is the size of `peer`. Any bits are valid for its integers.
@@ -135,7 +135,7 @@ pub fn peer(fd: impl AsFd) -> io::Result<Peer> {
     if answer != 0 {
         return Err(io::Error::last_os_error());
     }
-    Ok(Peer { pid: peer.pid, uid: peer.uid })
+    Ok(PeerProcess { pid: peer.pid, uid: peer.uid })
 }
 
 #[cfg(test)]
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn a_unix_socket_knows_who_is_there() {
         let (unix, _other) = std::os::unix::net::UnixStream::pair().unwrap();
-        let own = Peer { pid: std::process::id().cast_signed(), uid: rustix::process::geteuid().as_raw() };
+        let own = PeerProcess { pid: std::process::id().cast_signed(), uid: rustix::process::geteuid().as_raw() };
         assert_eq!(peer(&unix).unwrap(), own);
         let (pipe, _end) = io::pipe().unwrap();
         assert_eq!(peer(&pipe).unwrap_err().raw_os_error(), Some(libc::ENOTSOCK));

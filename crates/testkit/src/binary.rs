@@ -1,6 +1,6 @@
 //! Finds the freerun binary to test, and builds it if necessary.
 
-use crate::Error;
+use crate::HarnessError;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 ///
 /// # Errors
 /// There is no cargo, or the build failed.
-pub fn freerun() -> Result<PathBuf, Error> {
+pub fn freerun() -> Result<PathBuf, HarnessError> {
     static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     BUILT
         .get_or_init(|| match std::env::var_os("FREERUN_BIN") {
@@ -18,7 +18,7 @@ pub fn freerun() -> Result<PathBuf, Error> {
             None => build(),
         })
         .clone()
-        .map_err(Error::Binary)
+        .map_err(HarnessError::Binary)
 }
 
 fn build() -> Result<PathBuf, String> {

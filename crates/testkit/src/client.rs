@@ -1,8 +1,8 @@
 //! A client that sends exactly the bytes that a test gives it.
 
-use crate::ending::Ending;
-use crate::response::{Parsed, Response};
-use crate::tls::{Agreed, Session, Tls, TlsFailure};
+use crate::connection_end::ConnectionEnd;
+use crate::response::{ParsedResponse, Response};
+use crate::tls::{AgreedParameters, Session, Tls, TlsFailure};
 use crate::wait::SLICE;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{Domain, SockAddr, Socket, Type};
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// A connection.
 #[derive(Debug)]
-pub struct Client {
+pub struct TestClient {
     socket: Socket,
     tls: Option<Box<Session>>,
     trickles: bool,
@@ -25,37 +25,37 @@ pub struct Client {
 /// The time that a client waits for the next byte by default.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
-impl Client {
+impl TestClient {
     /// Connects over TCP.
     ///
     /// # Errors
     /// The error of `connect(2)`.
-    pub fn try_connect(address: SocketAddr) -> io::Result<Client> {
-        Client::open(Domain::for_address(address), &address.into(), None, None)
+    pub fn try_connect(address: SocketAddr) -> io::Result<TestClient> {
+        TestClient::open(Domain::for_address(address), &address.into(), None, None)
     }
 
     /// Connects with a receive buffer of about this many bytes, so that a server soon has to wait for a slow reader.
     ///
     /// # Errors
     /// The error of `connect(2)`.
-    pub fn try_connect_narrow(address: SocketAddr, receive_buffer: usize) -> io::Result<Client> {
-        Client::open(Domain::for_address(address), &address.into(), Some(receive_buffer), None)
+    pub fn try_connect_narrow(address: SocketAddr, receive_buffer: usize) -> io::Result<TestClient> {
+        TestClient::open(Domain::for_address(address), &address.into(), Some(receive_buffer), None)
     }
 
     /// Connects from a given address, so that the server sees another client.
     ///
     /// # Errors
     /// The error of `bind(2)` or `connect(2)`.
-    pub fn try_connect_from(source: IpAddr, address: SocketAddr) -> io::Result<Client> {
-        Client::open(Domain::for_address(address), &address.into(), None, Some(SocketAddr::new(source, 0)))
+    pub fn try_connect_from(source: IpAddr, address: SocketAddr) -> io::Result<TestClient> {
+        TestClient::open(Domain::for_address(address), &address.into(), None, Some(SocketAddr::new(source, 0)))
     }
 
     /// Connects to a Unix socket.
     ///
     /// # Errors
     /// The error of `connect(2)`.
-    pub fn try_connect_unix(path: &Path) -> io::Result<Client> {
-        Client::open(Domain::UNIX, &SockAddr::unix(path)?, None, None)
+    pub fn try_connect_unix(path: &Path) -> io::Result<TestClient> {
+        TestClient::open(Domain::UNIX, &SockAddr::unix(path)?, None, None)
     }
 
     fn open(
@@ -63,7 +63,7 @@ impl Client {
         address: &SockAddr,
         receive_buffer: Option<usize>,
         source: Option<SocketAddr>,
-    ) -> io::Result<Client> {
+    ) -> io::Result<TestClient> {
         let socket = Socket::new(domain, Type::STREAM, None)?;
         if let Some(source) = source {
             socket.bind(&source.into())?;
@@ -81,22 +81,22 @@ impl Client {
             socket.set_tcp_nodelay(true)?;
         }
         socket.set_write_timeout(Some(TIMEOUT))?;
-        Ok(Client { socket, tls: None, trickles: false, received: Vec::new(), timeout: TIMEOUT })
+        Ok(TestClient { socket, tls: None, trickles: false, received: Vec::new(), timeout: TIMEOUT })
     }
 
     /// Begins TLS: from now on, what is sent and received goes through a session.
     ///
     /// # Errors
     /// There is no session.
-    pub fn try_tls(mut self, tls: &Tls) -> Result<Client, TlsFailure> {
-        let failed = |client: &Client, ending| {
+    pub fn try_tls(mut self, tls: &Tls) -> Result<TestClient, TlsFailure> {
+        let failed = |client: &TestClient, ending| {
             let session = client.tls.as_ref();
             let alert = session.and_then(|session| session.alert);
             TlsFailure { alert, ending, error: session.and_then(|session| session.error.clone()) }
         };
         self.tls = Some(Box::new(Session::new(tls)));
         loop {
-            let ended = self.send_waiting().err().map(|_| Ending::Reset);
+            let ended = self.send_waiting().err().map(|_| ConnectionEnd::Reset);
             let Some(session) = &self.tls else { unreachable!("it was made above") };
             if session.alert.is_some() || session.error.is_some() {
                 return Err(failed(&self, None));
@@ -115,7 +115,7 @@ impl Client {
     ///
     /// # Errors
     /// There is no session.
-    pub fn try_tls_trickling(mut self, tls: &Tls) -> Result<Client, TlsFailure> {
+    pub fn try_tls_trickling(mut self, tls: &Tls) -> Result<TestClient, TlsFailure> {
         self.trickles = true;
         let mut client = self.try_tls(tls)?;
         client.trickles = false;
@@ -127,7 +127,7 @@ impl Client {
     /// # Panics
     /// There is no session.
     #[track_caller]
-    pub fn tls(self, tls: &Tls) -> Client {
+    pub fn tls(self, tls: &Tls) -> TestClient {
         match self.try_tls(tls) {
             Ok(client) => client,
             Err(failure) => panic!("no session: {failure:?}"),
@@ -139,7 +139,7 @@ impl Client {
     /// # Panics
     /// The connection has no TLS.
     #[track_caller]
-    pub fn agreed(&self) -> Agreed {
+    pub fn agreed(&self) -> AgreedParameters {
         self.session().agreed()
     }
 
@@ -176,9 +176,10 @@ impl Client {
     /// Sends what the session has to say.
     fn send_waiting(&mut self) -> io::Result<()> {
         let bytes = self.tls.as_mut().map(|session| session.outgoing()).unwrap_or_default();
-        match self.trickles {
-            true => bytes.iter().try_for_each(|byte| self.socket.write_all(&[*byte])),
-            false => self.socket.write_all(&bytes),
+        if self.trickles {
+            bytes.iter().try_for_each(|byte| self.socket.write_all(&[*byte]))
+        } else {
+            self.socket.write_all(&bytes)
         }
     }
 
@@ -198,15 +199,15 @@ impl Client {
     /// # Panics
     /// Connecting fails.
     #[track_caller]
-    pub fn connect(address: SocketAddr) -> Client {
-        match Client::try_connect(address) {
+    pub fn connect(address: SocketAddr) -> TestClient {
+        match TestClient::try_connect(address) {
             Ok(client) => client,
             Err(error) => panic!("connecting to {address}: {error}"),
         }
     }
 
     /// Sets how long to wait for the next byte from now on.
-    pub fn set_timeout(&mut self, timeout: Duration) -> &mut Client {
+    pub fn set_timeout(&mut self, timeout: Duration) -> &mut TestClient {
         self.timeout = timeout;
         self
     }
@@ -249,7 +250,7 @@ impl Client {
     /// # Panics
     /// Sending fails.
     #[track_caller]
-    pub fn send(&mut self, bytes: impl AsRef<[u8]>) -> &mut Client {
+    pub fn send(&mut self, bytes: impl AsRef<[u8]>) -> &mut TestClient {
         if let Err(error) = self.try_send(bytes) {
             panic!("sending: {error}");
         }
@@ -257,7 +258,7 @@ impl Client {
     }
 
     /// Ends the sending side, as a client does that has sent everything; with TLS, after `close_notify`.
-    pub fn half_close(&mut self) -> &mut Client {
+    pub fn half_close(&mut self) -> &mut TestClient {
         if let Some(session) = &mut self.tls {
             let bytes = session.close();
             let _ = self.socket.write_all(&bytes);
@@ -274,7 +275,7 @@ impl Client {
     }
 
     /// Reads until there are more bytes; `Err` says how the connection ended.
-    fn read(&mut self) -> Result<(), Ending> {
+    fn read(&mut self) -> Result<(), ConnectionEnd> {
         let before = self.received.len();
         loop {
             self.receive()?;
@@ -287,16 +288,16 @@ impl Client {
 
     /// Receives once; `Err` says how the connection ended. The time is counted in slices; if the machine stops, that
     /// counts as one slice at most.
-    fn receive(&mut self) -> Result<(), Ending> {
+    fn receive(&mut self) -> Result<(), ConnectionEnd> {
         let mut buffer = [0; 64 * 1024];
         let mut left = self.timeout;
         loop {
             let slice = left.clamp(Duration::from_millis(1), SLICE);
             if self.socket.set_read_timeout(Some(slice)).is_err() {
-                return Err(Ending::Reset);
+                return Err(ConnectionEnd::Reset);
             }
             return match (&self.socket).read(&mut buffer) {
-                Ok(0) => Err(Ending::Closed),
+                Ok(0) => Err(ConnectionEnd::Closed),
                 Ok(count) => {
                     match &mut self.tls {
                         Some(session) => {
@@ -314,8 +315,8 @@ impl Client {
                         left -= slice;
                         continue;
                     }
-                    ErrorKind::WouldBlock | ErrorKind::TimedOut => Err(Ending::Silent),
-                    _ => Err(Ending::Reset),
+                    ErrorKind::WouldBlock | ErrorKind::TimedOut => Err(ConnectionEnd::Silent),
+                    _ => Err(ConnectionEnd::Reset),
                 },
             };
         }
@@ -328,23 +329,23 @@ impl Client {
     pub fn try_response(&mut self, method: &str) -> Result<Response, String> {
         loop {
             match Response::parse(&self.received, method) {
-                Parsed::Whole(response, used) => {
+                ParsedResponse::Whole(response, used) => {
                     self.received.drain(..used);
                     return Ok(response);
                 }
-                Parsed::Bad(why) => return Err(format!("{why} in {}", shown(&self.received))),
-                Parsed::UntilClose(_) => {
+                ParsedResponse::Bad(why) => return Err(format!("{why} in {}", shown(&self.received))),
+                ParsedResponse::UntilClose(_) => {
                     let ending = self.read_to_end();
-                    let Parsed::UntilClose(response) = Response::parse(&self.received, method) else {
+                    let ParsedResponse::UntilClose(response) = Response::parse(&self.received, method) else {
                         return Err(format!("{ending:?} within {}", shown(&self.received)));
                     };
                     self.received.clear();
                     return match ending {
-                        Ending::Closed => Ok(response),
+                        ConnectionEnd::Closed => Ok(response),
                         other => Err(format!("{other:?} within the body of {}", response.line)),
                     };
                 }
-                Parsed::Partial => {}
+                ParsedResponse::Partial => {}
             }
             if let Err(ending) = self.read() {
                 return Err(match (self.received.is_empty(), ending) {
@@ -386,7 +387,7 @@ impl Client {
         self.response()
     }
 
-    fn read_to_end(&mut self) -> Ending {
+    fn read_to_end(&mut self) -> ConnectionEnd {
         loop {
             if let Err(ending) = self.read() {
                 return ending;
@@ -395,7 +396,7 @@ impl Client {
     }
 
     /// All bytes up to the connection's end, and how it ended.
-    pub fn rest(&mut self) -> (Vec<u8>, Ending) {
+    pub fn rest(&mut self) -> (Vec<u8>, ConnectionEnd) {
         let ending = self.read_to_end();
         (std::mem::take(&mut self.received), ending)
     }
@@ -406,7 +407,7 @@ impl Client {
     }
 
     /// Waits for bytes, and moves them behind those in `to`.
-    pub(crate) fn more(&mut self, to: &mut Vec<u8>) -> Result<(), Ending> {
+    pub(crate) fn more(&mut self, to: &mut Vec<u8>) -> Result<(), ConnectionEnd> {
         if self.received.is_empty() {
             self.read()?;
         }
@@ -416,7 +417,7 @@ impl Client {
 
     /// Moves the bytes that are there behind those in `to`, and does not wait. Tells whether the server has sent
     /// anything.
-    pub(crate) fn more_at_once(&mut self, to: &mut Vec<u8>) -> Result<bool, Ending> {
+    pub(crate) fn more_at_once(&mut self, to: &mut Vec<u8>) -> Result<bool, ConnectionEnd> {
         let mut descriptors = [PollFd::new(&self.socket, PollFlags::IN)];
         let came = poll(&mut descriptors, Some(&Timespec::default())).is_ok_and(|ready| ready > 0);
         if came {
@@ -427,14 +428,14 @@ impl Client {
     }
 
     /// The end of the connection, if it comes within the timeout; bytes that come before are dropped.
-    pub fn ending(&mut self) -> Ending {
+    pub fn ending(&mut self) -> ConnectionEnd {
         self.rest().1
     }
 
     /// Whether the server ended the connection within the timeout, sending nothing more.
     pub fn is_closed(&mut self) -> bool {
         let (bytes, ending) = self.rest();
-        bytes.is_empty() && ending != Ending::Silent
+        bytes.is_empty() && ending != ConnectionEnd::Silent
     }
 
     /// Reads until at least this many bytes wait to be parsed.

@@ -18,7 +18,7 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// The answer to questions for a name.
 #[derive(Debug, Clone)]
-pub enum Reply {
+pub enum DnsReply {
     /// Addresses, with this time to live in seconds. A question for the other kind of address gets none.
     Addresses(Vec<IpAddr>, u32),
     /// SRV records: priority, weight, port and target.
@@ -30,35 +30,35 @@ pub enum Reply {
     /// No answer at all.
     Silence,
     /// Only the first question of each type is answered, and only when it is asked again.
-    Late(Box<Reply>),
+    Late(Box<DnsReply>),
     /// In a datagram: a truncated answer, so that the question has to be repeated over a connection.
-    Cut(Box<Reply>),
+    Cut(Box<DnsReply>),
     /// Bytes that are no valid answer, and then the answer.
-    Noise(Box<Reply>),
+    Noise(Box<DnsReply>),
     /// The answer, and then these bytes, announced as two more records.
-    Followed(Box<Reply>, Vec<u8>),
+    Followed(Box<DnsReply>, Vec<u8>),
 }
 
-impl Reply {
+impl DnsReply {
     /// An IPv4 address with a time to live of `ttl` seconds.
-    pub fn address(address: Ipv4Addr, ttl: u32) -> Reply {
-        Reply::Addresses(vec![address.into()], ttl)
+    pub fn address(address: Ipv4Addr, ttl: u32) -> DnsReply {
+        DnsReply::Addresses(vec![address.into()], ttl)
     }
 }
 
 #[derive(Default)]
-struct State {
-    replies: HashMap<String, Reply>,
+struct DnsState {
+    replies: HashMap<String, DnsReply>,
     asked: HashMap<String, usize>,
     connections: usize,
-    /// The first questions that [`Reply::Late`] has not answered yet, by name and type, with their sender.
+    /// The first questions that [`DnsReply::Late`] has not answered yet, by name and type, with their sender.
     held: HashMap<(String, RecordType), (Vec<u8>, SocketAddr)>,
 }
 
 /// The server. It ends when this is dropped.
 pub struct Dns {
     address: SocketAddr,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<DnsState>>,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -68,7 +68,7 @@ impl Dns {
     pub fn start() -> Dns {
         let (datagrams, connections) = bound();
         let address = datagrams.local_addr().expect("it is bound");
-        let state: Arc<Mutex<State>> = Arc::default();
+        let state: Arc<Mutex<DnsState>> = Arc::default();
         let stop = Arc::new(AtomicBool::new(false));
         let (by_datagram, by_connection) = ((state.clone(), stop.clone()), (state.clone(), stop.clone()));
         let threads = vec![
@@ -84,7 +84,7 @@ impl Dns {
     }
 
     /// Sets the answer to questions for `name` from now on.
-    pub fn set(&self, name: &str, reply: Reply) {
+    pub fn set(&self, name: &str, reply: DnsReply) {
         self.state().replies.insert(name.to_ascii_lowercase(), reply);
     }
 
@@ -99,7 +99,7 @@ impl Dns {
         self.state().connections
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+    fn state(&self) -> std::sync::MutexGuard<'_, DnsState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -125,7 +125,7 @@ fn bound() -> (UdpSocket, TcpListener) {
     }
 }
 
-fn answer_datagrams(socket: &UdpSocket, state: &Mutex<State>, stop: &AtomicBool) {
+fn answer_datagrams(socket: &UdpSocket, state: &Mutex<DnsState>, stop: &AtomicBool) {
     let mut buffer = [0; 4096];
     while !stop.load(Relaxed) {
         let Ok((len, from)) = socket.recv_from(&mut buffer) else { continue };
@@ -136,7 +136,7 @@ fn answer_datagrams(socket: &UdpSocket, state: &Mutex<State>, stop: &AtomicBool)
     }
 }
 
-fn answer_connections(listener: &TcpListener, state: &Mutex<State>, stop: &AtomicBool) {
+fn answer_connections(listener: &TcpListener, state: &Mutex<DnsState>, stop: &AtomicBool) {
     while !stop.load(Relaxed) {
         let Ok((mut stream, _)) = listener.accept() else {
             std::thread::sleep(Duration::from_millis(5));
@@ -161,14 +161,14 @@ fn answer_connections(listener: &TcpListener, state: &Mutex<State>, stop: &Atomi
 }
 
 /// The question to answer now: this question, or an earlier question that was held back; `None`: no question.
-fn in_time(question: &[u8], from: SocketAddr, state: &Mutex<State>) -> Option<(Vec<u8>, SocketAddr)> {
+fn in_time(question: &[u8], from: SocketAddr, state: &Mutex<DnsState>) -> Option<(Vec<u8>, SocketAddr)> {
     let now = (question.to_vec(), from);
     let Some(query) = Message::from_vec(question).ok().and_then(|message| message.queries.first().cloned()) else {
         return Some(now);
     };
     let name = name_of(&query);
     let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-    if !matches!(state.replies.get(&name), Some(Reply::Late(_))) {
+    if !matches!(state.replies.get(&name), Some(DnsReply::Late(_))) {
         return Some(now);
     }
     let key = (name, query.query_type);
@@ -187,14 +187,14 @@ fn name_of(query: &Query) -> String {
     labels.join(".").to_ascii_lowercase()
 }
 
-fn answers(question: &[u8], state: &Mutex<State>, datagram: bool) -> Vec<Vec<u8>> {
+fn answers(question: &[u8], state: &Mutex<DnsState>, datagram: bool) -> Vec<Vec<u8>> {
     let Ok(question) = Message::from_vec(question) else { return Vec::new() };
     let Some(query) = question.queries.first().cloned() else { return Vec::new() };
     let name = name_of(&query);
     let reply = {
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
         *state.asked.entry(name.clone()).or_default() += 1;
-        state.replies.get(&name).cloned().unwrap_or(Reply::Code(3))
+        state.replies.get(&name).cloned().unwrap_or(DnsReply::Code(3))
     };
     let mut answer = Message::response(question.metadata.id, OpCode::Query);
     answer.metadata.recursion_desired = true;
@@ -203,32 +203,32 @@ fn answers(question: &[u8], state: &Mutex<State>, datagram: bool) -> Vec<Vec<u8>
     let mut packed = Vec::new();
     let mut after = Vec::new();
     let reply = match reply {
-        Reply::Followed(reply, bytes) => {
+        DnsReply::Followed(reply, bytes) => {
             after = bytes;
             *reply
         }
-        Reply::Noise(reply) => {
+        DnsReply::Noise(reply) => {
             let mut other = answer.clone();
             other.metadata.id = other.metadata.id.wrapping_add(1);
             packed.push(b"no answer".to_vec());
             packed.push(other.to_vec().expect("a message"));
             *reply
         }
-        Reply::Cut(_) if datagram => {
+        DnsReply::Cut(_) if datagram => {
             answer.metadata.truncation = true;
             return vec![answer.to_vec().expect("a message")];
         }
-        Reply::Cut(reply) | Reply::Late(reply) => *reply,
+        DnsReply::Cut(reply) | DnsReply::Late(reply) => *reply,
         reply => reply,
     };
     let mut add = |ttl, data| {
         answer.add_answer(Record::from_rdata(query.name.clone(), ttl, data));
     };
     match reply {
-        Reply::Silence => return Vec::new(),
-        Reply::Code(code) => answer.metadata.response_code = ResponseCode::from(0, code as u8),
-        Reply::Alias(to, ttl) => add(ttl, RData::CNAME(CNAME(Name::from_ascii(to + ".").expect("a name")))),
-        Reply::Addresses(addresses, ttl) => {
+        DnsReply::Silence => return Vec::new(),
+        DnsReply::Code(code) => answer.metadata.response_code = ResponseCode::from(0, code as u8),
+        DnsReply::Alias(to, ttl) => add(ttl, RData::CNAME(CNAME(Name::from_ascii(to + ".").expect("a name")))),
+        DnsReply::Addresses(addresses, ttl) => {
             for address in addresses {
                 match (address, query.query_type) {
                     (IpAddr::V4(address), RecordType::A) => add(ttl, RData::A(A(address))),
@@ -237,13 +237,14 @@ fn answers(question: &[u8], state: &Mutex<State>, datagram: bool) -> Vec<Vec<u8>
                 }
             }
         }
-        Reply::Services(services, ttl) if query.query_type == RecordType::SRV => {
+        DnsReply::Services(services, ttl) if query.query_type == RecordType::SRV => {
             for (priority, weight, port, target) in services {
                 let target = Name::from_ascii(target + ".").expect("a name");
                 add(ttl, RData::SRV(SRV::new(priority, weight, port, target)));
             }
         }
-        Reply::Services(..) | Reply::Cut(_) | Reply::Noise(_) | Reply::Followed(..) | Reply::Late(_) => {}
+        DnsReply::Services(..) | DnsReply::Cut(_) | DnsReply::Noise(_) | DnsReply::Followed(..) | DnsReply::Late(_) => {
+        }
     }
     let mut message = answer.to_vec().expect("a message");
     if !after.is_empty() {

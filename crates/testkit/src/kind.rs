@@ -1,6 +1,6 @@
 //! The kinds of servers that tests run.
 
-use crate::{Error, binary};
+use crate::{HarnessError, binary};
 use std::path::PathBuf;
 
 /// The kind of a server.
@@ -25,10 +25,10 @@ impl Kind {
     ///
     /// # Errors
     /// The program does not exist.
-    pub fn program(self) -> Result<PathBuf, Error> {
+    pub fn program(self) -> Result<PathBuf, HarnessError> {
         match self {
             Kind::Freerun => binary::freerun(),
-            Kind::Nginx => binary::nginx_path().ok_or_else(|| Error::Start("no nginx".to_owned())),
+            Kind::Nginx => binary::nginx_path().ok_or_else(|| HarnessError::Start("no nginx".to_owned())),
         }
     }
 }

@@ -1,23 +1,28 @@
 //! Harness for end-to-end, differential and fault tests.
 //!
-//! [`Setup`] describes a configuration, [`Server`] runs freerun or nginx with it, [`Client`] sends it exact bytes and
+//! [`Setup`] describes a configuration, [`TestServer`] runs freerun or nginx with it, [`TestClient`] sends it exact bytes and
 //! [`Response`] is its answer; with [`Tls`] both go through a session. [`http2`] speaks HTTP/2, on both sides of the
-//! server under test. [`fuse`] is a disk that is slow, hangs or fails on demand. Functions panic with the error, as tests
-//! need it; those named `try_…` return it. [`Upstream`] is a server behind the server under test, [`Application`] a real
-//! one; [`relay`] is a network between two of them.
+//! server under test, and [`http3`] speaks HTTP/3 as a client. [`fuse`] is a disk that is slow, hangs or fails on demand.
+//! Functions panic with the error, as tests need it; those named `try_…` return it. [`TestUpstream`] is a server behind the
+//! server under test, [`Application`] a real one; [`relay`] is a network between two of them, and [`DatagramRelay`] one for
+//! datagrams, with faults.
 
 mod application;
 pub mod binary;
 mod certificates;
 mod client;
+mod connection_end;
+mod datagram_relay;
 mod datagrams;
 mod dir;
 mod dns;
-mod ending;
 pub mod fuse;
 pub mod http2;
+pub mod http3;
+mod in_process;
 mod kind;
 pub mod mmdb;
+mod mount_isolation;
 mod movie;
 mod on_time;
 mod peer;
@@ -29,32 +34,33 @@ mod response;
 mod server;
 mod setup;
 mod tls;
-mod undisturbed;
 mod upstream;
 mod wait;
 
 pub use application::Application;
 pub use certificates::{Certificates, certificates};
-pub use client::Client;
+pub use client::TestClient;
+pub use connection_end::ConnectionEnd;
+pub use datagram_relay::{DatagramRelay, NetworkFaults, RelayedDatagrams};
 pub use datagrams::Datagrams;
 pub use dir::{Site, TempDir};
-pub use dns::{Dns, Reply};
-pub use ending::Ending;
+pub use dns::{Dns, DnsReply};
+pub use in_process::{InProcessWorker, WorkerConfiguration};
 pub use kind::Kind;
+pub use mount_isolation::undisturbed;
 pub use movie::{Movie, movie};
 pub use on_time::{Steps, on_time};
-pub use peer::{Peer, Received};
-pub use response::{Parsed, Response, methods};
-pub use server::{Checked, Server, check, run};
+pub use peer::{Peer, ReceivedRequest};
+pub use response::{ParsedResponse, Response, methods};
+pub use server::{ProgramOutput, TestServer, check, run};
 pub use setup::Setup;
-pub use tls::{Agreed, Tls, TlsFailure, TlsServer, TlsVersion, Visitor};
-pub use undisturbed::undisturbed;
-pub use upstream::{Answering, Full, Refusing, Upstream, fastcgi_record, ok};
+pub use tls::{AgreedParameters, Tls, TlsFailure, TlsServer, TlsVersion, Visitor};
+pub use upstream::{AnsweringUpstream, Full, RefusingAddress, TestUpstream, fastcgi_record, ok};
 pub use wait::{PATIENCE, eventually, within};
 
 /// Errors of the harness itself.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum HarnessError {
     /// There is no freerun binary to test.
     #[error("no freerun binary: {0}")]
     Binary(String),

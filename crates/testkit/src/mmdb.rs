@@ -5,15 +5,15 @@ use std::net::IpAddr;
 
 /// A value of a record.
 #[derive(Clone, Debug)]
-pub enum Value {
+pub enum MmdbValue {
     /// A UTF-8 text.
     Text(&'static str),
     /// Bytes.
     Bytes(&'static [u8]),
     /// A map of keys and values.
-    Map(Vec<(&'static str, Value)>),
+    Map(Vec<(&'static str, MmdbValue)>),
     /// A list of values.
-    List(Vec<Value>),
+    List(Vec<MmdbValue>),
     /// An unsigned 16-bit integer.
     U16(u16),
     /// An unsigned 32-bit integer.
@@ -32,31 +32,31 @@ pub enum Value {
     Bool(bool),
 }
 
-impl Value {
+impl MmdbValue {
     /// Appends the value in the form of the data section.
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Value::Text(text) => field(2, text.as_bytes(), out),
-            Value::Double(number) => field(3, &number.to_be_bytes(), out),
-            Value::Bytes(bytes) => field(4, bytes, out),
-            Value::U16(number) => field(5, significant(&number.to_be_bytes()), out),
-            Value::U32(number) => field(6, significant(&number.to_be_bytes()), out),
-            Value::Map(entries) => {
+            MmdbValue::Text(text) => field(2, text.as_bytes(), out),
+            MmdbValue::Double(number) => field(3, &number.to_be_bytes(), out),
+            MmdbValue::Bytes(bytes) => field(4, bytes, out),
+            MmdbValue::U16(number) => field(5, significant(&number.to_be_bytes()), out),
+            MmdbValue::U32(number) => field(6, significant(&number.to_be_bytes()), out),
+            MmdbValue::Map(entries) => {
                 control(7, entries.len(), out);
                 for (key, value) in entries {
                     field(2, key.as_bytes(), out);
                     value.encode(out);
                 }
             }
-            Value::I32(number) => field(8, &number.to_be_bytes(), out),
-            Value::U64(number) => field(9, significant(&number.to_be_bytes()), out),
-            Value::U128(number) => field(10, significant(&number.to_be_bytes()), out),
-            Value::List(values) => {
+            MmdbValue::I32(number) => field(8, &number.to_be_bytes(), out),
+            MmdbValue::U64(number) => field(9, significant(&number.to_be_bytes()), out),
+            MmdbValue::U128(number) => field(10, significant(&number.to_be_bytes()), out),
+            MmdbValue::List(values) => {
                 control(11, values.len(), out);
                 values.iter().for_each(|value| value.encode(out));
             }
-            Value::Bool(truth) => control(14, usize::from(*truth), out),
-            Value::Float(number) => field(15, &number.to_be_bytes(), out),
+            MmdbValue::Bool(truth) => control(14, usize::from(*truth), out),
+            MmdbValue::Float(number) => field(15, &number.to_be_bytes(), out),
         }
     }
 }
@@ -86,7 +86,7 @@ fn control(kind: u8, size: usize, out: &mut Vec<u8>) {
 
 /// A side of a node: nothing, another node, or a record at an offset of the data section.
 #[derive(Clone, Copy)]
-enum Side {
+enum NodeSide {
     Nothing,
     Node(usize),
     Record(usize),
@@ -97,8 +97,8 @@ enum Side {
 ///
 /// # Panics
 /// A network cannot be read, or contains a network that was given before it.
-pub fn database(networks: &[(&str, Value)], build_epoch: u64) -> Vec<u8> {
-    let mut nodes = vec![[Side::Nothing; 2]];
+pub fn database(networks: &[(&str, MmdbValue)], build_epoch: u64) -> Vec<u8> {
+    let mut nodes = vec![[NodeSide::Nothing; 2]];
     let mut data = Vec::new();
     for (network, value) in networks {
         let (address, length) = network.split_once('/').expect("a length");
@@ -114,14 +114,14 @@ pub fn database(networks: &[(&str, Value)], build_epoch: u64) -> Vec<u8> {
             let side = usize::from(bits >> (127 - depth) & 1 == 1);
             let at = nodes[node][side];
             if depth + 1 == length {
-                assert!(!matches!(at, Side::Node(_)), "{network} is around another one");
-                nodes[node][side] = Side::Record(record);
-            } else if let Side::Node(next) = at {
+                assert!(!matches!(at, NodeSide::Node(_)), "{network} is around another one");
+                nodes[node][side] = NodeSide::Record(record);
+            } else if let NodeSide::Node(next) = at {
                 node = next;
             } else {
                 // The record here holds for both halves, unless a later network says otherwise.
                 nodes.push([at; 2]);
-                nodes[node][side] = Side::Node(nodes.len() - 1);
+                nodes[node][side] = NodeSide::Node(nodes.len() - 1);
                 node = nodes.len() - 1;
             }
         }
@@ -130,25 +130,25 @@ pub fn database(networks: &[(&str, Value)], build_epoch: u64) -> Vec<u8> {
     let mut out = Vec::new();
     for side in nodes.iter().flatten() {
         let number = match side {
-            Side::Nothing => count,
-            Side::Node(node) => *node,
-            Side::Record(offset) => count + 16 + offset,
+            NodeSide::Nothing => count,
+            NodeSide::Node(node) => *node,
+            NodeSide::Record(offset) => count + 16 + offset,
         };
         out.extend_from_slice(&u32::try_from(number).expect("a small database").to_be_bytes()[1..]);
     }
     out.extend([0; 16]);
     out.extend(data);
     out.extend(b"\xab\xcd\xefMaxMind.com");
-    let metadata = Value::Map(vec![
-        ("binary_format_major_version", Value::U16(2)),
-        ("binary_format_minor_version", Value::U16(0)),
-        ("build_epoch", Value::U64(build_epoch)),
-        ("database_type", Value::Text("Test")),
-        ("description", Value::Map(vec![("en", Value::Text("made by a test"))])),
-        ("ip_version", Value::U16(6)),
-        ("languages", Value::List(vec![Value::Text("en")])),
-        ("node_count", Value::U32(u32::try_from(count).expect("a small database"))),
-        ("record_size", Value::U16(24)),
+    let metadata = MmdbValue::Map(vec![
+        ("binary_format_major_version", MmdbValue::U16(2)),
+        ("binary_format_minor_version", MmdbValue::U16(0)),
+        ("build_epoch", MmdbValue::U64(build_epoch)),
+        ("database_type", MmdbValue::Text("Test")),
+        ("description", MmdbValue::Map(vec![("en", MmdbValue::Text("made by a test"))])),
+        ("ip_version", MmdbValue::U16(6)),
+        ("languages", MmdbValue::List(vec![MmdbValue::Text("en")])),
+        ("node_count", MmdbValue::U32(u32::try_from(count).expect("a small database"))),
+        ("record_size", MmdbValue::U16(24)),
     ]);
     metadata.encode(&mut out);
     out

@@ -69,9 +69,10 @@ fn track(of: Movie, track: &Track<'_>, base: u32) -> Vec<u8> {
     stbl.extend(table(b"stsc", 3, &runs));
     let count = track.sizes.len() as u32;
     let uniform = of.uniform && track.kind == b"soun";
-    stbl.extend(match uniform {
-        true => full(b"stsz", 0, &[&numbers(&[track.sizes[0], count])]),
-        false => full(b"stsz", 0, &[&numbers(&[0, count]), &numbers(track.sizes)]),
+    stbl.extend(if uniform {
+        full(b"stsz", 0, &[&numbers(&[track.sizes[0], count])])
+    } else {
+        full(b"stsz", 0, &[&numbers(&[0, count]), &numbers(track.sizes)])
     });
     if of.wide {
         let rows: Vec<u32> = places.iter().flat_map(|place| [0, *place]).collect();

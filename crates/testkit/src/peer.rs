@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use socket2::SockRef;
 
-use crate::Ending;
-use crate::tls::{Connection, TlsServer, Visitor};
+use crate::ConnectionEnd;
+use crate::tls::{TlsConnection, TlsServer, Visitor};
 
 /// The time that a peer waits for bytes.
 const TIMEOUT: Duration = Duration::from_secs(15);
@@ -18,7 +18,7 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A request as the upstream has received it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Received {
+pub struct ReceivedRequest {
     /// The request line and the fields, with the empty line; read as Latin-1 if it is not UTF-8.
     pub head: String,
     /// The body, without chunk framing.
@@ -30,7 +30,7 @@ fn latin1(bytes: &[u8]) -> String {
     bytes.iter().copied().map(char::from).collect()
 }
 
-impl Received {
+impl ReceivedRequest {
     /// The request line.
     pub fn line(&self) -> &str {
         self.head.lines().next().unwrap_or_default()
@@ -54,18 +54,18 @@ impl Received {
 }
 
 #[derive(Debug)]
-pub(crate) enum Stream {
+pub(crate) enum PeerStream {
     Tcp(TcpStream),
     Unix(UnixStream),
-    Tls(Box<Connection>),
+    Tls(Box<TlsConnection>),
 }
 
-impl Stream {
+impl PeerStream {
     fn socket(&self) -> SockRef<'_> {
         match self {
-            Stream::Tcp(tcp) => SockRef::from(tcp),
-            Stream::Unix(unix) => SockRef::from(unix),
-            Stream::Tls(tls) => SockRef::from(&tls.stream.sock),
+            PeerStream::Tcp(tcp) => SockRef::from(tcp),
+            PeerStream::Unix(unix) => SockRef::from(unix),
+            PeerStream::Tls(tls) => SockRef::from(&tls.stream.sock),
         }
     }
 }
@@ -73,17 +73,17 @@ impl Stream {
 /// A connection that the upstream has accepted.
 #[derive(Debug)]
 pub struct Peer {
-    stream: Stream,
+    stream: PeerStream,
     received: Vec<u8>,
 }
 
 impl Peer {
-    pub(crate) fn new(stream: Stream) -> Peer {
+    pub(crate) fn new(stream: PeerStream) -> Peer {
         let socket = stream.socket();
         socket.set_nonblocking(false).expect("a stream that waits");
         socket.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
         socket.set_write_timeout(Some(SEND_TIMEOUT)).expect("a timeout");
-        if let Stream::Tcp(tcp) = &stream {
+        if let PeerStream::Tcp(tcp) = &stream {
             tcp.set_nodelay(true).expect("TCP_NODELAY");
         }
         Peer { stream, received: Vec::new() }
@@ -103,8 +103,8 @@ impl Peer {
     /// # Panics
     /// The connection is not of TCP, or has TLS already.
     pub(crate) fn tls(self, server: &TlsServer) -> Peer {
-        let Stream::Tcp(stream) = self.stream else { panic!("TLS over {:?}", self.stream) };
-        Peer { stream: Stream::Tls(Box::new(Connection::new(server, stream))), received: self.received }
+        let PeerStream::Tcp(stream) = self.stream else { panic!("TLS over {:?}", self.stream) };
+        Peer { stream: PeerStream::Tls(Box::new(TlsConnection::new(server, stream))), received: self.received }
     }
 
     /// Finishes the handshake, and tells who is there.
@@ -115,7 +115,7 @@ impl Peer {
     /// # Panics
     /// The connection has no TLS.
     pub fn try_visitor(&mut self) -> io::Result<Visitor> {
-        let Stream::Tls(tls) = &mut self.stream else { panic!("no TLS over {:?}", self.stream) };
+        let PeerStream::Tls(tls) = &mut self.stream else { panic!("no TLS over {:?}", self.stream) };
         tls.shake_hands()?;
         Ok(tls.visitor())
     }
@@ -131,7 +131,7 @@ impl Peer {
 
     /// Ends a session of TLS with `close_notify`; without it, a connection that ends is cut.
     pub fn notify(&mut self) {
-        if let Stream::Tls(tls) = &mut self.stream {
+        if let PeerStream::Tls(tls) = &mut self.stream {
             tls.notify();
         }
     }
@@ -139,9 +139,9 @@ impl Peer {
     fn fill(&mut self) -> io::Result<usize> {
         let mut piece = [0; 65536];
         let n = match &mut self.stream {
-            Stream::Tcp(stream) => stream.read(&mut piece)?,
-            Stream::Unix(stream) => stream.read(&mut piece)?,
-            Stream::Tls(tls) => tls.read(&mut piece)?,
+            PeerStream::Tcp(stream) => stream.read(&mut piece)?,
+            PeerStream::Unix(stream) => stream.read(&mut piece)?,
+            PeerStream::Tls(tls) => tls.read(&mut piece)?,
         };
         self.received.extend_from_slice(&piece[..n]);
         Ok(n)
@@ -153,14 +153,16 @@ impl Peer {
     }
 
     /// Waits for bytes, and moves them behind those in `to`.
-    pub(crate) fn more(&mut self, to: &mut Vec<u8>) -> Result<(), Ending> {
+    pub(crate) fn more(&mut self, to: &mut Vec<u8>) -> Result<(), ConnectionEnd> {
         let come = if self.received.is_empty() { self.fill() } else { Ok(self.received.len()) };
         to.append(&mut self.received);
         match come {
-            Ok(0) => Err(Ending::Closed),
+            Ok(0) => Err(ConnectionEnd::Closed),
             Ok(_) => Ok(()),
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => Err(Ending::Silent),
-            Err(_) => Err(Ending::Reset),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                Err(ConnectionEnd::Silent)
+            }
+            Err(_) => Err(ConnectionEnd::Reset),
         }
     }
 
@@ -193,7 +195,7 @@ impl Peer {
     /// # Panics
     /// No request comes.
     #[track_caller]
-    pub fn request(&mut self) -> Received {
+    pub fn request(&mut self) -> ReceivedRequest {
         match self.try_request() {
             Some(request) => request,
             None => panic!("no request, but {:?}", String::from_utf8_lossy(&self.received)),
@@ -201,7 +203,7 @@ impl Peer {
     }
 
     /// The next request; `None` if the connection ends, or no request comes.
-    pub fn try_request(&mut self) -> Option<Received> {
+    pub fn try_request(&mut self) -> Option<ReceivedRequest> {
         let head = self.try_head()?;
         self.try_body(head)
     }
@@ -218,8 +220,8 @@ impl Peer {
         }
     }
 
-    fn try_body(&mut self, head: String) -> Option<Received> {
-        let mut request = Received { head, body: Vec::new() };
+    fn try_body(&mut self, head: String) -> Option<ReceivedRequest> {
+        let mut request = ReceivedRequest { head, body: Vec::new() };
         if request.header("transfer-encoding").is_some() {
             loop {
                 let line = self.try_line()?;
@@ -301,9 +303,9 @@ impl Peer {
     /// The error of `send(2)`.
     pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
         match &mut self.stream {
-            Stream::Tcp(stream) => stream.write_all(bytes.as_ref()),
-            Stream::Unix(stream) => stream.write_all(bytes.as_ref()),
-            Stream::Tls(tls) => tls.write_all(bytes.as_ref()),
+            PeerStream::Tcp(stream) => stream.write_all(bytes.as_ref()),
+            PeerStream::Unix(stream) => stream.write_all(bytes.as_ref()),
+            PeerStream::Tls(tls) => tls.write_all(bytes.as_ref()),
         }
     }
 
@@ -314,9 +316,9 @@ impl Peer {
     #[track_caller]
     pub fn also(&self) -> Peer {
         let stream = match &self.stream {
-            Stream::Tcp(stream) => Stream::Tcp(stream.try_clone().expect("a descriptor")),
-            Stream::Unix(stream) => Stream::Unix(stream.try_clone().expect("a descriptor")),
-            Stream::Tls(_) => panic!("a session has one handle"),
+            PeerStream::Tcp(stream) => PeerStream::Tcp(stream.try_clone().expect("a descriptor")),
+            PeerStream::Unix(stream) => PeerStream::Unix(stream.try_clone().expect("a descriptor")),
+            PeerStream::Tls(_) => panic!("a session has one handle"),
         };
         Peer { stream, received: Vec::new() }
     }
@@ -324,9 +326,9 @@ impl Peer {
     /// The address that the connection comes from; `None` for a Unix socket.
     pub fn remote(&self) -> Option<SocketAddr> {
         match &self.stream {
-            Stream::Tcp(stream) => stream.peer_addr().ok(),
-            Stream::Unix(_) => None,
-            Stream::Tls(tls) => tls.stream.sock.peer_addr().ok(),
+            PeerStream::Tcp(stream) => stream.peer_addr().ok(),
+            PeerStream::Unix(_) => None,
+            PeerStream::Tls(tls) => tls.stream.sock.peer_addr().ok(),
         }
     }
 
@@ -343,14 +345,14 @@ impl Peer {
     /// Closes the connection, and returns when the other side's kernel has the end. Otherwise the end may still be on
     /// its way when `close(2)` returns, and bytes that are sent from there meanwhile are lost, whatever that side does.
     pub fn close(self) {
-        if !matches!(self.stream, Stream::Unix(_)) {
+        if !matches!(self.stream, PeerStream::Unix(_)) {
             self.stream.socket().set_linger(Some(TIMEOUT)).expect("SO_LINGER");
         }
     }
 
     /// Ends the connection with a reset.
     pub fn reset(self) {
-        if !matches!(self.stream, Stream::Unix(_)) {
+        if !matches!(self.stream, PeerStream::Unix(_)) {
             let _ = self.stream.socket().set_linger(Some(Duration::ZERO));
         }
     }

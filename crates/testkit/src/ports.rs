@@ -17,7 +17,7 @@ const MOST: usize = 8;
 
 /// The blocks that this process has, and the next port.
 #[derive(Debug, Default)]
-struct Claimed {
+struct PortBlocks {
     /// The first port of each block, and the socket that shows other processes that the block is taken.
     blocks: Vec<(u16, Option<UnixListener>)>,
     next: usize,
@@ -29,7 +29,7 @@ struct Claimed {
 /// # Panics
 /// There is no free port.
 pub fn free() -> u16 {
-    static CLAIMED: Mutex<Claimed> = Mutex::new(Claimed { blocks: Vec::new(), next: 0 });
+    static CLAIMED: Mutex<PortBlocks> = Mutex::new(PortBlocks { blocks: Vec::new(), next: 0 });
     let mut claimed = CLAIMED.lock().unwrap_or_else(PoisonError::into_inner);
     for _ in 0..usize::from(BLOCK) * MOST {
         let port = claimed.next();
@@ -41,7 +41,7 @@ pub fn free() -> u16 {
     panic!("no free port in {:?}", claimed.blocks);
 }
 
-impl Claimed {
+impl PortBlocks {
     fn next(&mut self) -> u16 {
         let block = self.next / usize::from(BLOCK);
         if block == self.blocks.len() {
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn ports_are_given_out_once_and_blocks_are_one_process_s() {
-        let mut claimed = Claimed::default();
+        let mut claimed = PortBlocks::default();
         let ports: Vec<u16> = (0..usize::from(BLOCK) * 2).map(|_| claimed.next()).collect();
         assert!(ports.iter().all(|port| (FIRST..FIRST + BLOCK * BLOCKS).contains(port)), "{ports:?}");
         let mut once = ports.clone();
@@ -103,7 +103,7 @@ mod tests {
         once.dedup();
         assert_eq!(once.len(), ports.len());
         // This is the view of another process.
-        let mut other = Claimed::default();
+        let mut other = PortBlocks::default();
         assert!(!ports.contains(&other.next()));
         let first = claimed.blocks[0].0;
         drop(claimed);
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn one_process_does_not_take_them_all() {
-        let mut claimed = Claimed::default();
+        let mut claimed = PortBlocks::default();
         let first = claimed.next();
         let again = (0..usize::from(BLOCK) * MOST).map(|_| claimed.next()).last();
         assert_eq!((claimed.blocks.len() <= MOST, again), (true, Some(first)));

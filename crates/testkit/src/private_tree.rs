@@ -42,12 +42,12 @@ pub fn prepare(dir: &Path) -> std::io::Result<()> {
 /// folders of its own. Such folders belong to an installed server, and may not be there. `http` is the rest of that
 /// block.
 pub fn lines_instead(http: &str) -> String {
-    let mut text = String::new();
-    if !http.contains("access_log") {
-        text += "access_log @DIR@/access.log;\n";
-    }
-    for module in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"] {
-        text += &format!("{module}_temp_path @DIR@/{module};\n");
-    }
-    text
+    let log = if http.contains("access_log") { "" } else { "access_log @DIR@/access.log;\n" };
+    log.to_owned() + &temp_paths()
+}
+
+/// The lines of `http` that name folders for temporary files below `@DIR@`.
+pub fn temp_paths() -> String {
+    let modules = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
+    modules.map(|module| format!("{module}_temp_path @DIR@/{module};\n")).concat()
 }

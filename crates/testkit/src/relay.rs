@@ -46,11 +46,11 @@ const PIECE: usize = 64 << 10;
 #[derive(Debug)]
 pub struct Relay {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<RelayState>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct RelayState {
     to: SocketAddr,
     path: Path,
     ended: AtomicBool,
@@ -69,7 +69,7 @@ impl Relay {
         let listener = listen(&path).unwrap_or_else(|error| panic!("a relay: {error}"));
         let address = listener.local_addr().expect("an address");
         let (delivered, sockets) = ([AtomicU64::new(0), AtomicU64::new(0)], Mutex::default());
-        let shared = Arc::new(Shared { to, path, ended: AtomicBool::new(false), delivered, sockets });
+        let shared = Arc::new(RelayState { to, path, ended: AtomicBool::new(false), delivered, sockets });
         let accepting = shared.clone();
         thread::spawn(move || {
             while let Ok((client, _)) = listener.accept() {
@@ -139,7 +139,7 @@ fn connect(to: SocketAddr, path: &Path) -> std::io::Result<TcpStream> {
 }
 
 /// Carries a connection in both directions, on threads of their own.
-fn carry(shared: &Arc<Shared>, client: TcpStream, server: TcpStream) -> std::io::Result<()> {
+fn carry(shared: &Arc<RelayState>, client: TcpStream, server: TcpStream) -> std::io::Result<()> {
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     {
@@ -159,9 +159,9 @@ fn carry(shared: &Arc<Shared>, client: TcpStream, server: TcpStream) -> std::io:
 }
 
 /// Bytes, and when they arrive; without bytes, the end.
-type Piece = (Instant, Vec<u8>);
+type DelayedBytes = (Instant, Vec<u8>);
 
-fn take(mut from: TcpStream, path: &Path, pieces: &Sender<Piece>, waiting: &AtomicU64) {
+fn take(mut from: TcpStream, path: &Path, pieces: &Sender<DelayedBytes>, waiting: &AtomicU64) {
     // A millisecond's worth, so that bytes arrive as evenly as on a real path.
     let most = path.rate.map_or(PIECE, |rate| usize::try_from(rate / 1000).unwrap_or(PIECE).clamp(1460, PIECE));
     let mut buffer = vec![0; most];
@@ -194,7 +194,7 @@ fn take(mut from: TcpStream, path: &Path, pieces: &Sender<Piece>, waiting: &Atom
     }
 }
 
-fn deliver(mut to: TcpStream, pieces: &Receiver<Piece>, waiting: &AtomicU64, delivered: &AtomicU64) {
+fn deliver(mut to: TcpStream, pieces: &Receiver<DelayedBytes>, waiting: &AtomicU64, delivered: &AtomicU64) {
     while let Ok((due, bytes)) = pieces.recv() {
         thread::sleep(due.saturating_duration_since(Instant::now()));
         if bytes.is_empty() || to.write_all(&bytes).is_err() {
@@ -209,38 +209,38 @@ fn deliver(mut to: TcpStream, pieces: &Receiver<Piece>, waiting: &AtomicU64, del
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Client, Ending, Upstream, ok};
+    use crate::{ConnectionEnd, TestClient, TestUpstream, ok};
 
     #[test]
     fn bytes_arrive_whole_and_not_before_their_time() {
         let content: Vec<u8> = (0..3_000_000_u32).map(|place| (place * 31 + place / 253) as u8).collect();
         let body = content.clone();
         let upstream =
-            Upstream::answering(move |request| if request.target() == "/end" { Vec::new() } else { ok(&body) });
+            TestUpstream::answering(move |request| if request.target() == "/end" { Vec::new() } else { ok(&body) });
         let to = upstream.address().parse().expect("an address");
         let delay = Duration::from_millis(40);
         for rate in [None, Some(30_000_000)] {
             let relay = Relay::new(to, Path { delay, rate, queue: Duration::from_millis(5) });
             let begun = Instant::now();
-            let mut client = Client::connect(relay.address());
+            let mut client = TestClient::connect(relay.address());
             assert!(client.get("/").body == content);
             let least = 2 * delay + rate.map_or(Duration::ZERO, |_| Duration::from_millis(90));
             assert!(begun.elapsed() >= least, "{:?}", begun.elapsed());
             crate::eventually("what was delivered is counted", || relay.down() > 3_000_000 && relay.up() > 30);
             client.send("GET /end HTTP/1.1\r\n\r\n");
-            assert_eq!(client.ending(), Ending::Closed);
+            assert_eq!(client.ending(), ConnectionEnd::Closed);
         }
     }
 
     #[test]
     fn connections_end_with_the_relay() {
-        let upstream = Upstream::answering(|_| ok("hello"));
+        let upstream = TestUpstream::answering(|_| ok("hello"));
         let relay = Relay::new(upstream.address().parse().expect("an address"), Path::round_trip(Duration::ZERO));
-        let mut client = Client::connect(relay.address());
+        let mut client = TestClient::connect(relay.address());
         assert_eq!(client.get("/").text(), "hello");
         let address = relay.address();
         drop(relay);
-        assert_ne!(client.ending(), Ending::Silent);
+        assert_ne!(client.ending(), ConnectionEnd::Silent);
         assert!(crate::within(crate::PATIENCE, || TcpStream::connect(address).is_err()));
     }
 }

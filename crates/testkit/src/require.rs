@@ -82,11 +82,11 @@ const NEEDS: &[&str] = &[
 
 /// The needs whose lack is a failure.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Required(Vec<&'static str>);
+struct RequiredNeeds(Vec<&'static str>);
 
-impl Required {
+impl RequiredNeeds {
     /// Reads a list, from left to right.
-    fn parse(text: &str) -> Result<Required, String> {
+    fn parse(text: &str) -> Result<RequiredNeeds, String> {
         let mut required = Vec::new();
         for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
             let (name, without) = word.strip_prefix('-').map_or((word, false), |name| (name, true));
@@ -100,13 +100,13 @@ impl Required {
                 required.extend(named);
             }
         }
-        Ok(Required(required))
+        Ok(RequiredNeeds(required))
     }
 
     /// The requirements of the environment.
-    fn of_environment() -> &'static Result<Required, String> {
-        static REQUIRED: OnceLock<Result<Required, String>> = OnceLock::new();
-        REQUIRED.get_or_init(|| Required::parse(&std::env::var("FREERUN_TEST_REQUIRE").unwrap_or_default()))
+    fn of_environment() -> &'static Result<RequiredNeeds, String> {
+        static REQUIRED: OnceLock<Result<RequiredNeeds, String>> = OnceLock::new();
+        REQUIRED.get_or_init(|| RequiredNeeds::parse(&std::env::var("FREERUN_TEST_REQUIRE").unwrap_or_default()))
     }
 }
 
@@ -118,7 +118,7 @@ impl Required {
 #[track_caller]
 pub fn need(name: &str, met: bool, why: &str) -> bool {
     assert!(NEEDS.contains(&name), "the need \"{name}\" is missing in NEEDS of the testkit");
-    match Required::of_environment() {
+    match RequiredNeeds::of_environment() {
         Err(error) => panic!("{error}"),
         Ok(required) if !met && required.0.contains(&name) => panic!("FREERUN_TEST_REQUIRE requires {name}: {why}"),
         Ok(_) if !met => record_skip(name, why),
@@ -173,7 +173,7 @@ pub fn nginx_module(name: &str) -> Option<PathBuf> {
     (nginx() && need(name, path.is_file(), &format!("no {name} for nginx"))).then_some(path)
 }
 
-/// The permission and the device to mount a FUSE file system.
+/// Whether this process may mount a FUSE file system, and has the device.
 #[track_caller]
 pub fn fuse() -> bool {
     static MOUNTABLE: OnceLock<Result<(), String>> = OnceLock::new();
@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Vec<&'static str> {
-        Required::parse(text).expect(text).0
+        RequiredNeeds::parse(text).expect(text).0
     }
 
     #[test]
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn an_unknown_name_is_an_error() {
         for text in ["ngnix", "all,-ngnix", "-", "nginx fuse"] {
-            let error = Required::parse(text).unwrap_err();
+            let error = RequiredNeeds::parse(text).unwrap_err();
             assert!(error.contains("there are all, ") && error.contains(", nginx, "), "{error}");
         }
     }
@@ -235,7 +235,7 @@ mod tests {
     /// A name that is misspelt would require nothing, in a binary whose tests need nothing.
     #[test]
     fn the_list_of_the_environment_can_be_read() {
-        assert_eq!(Required::of_environment().as_ref().err(), None);
+        assert_eq!(RequiredNeeds::of_environment().as_ref().err(), None);
     }
 
     #[test]

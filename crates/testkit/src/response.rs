@@ -21,7 +21,7 @@ pub struct Response {
 
 /// The result of parsing.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Parsed {
+pub enum ParsedResponse {
     /// A whole response and the number of its bytes.
     Whole(Response, usize),
     /// More bytes are needed.
@@ -55,9 +55,9 @@ impl Response {
     }
 
     /// Parses the response at the start of `bytes` to a request of this method.
-    pub fn parse(bytes: &[u8], method: &str) -> Parsed {
+    pub fn parse(bytes: &[u8], method: &str) -> ParsedResponse {
         if !bytes.is_empty() && !bytes.starts_with(&b"HTTP/"[..bytes.len().min(5)]) {
-            return Parsed::UntilClose(Response {
+            return ParsedResponse::UntilClose(Response {
                 line: String::new(),
                 status: 0,
                 headers: Vec::new(),
@@ -68,7 +68,7 @@ impl Response {
             });
         }
         let Some(end) = find(bytes, b"\r\n\r\n") else {
-            return Parsed::Partial;
+            return ParsedResponse::Partial;
         };
         let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
         let mut lines = head.split("\r\n");
@@ -78,59 +78,59 @@ impl Response {
             _ => 0,
         };
         if status == 0 {
-            return Parsed::Bad(format!("status line {line:?}"));
+            return ParsedResponse::Bad(format!("status line {line:?}"));
         }
         let headers = match fields(lines) {
             Ok(headers) => headers,
-            Err(why) => return Parsed::Bad(why),
+            Err(why) => return ParsedResponse::Bad(why),
         };
         let (body, trailers) = (Vec::new(), Vec::new());
         let response = Response { line, status, headers, body, chunked: false, trailers, until_close: false };
         response.body(&bytes[end + 4..], end + 4, method)
     }
 
-    fn body(mut self, rest: &[u8], head: usize, method: &str) -> Parsed {
+    fn body(mut self, rest: &[u8], head: usize, method: &str) -> ParsedResponse {
         if method == "HEAD" || matches!(self.status, 100..=199 | 204 | 304) {
-            return Parsed::Whole(self, head);
+            return ParsedResponse::Whole(self, head);
         }
         if self.header("transfer-encoding").is_some_and(|value| value.eq_ignore_ascii_case("chunked")) {
             if self.header("content-length").is_some() {
-                return Parsed::Bad("both Content-Length and Transfer-Encoding".into());
+                return ParsedResponse::Bad("both Content-Length and Transfer-Encoding".into());
             }
             self.chunked = true;
             return match chunks(rest) {
                 Ok(Some((body, trailers, used))) => {
                     self.body = body;
                     self.trailers = trailers;
-                    Parsed::Whole(self, head + used)
+                    ParsedResponse::Whole(self, head + used)
                 }
-                Ok(None) => Parsed::Partial,
-                Err(why) => Parsed::Bad(why),
+                Ok(None) => ParsedResponse::Partial,
+                Err(why) => ParsedResponse::Bad(why),
             };
         }
         match self.all("content-length")[..] {
             [] => {
                 self.body = rest.to_vec();
                 self.until_close = true;
-                Parsed::UntilClose(self)
+                ParsedResponse::UntilClose(self)
             }
             [length] => match length.parse::<usize>() {
                 Ok(length) if rest.len() >= length => {
                     self.body = rest[..length].to_vec();
-                    Parsed::Whole(self, head + length)
+                    ParsedResponse::Whole(self, head + length)
                 }
-                Ok(_) => Parsed::Partial,
-                Err(_) => Parsed::Bad(format!("Content-Length {length:?}")),
+                Ok(_) => ParsedResponse::Partial,
+                Err(_) => ParsedResponse::Bad(format!("Content-Length {length:?}")),
             },
-            _ => Parsed::Bad("several Content-Length".into()),
+            _ => ParsedResponse::Bad("several Content-Length".into()),
         }
     }
 }
 
 /// Fields with their names, in their order.
-type Fields = Vec<(String, String)>;
+type HeaderLines = Vec<(String, String)>;
 
-fn fields<'l>(lines: impl Iterator<Item = &'l str>) -> Result<Fields, String> {
+fn fields<'l>(lines: impl Iterator<Item = &'l str>) -> Result<HeaderLines, String> {
     lines
         .map(|field| match field.split_once(':') {
             Some((name, value)) if !name.is_empty() && !name.contains([' ', '\t', '\n']) => {
@@ -142,7 +142,7 @@ fn fields<'l>(lines: impl Iterator<Item = &'l str>) -> Result<Fields, String> {
 }
 
 /// The body and the trailers of chunks, and how many bytes they took; `None` if they are not complete.
-fn chunks(bytes: &[u8]) -> Result<Option<(Vec<u8>, Fields, usize)>, String> {
+fn chunks(bytes: &[u8]) -> Result<Option<(Vec<u8>, HeaderLines, usize)>, String> {
     let mut body = Vec::new();
     let mut at = 0;
     loop {
@@ -197,7 +197,7 @@ mod tests {
 
     fn whole(bytes: &str, method: &str) -> (Response, usize) {
         match Response::parse(bytes.as_bytes(), method) {
-            Parsed::Whole(response, used) => (response, used),
+            ParsedResponse::Whole(response, used) => (response, used),
             other => panic!("{other:?}"),
         }
     }
@@ -213,17 +213,17 @@ mod tests {
         assert_eq!(response.text(), "ok0123456789");
         assert_eq!(whole("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", "HEAD").0.body, b"");
         assert_eq!(whole("HTTP/1.1 304 Not Modified\r\nETag: \"x\"\r\n\r\n", "GET").0.header("etag"), Some("\"x\""));
-        assert_eq!(Response::parse(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no", "GET"), Parsed::Partial);
-        assert_eq!(Response::parse(b"HT", "GET"), Parsed::Partial);
-        assert!(matches!(Response::parse(b"<html>", "GET"), Parsed::UntilClose(_)));
-        assert!(matches!(Response::parse(b"HTTP/1.1 200 OK\r\n\r\nabc", "GET"), Parsed::UntilClose(_)));
+        assert_eq!(Response::parse(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no", "GET"), ParsedResponse::Partial);
+        assert_eq!(Response::parse(b"HT", "GET"), ParsedResponse::Partial);
+        assert!(matches!(Response::parse(b"<html>", "GET"), ParsedResponse::UntilClose(_)));
+        assert!(matches!(Response::parse(b"HTTP/1.1 200 OK\r\n\r\nabc", "GET"), ParsedResponse::UntilClose(_)));
         for bad in [
             "HTTP/1.1 2000 OK\r\n\r\n",
             "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n",
             "HTTP/1.1 200 OK\r\nContent-Length : 1\r\n\r\n",
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
         ] {
-            assert!(matches!(Response::parse(bad.as_bytes(), "GET"), Parsed::Bad(_)), "{bad:?}");
+            assert!(matches!(Response::parse(bad.as_bytes(), "GET"), ParsedResponse::Bad(_)), "{bad:?}");
         }
     }
 

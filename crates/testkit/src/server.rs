@@ -1,13 +1,15 @@
 //! Runs freerun or nginx in a folder of its own.
 
+use crate::in_process::{InProcessWorker, WorkerConfiguration};
 use crate::setup::{Setup, fill_in};
-use crate::{Client, Error, Kind, PATIENCE, Response, TempDir, Tls, eventually, private_tree, within};
+use crate::{HarnessError, Kind, PATIENCE, Response, TempDir, TestClient, Tls, eventually, private_tree, within};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// The time that a server may take to start: longer than anything else, since a debug build may have a hundred thousand
@@ -16,13 +18,21 @@ const START: Duration = Duration::from_secs(60);
 
 /// A running server; dropping it stops it.
 #[derive(Debug)]
-pub struct Server {
+pub struct TestServer {
     kind: Kind,
-    child: Child,
+    process: ServerProcess,
     dir: TempDir,
     setup: Setup,
     ports: Vec<u16>,
-    status: Option<ExitStatus>,
+}
+
+/// The process that a server is.
+#[derive(Debug)]
+enum ServerProcess {
+    /// A process of its own, and its status when it has ended.
+    Own(Child, Option<ExitStatus>),
+    /// The test's process, which has this worker until the server is dropped.
+    Test(Mutex<Option<Box<dyn InProcessWorker>>>),
 }
 
 impl Setup {
@@ -31,7 +41,7 @@ impl Setup {
     /// # Panics
     /// The server does not start.
     #[track_caller]
-    pub fn start(&self, kind: Kind) -> Server {
+    pub fn start(&self, kind: Kind) -> TestServer {
         match self.try_start(kind) {
             Ok(server) => server,
             Err(error) => panic!("{error}"),
@@ -43,7 +53,7 @@ impl Setup {
     /// # Panics
     /// The server does not start.
     #[track_caller]
-    pub fn freerun(&self) -> Server {
+    pub fn freerun(&self) -> TestServer {
         self.start(Kind::Freerun)
     }
 
@@ -53,25 +63,48 @@ impl Setup {
     /// # Panics
     /// The server does not start.
     #[track_caller]
-    pub fn run(&self) -> Server {
+    pub fn run(&self) -> TestServer {
         self.start(Kind::under_test())
+    }
+
+    /// Starts a worker in the test's own process by `start`, which returns when the worker accepts connections.
+    ///
+    /// # Panics
+    /// The configuration has lines outside of `http`, arguments or an environment, which take a process; or `start`
+    /// fails.
+    #[track_caller]
+    pub fn start_worker(
+        &self,
+        start: impl FnOnce(&WorkerConfiguration<'_>) -> Result<Box<dyn InProcessWorker>, String>,
+    ) -> TestServer {
+        let dir = TempDir::new("worker");
+        let mut ports = Vec::new();
+        let text = fill_in(&self.worker_text(), dir.path(), self.document_root(), &mut ports);
+        fs::write(dir.path().join("nginx.conf"), &text).expect("a configuration file");
+        match start(&WorkerConfiguration { text: &text, folder: dir.path() }) {
+            Ok(worker) => {
+                let process = ServerProcess::Test(Mutex::new(Some(worker)));
+                TestServer { kind: Kind::Freerun, process, dir, setup: self.clone(), ports }
+            }
+            Err(error) => panic!("the worker did not start: {error}\n{text}"),
+        }
     }
 
     /// Starts a server with this configuration.
     ///
     /// # Errors
     /// The server ended, or did not listen in time; the error has its output.
-    pub fn try_start(&self, kind: Kind) -> Result<Server, Error> {
-        Server::start(kind, self.clone())
+    pub fn try_start(&self, kind: Kind) -> Result<TestServer, HarnessError> {
+        TestServer::start(kind, self.clone())
     }
 }
 
-impl Server {
-    fn start(kind: Kind, setup: Setup) -> Result<Server, Error> {
+impl TestServer {
+    fn start(kind: Kind, setup: Setup) -> Result<TestServer, HarnessError> {
         let dir = TempDir::new("server");
         let mut ports = Vec::new();
         let text = fill_in(&setup.text(), dir.path(), setup.document_root(), &mut ports);
-        let failed = |what: String| Error::Start(format!("{kind:?}: {what}"));
+        let failed = |what: String| HarnessError::Start(format!("{kind:?}: {what}"));
         fs::write(dir.path().join("nginx.conf"), &text).map_err(|error| failed(error.to_string()))?;
         fs::create_dir_all(dir.path().join("logs")).map_err(|error| failed(error.to_string()))?;
         let stderr = fs::File::create(dir.path().join("stderr")).map_err(|error| failed(error.to_string()))?;
@@ -93,12 +126,12 @@ impl Server {
             .stderr(stderr)
             .spawn()
             .map_err(|error| failed(error.to_string()))?;
-        let mut server = Server { kind, child, dir, setup, ports, status: None };
+        let mut server = TestServer { kind, process: ServerProcess::Own(child, None), dir, setup, ports };
         let up = within(START, || server.ended() || server.has_pid_file() && server.answers());
         if server.ended() || !up {
             let text = fs::read_to_string(server.path("nginx.conf")).unwrap_or_default();
             let said = server.stderr() + &server.error_log();
-            return Err(failed(format!("did not start ({:?})\n{said}\n{text}", server.status)));
+            return Err(failed(format!("did not start ({:?})\n{said}\n{text}", server.exit_status())));
         }
         Ok(server)
     }
@@ -119,10 +152,18 @@ impl Server {
     }
 
     fn ended(&mut self) -> bool {
-        if self.status.is_none() {
-            self.status = self.child.try_wait().ok().flatten();
+        self.exit_status().is_some()
+    }
+
+    /// The status of the process, if it has ended.
+    fn exit_status(&mut self) -> Option<ExitStatus> {
+        match &mut self.process {
+            ServerProcess::Own(child, status) => {
+                *status = status.or_else(|| child.try_wait().ok().flatten());
+                *status
+            }
+            ServerProcess::Test(_) => None,
         }
-        self.status.is_some()
     }
 
     /// The kind of the server.
@@ -165,13 +206,13 @@ impl Server {
     /// # Panics
     /// Connecting fails; the methods below panic in this case, too.
     #[track_caller]
-    pub fn connect(&self) -> Client {
-        Client::connect(self.address())
+    pub fn connect(&self) -> TestClient {
+        TestClient::connect(self.address())
     }
 
     /// A new connection with TLS.
     #[track_caller]
-    pub fn connect_tls(&self, tls: &Tls) -> Client {
+    pub fn connect_tls(&self, tls: &Tls) -> TestClient {
         self.connect().tls(tls)
     }
 
@@ -203,7 +244,14 @@ impl Server {
     }
 
     /// The bytes that the server wrote to standard error.
+    #[track_caller]
     pub fn stderr(&self) -> String {
+        self.master();
+        self.stderr_so_far()
+    }
+
+    /// The content of its standard error; nothing without a process.
+    fn stderr_so_far(&self) -> String {
         read(&self.path("stderr"))
     }
 
@@ -244,11 +292,19 @@ impl Server {
     }
 
     /// The process that was started.
+    ///
+    /// # Panics
+    /// The server has no process of its own.
+    #[track_caller]
     pub fn master(&self) -> u32 {
-        self.child.id()
+        match &self.process {
+            ServerProcess::Own(child, _) => child.id(),
+            ServerProcess::Test(_) => panic!("a worker in the test's process has no process of its own"),
+        }
     }
 
     /// The child processes that serve (without nginx's cache processes).
+    #[track_caller]
     pub fn workers(&self) -> Vec<u32> {
         let mut pids: Vec<u32> = children(self.master());
         if self.kind == Kind::Nginx {
@@ -266,6 +322,7 @@ impl Server {
     }
 
     /// Sends the master a signal.
+    #[track_caller]
     pub fn signal(&self, signal: Signal) {
         signal_process(self.master(), signal);
     }
@@ -278,6 +335,7 @@ impl Server {
     /// Replaces text in the configuration file; [`reload`](Self::reload) puts it into effect.
     #[track_caller]
     pub fn edit(&self, from: &str, to: &str) {
+        self.master();
         let text = self.config();
         assert!(text.contains(from), "no {from:?} in the configuration");
         let to = fill_in(to, self.dir.path(), self.setup.document_root(), &mut self.ports.clone());
@@ -314,15 +372,18 @@ impl Server {
     /// Waits for the end that a signal has ordered.
     #[track_caller]
     pub fn wait(&mut self) -> ExitStatus {
+        self.master();
         eventually("the server ends", || self.ended());
-        match self.status {
+        match self.exit_status() {
             Some(status) => status,
             None => panic!("no status"),
         }
     }
 
     /// Whether the master is still running.
+    #[track_caller]
     pub fn runs(&mut self) -> bool {
+        self.master();
         !self.ended()
     }
 
@@ -339,10 +400,12 @@ fn is_fault(line: &str) -> bool {
     line.contains("panicked at") && !line.contains("preaccess/debug_block.rs")
 }
 
-impl Drop for Server {
+impl Drop for TestServer {
     fn drop(&mut self) {
-        let workers = children(self.master());
-        if !self.ended() {
+        if let ServerProcess::Test(worker) = &mut self.process {
+            drop(worker.get_mut().unwrap_or_else(PoisonError::into_inner).take());
+        } else if !self.ended() {
+            let workers = children(self.master());
             self.signal(Signal::TERM);
             if !within(Duration::from_secs(5), || self.ended()) {
                 eprintln!("{:?} did not end on TERM", self.kind);
@@ -354,7 +417,7 @@ impl Drop for Server {
                 within(Duration::from_secs(5), || self.ended());
             }
         }
-        let log = self.error_log() + &self.stderr();
+        let log = self.error_log() + &self.stderr_so_far();
         if std::thread::panicking() {
             eprintln!("--- {:?}'s log, last lines\n{}", self.kind, tail(&log, 40));
         } else if self.kind == Kind::Freerun && log.lines().any(is_fault) {
@@ -370,7 +433,7 @@ pub(crate) fn signal_process(pid: u32, signal: Signal) {
     }
 }
 
-impl Server {
+impl TestServer {
     /// Sends any process of this server a signal.
     pub fn signal_pid(&self, pid: u32, signal: Signal) {
         signal_process(pid, signal);
@@ -399,7 +462,7 @@ fn tail(text: &str, lines: usize) -> String {
 
 /// The result of a run of the program that ends by itself.
 #[derive(Debug)]
-pub struct Checked {
+pub struct ProgramOutput {
     /// The exit code; `None` if a signal ended it, or the time ran out.
     pub code: Option<i32>,
     /// Standard error.
@@ -415,12 +478,12 @@ pub struct Checked {
 ///
 /// # Errors
 /// The program could not be started.
-pub fn check(kind: Kind, text: &str) -> Result<Checked, Error> {
+pub fn check(kind: Kind, text: &str) -> Result<ProgramOutput, HarnessError> {
     let dir = TempDir::new("check");
     let mut ports = Vec::new();
     let text = fill_in(text, dir.path(), None, &mut ports);
     let conf = dir.path().join("nginx.conf");
-    fs::write(&conf, text).map_err(|error| Error::Start(error.to_string()))?;
+    fs::write(&conf, text).map_err(|error| HarnessError::Start(error.to_string()))?;
     let (conf, prefix) = (conf.display().to_string(), dir.path().display().to_string());
     let log = dir.path().join("error.log").display().to_string();
     let mut checked = run(kind, &["-t", "-c", &conf, "-p", &prefix, "-e", &log], PATIENCE)?;
@@ -432,9 +495,9 @@ pub fn check(kind: Kind, text: &str) -> Result<Checked, Error> {
 ///
 /// # Errors
 /// It could not be started.
-pub fn run(kind: Kind, arguments: &[&str], time: Duration) -> Result<Checked, Error> {
+pub fn run(kind: Kind, arguments: &[&str], time: Duration) -> Result<ProgramOutput, HarnessError> {
     let dir = TempDir::new("run");
-    let failed = |error: std::io::Error| Error::Start(error.to_string());
+    let failed = |error: std::io::Error| HarnessError::Start(error.to_string());
     let (out, err) = (dir.path().join("out"), dir.path().join("err"));
     // These are files, not pipes: a daemon that outlives the command would hold a pipe open.
     let mut child = Command::new(kind.program()?)
@@ -454,7 +517,7 @@ pub fn run(kind: Kind, arguments: &[&str], time: Duration) -> Result<Checked, Er
         let _ = child.kill();
         let _ = child.wait();
     }
-    Ok(Checked {
+    Ok(ProgramOutput {
         code: status.and_then(|status| status.code()),
         stderr: read(&err),
         stdout: read(&out),

@@ -1,13 +1,14 @@
 //! A server's configuration, in a form that freerun and nginx both accept.
 
 use crate::dir::Site;
-use crate::{Error, Kind, ports, private_tree, require};
+use crate::{HarnessError, Kind, ports, private_tree, require};
 use std::path::PathBuf;
 use std::process::Command;
 
 /// A configuration that is being put together. It has the lines of the test and no others: the command line has the
 /// harness's own settings. A mount namespace makes the compiled-in folders (for the access log and temporary files) the
-/// server's own. Without root there is none; then the configuration names folders in `@DIR@`.
+/// server's own. Without root there is none; then the configuration names folders in `@DIR@`. A worker in the test's own
+/// process never has one: its configuration names the folders for temporary files.
 ///
 /// In all texts `@DIR@` stands for the server's own folder (logs, pid, temporary files), `@ROOT@` for the document
 /// root, and `@CERTS@` for the folder of [`certificates`](crate::certificates()). `@PORT@` stands for its port and
@@ -85,6 +86,11 @@ impl Setup {
         self
     }
 
+    /// Whether it has lines in `stream`, for which nginx needs a module.
+    pub fn has_stream(&self) -> bool {
+        !self.stream.is_empty()
+    }
+
     /// Adds a command-line argument.
     pub fn argument(mut self, argument: &str) -> Setup {
         self.arguments.push(argument.to_owned());
@@ -117,7 +123,7 @@ impl Setup {
     }
 
     /// The command that starts the server, without its arguments.
-    pub(crate) fn command(&self, kind: Kind, dir: &std::path::Path) -> Result<Command, Error> {
+    pub(crate) fn command(&self, kind: Kind, dir: &std::path::Path) -> Result<Command, HarnessError> {
         let program = match &self.program {
             Some(program) => program.clone(),
             None => kind.program()?,
@@ -185,6 +191,22 @@ impl Setup {
             text += &format!("stream {{\n{}}}\n", self.stream);
         }
         text
+    }
+
+    /// The text of the configuration for a worker in the test's own process, before its `@…@` are replaced. What is
+    /// compiled into a process, or given by its command line, stands in it.
+    ///
+    /// # Panics
+    /// The setup has parts that take a process.
+    #[track_caller]
+    pub(crate) fn worker_text(&self) -> String {
+        let Setup { main, events, http, stream, whole, root: _, arguments, program, under, environment, shares_mounts } =
+            self;
+        let is_plain = main.is_empty() && events.is_empty() && stream.is_empty() && whole.is_none();
+        let has_no_process = arguments.is_empty() && program.is_none() && under.is_empty() && environment.is_empty();
+        assert!(is_plain && has_no_process && !shares_mounts, "this takes a process of its own: {self:?}");
+        let paths = private_tree::temp_paths();
+        format!("error_log @DIR@/error.log info;\nhttp {{\n{paths}{http}}}\n")
     }
 
     /// Whether the server has compiled-in folders of its own.

@@ -1,8 +1,8 @@
 //! A server behind the server under test, which does exactly what the test demands. It answers in exact bytes, pauses
 //! until the test goes on, ends or resets connections on demand.
 //!
-//! Either the test does this step by step ([`Upstream::accept`]), or a function answers each request
-//! ([`Upstream::answering`]).
+//! Either the test does this step by step ([`TestUpstream::accept`]), or a function answers each request
+//! ([`TestUpstream::answering`]).
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{Domain, Socket, Type};
 
-use crate::peer::{Peer, Received, Stream};
+use crate::peer::{Peer, PeerStream, ReceivedRequest};
 use crate::tls::TlsServer;
 
 /// The time that an upstream waits for a connection.
@@ -24,7 +24,7 @@ const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// A listening socket that simulates an upstream server.
 #[derive(Debug)]
-pub struct Upstream {
+pub struct TestUpstream {
     listener: Listener,
     tls: Option<TlsServer>,
 }
@@ -35,14 +35,14 @@ enum Listener {
     Unix(UnixListener, PathBuf),
 }
 
-impl Upstream {
+impl TestUpstream {
     /// Listens on a free port of 127.0.0.1.
     ///
     /// # Panics
     /// Listening fails.
     #[track_caller]
-    pub fn new() -> Upstream {
-        Upstream::on(SocketAddr::from(([127, 0, 0, 1], 0)))
+    pub fn new() -> TestUpstream {
+        TestUpstream::on(SocketAddr::from(([127, 0, 0, 1], 0)))
     }
 
     /// Listens on this address.
@@ -50,10 +50,10 @@ impl Upstream {
     /// # Panics
     /// Listening fails.
     #[track_caller]
-    pub fn on(address: SocketAddr) -> Upstream {
+    pub fn on(address: SocketAddr) -> TestUpstream {
         let listener = TcpListener::bind(address).unwrap_or_else(|error| panic!("upstream on {address}: {error}"));
         listener.set_nonblocking(true).expect("a listener that does not wait");
-        Upstream { listener: Listener::Tcp(listener), tls: None }
+        TestUpstream { listener: Listener::Tcp(listener), tls: None }
     }
 
     /// Listens on a free port of 127.0.0.1 and speaks TLS.
@@ -61,8 +61,8 @@ impl Upstream {
     /// # Panics
     /// Listening fails.
     #[track_caller]
-    pub fn tls(server: TlsServer) -> Upstream {
-        Upstream { tls: Some(server), ..Upstream::new() }
+    pub fn tls(server: TlsServer) -> TestUpstream {
+        TestUpstream { tls: Some(server), ..TestUpstream::new() }
     }
 
     /// Listens on a Unix socket.
@@ -70,11 +70,11 @@ impl Upstream {
     /// # Panics
     /// Listening fails.
     #[track_caller]
-    pub fn unix(path: &Path) -> Upstream {
+    pub fn unix(path: &Path) -> TestUpstream {
         let listener =
             UnixListener::bind(path).unwrap_or_else(|error| panic!("upstream on {}: {error}", path.display()));
         listener.set_nonblocking(true).expect("a listener that does not wait");
-        Upstream { listener: Listener::Unix(listener, path.to_owned()), tls: None }
+        TestUpstream { listener: Listener::Unix(listener, path.to_owned()), tls: None }
     }
 
     /// The address in the form of a `server` directive: `127.0.0.1:8000`, `unix:/path`.
@@ -107,8 +107,8 @@ impl Upstream {
         let end = Instant::now() + wait;
         loop {
             let accepted = match &self.listener {
-                Listener::Tcp(listener) => listener.accept().map(|(stream, _)| Stream::Tcp(stream)),
-                Listener::Unix(listener, _) => listener.accept().map(|(stream, _)| Stream::Unix(stream)),
+                Listener::Tcp(listener) => listener.accept().map(|(stream, _)| PeerStream::Tcp(stream)),
+                Listener::Unix(listener, _) => listener.accept().map(|(stream, _)| PeerStream::Unix(stream)),
             };
             match accepted {
                 Ok(stream) => {
@@ -139,13 +139,13 @@ impl Upstream {
     /// # Panics
     /// Listening fails.
     #[track_caller]
-    pub fn answering(answer: impl Fn(&Received) -> Vec<u8> + Send + Sync + 'static) -> Answering {
-        Upstream::new().answer(answer)
+    pub fn answering(answer: impl Fn(&ReceivedRequest) -> Vec<u8> + Send + Sync + 'static) -> AnsweringUpstream {
+        TestUpstream::new().answer(answer)
     }
 
     /// As [`answering`](Self::answering), on this upstream.
     #[track_caller]
-    pub fn answer(self, answer: impl Fn(&Received) -> Vec<u8> + Send + Sync + 'static) -> Answering {
+    pub fn answer(self, answer: impl Fn(&ReceivedRequest) -> Vec<u8> + Send + Sync + 'static) -> AnsweringUpstream {
         let upstream = self;
         let address = upstream.address();
         let connections = Arc::new(AtomicUsize::new(0));
@@ -170,33 +170,33 @@ impl Upstream {
                 });
             }
         });
-        Answering { address, connections, seen }
+        AnsweringUpstream { address, connections, seen }
     }
 }
 
-impl Default for Upstream {
-    fn default() -> Upstream {
-        Upstream::new()
+impl Default for TestUpstream {
+    fn default() -> TestUpstream {
+        TestUpstream::new()
     }
 }
 
 /// An address of 127.0.0.1 that refuses connections. No other process gets its port while this exists. A port that was
 /// merely free a moment ago may belong to another test's server already.
 #[derive(Debug)]
-pub struct Refusing {
+pub struct RefusingAddress {
     bound: Socket,
 }
 
-impl Refusing {
+impl RefusingAddress {
     /// A free port on which no server listens.
     ///
     /// # Panics
     /// There is no free port.
     #[track_caller]
-    pub fn new() -> Refusing {
+    pub fn new() -> RefusingAddress {
         let bound = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
         bound.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("a free port");
-        Refusing { bound }
+        RefusingAddress { bound }
     }
 
     /// The address in the form of a `server` directive.
@@ -242,9 +242,9 @@ impl Default for Full {
     }
 }
 
-impl Default for Refusing {
-    fn default() -> Refusing {
-        Refusing::new()
+impl Default for RefusingAddress {
+    fn default() -> RefusingAddress {
+        RefusingAddress::new()
     }
 }
 
@@ -269,13 +269,13 @@ pub fn fastcgi_record(kind: u8, content: &[u8]) -> Vec<u8> {
 
 /// An upstream that answers requests by itself.
 #[derive(Debug)]
-pub struct Answering {
+pub struct AnsweringUpstream {
     address: String,
     connections: Arc<AtomicUsize>,
-    seen: Arc<Mutex<Vec<Received>>>,
+    seen: Arc<Mutex<Vec<ReceivedRequest>>>,
 }
 
-impl Answering {
+impl AnsweringUpstream {
     /// The address in the form of a `server` directive.
     pub fn address(&self) -> &str {
         &self.address
@@ -287,7 +287,7 @@ impl Answering {
     }
 
     /// The requests that have come and were not taken yet, in their order.
-    pub fn take_requests(&self) -> Vec<Received> {
+    pub fn take_requests(&self) -> Vec<ReceivedRequest> {
         self.seen.lock().map(|mut seen| std::mem::take(&mut *seen)).unwrap_or_default()
     }
 }
@@ -301,7 +301,7 @@ mod tests {
 
     #[test]
     fn a_played_upstream_sees_exact_bytes() {
-        let upstream = Upstream::new();
+        let upstream = TestUpstream::new();
         let mut client = TcpStream::connect(upstream.address()).unwrap();
         client
             .write_all(b"PUT /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\nmore")
@@ -319,14 +319,14 @@ mod tests {
 
     #[test]
     fn nobody_else_gets_a_port_that_refuses() {
-        let refusing = Refusing::new();
+        let refusing = RefusingAddress::new();
         assert_eq!(TcpStream::connect(refusing.address()).unwrap_err().kind(), ErrorKind::ConnectionRefused);
         assert_eq!(TcpListener::bind(refusing.address()).unwrap_err().kind(), ErrorKind::AddrInUse);
     }
 
     #[test]
     fn an_answering_upstream_keeps_connections_and_requests() {
-        let upstream = Upstream::answering(|request| ok(request.target()));
+        let upstream = TestUpstream::answering(|request| ok(request.target()));
         let mut client = TcpStream::connect(upstream.address()).unwrap();
         for path in ["/a", "/b"] {
             write!(client, "GET {path} HTTP/1.1\r\n\r\n").unwrap();

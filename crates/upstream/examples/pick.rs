@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use freerun_upstream::method::{Measure, Method, Two};
 use freerun_upstream::random::Random;
-use freerun_upstream::{Group, GroupSettings, PeerSettings, PeerSpec, Query, Tried, UpstreamAddress};
+use freerun_upstream::{Group, GroupSettings, PeerSettings, PeerSpec, Query, TriedServers, UpstreamAddress};
 
 const ROUNDS: u32 = 200_000;
 
@@ -31,7 +31,7 @@ fn run(group: &Group, loops: u64) -> u128 {
                     let key = random.number().to_le_bytes();
                     let query =
                         Query { now: u64::from(round) / 100, key: &key, random: random.number(), ..Query::default() };
-                    let lease = group.pick(&query, &mut Tried::new());
+                    let lease = group.pick(&query, &mut TriedServers::new());
                     std::hint::black_box(&lease);
                 }
             });

@@ -8,11 +8,11 @@ use crate::clock::Millis;
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
     in_a_row: AtomicU32,
-    /// When the window began.
+    /// Begin of the window.
     window: AtomicU64,
     /// The number of answers in the window, in the lower half, and of errors, in the upper half.
     counted: AtomicU64,
-    /// How often the server was ejected, less the windows that went well since.
+    /// Number of times that the server was ejected, less the windows that went well since.
     ejections: AtomicU32,
 }
 
@@ -21,11 +21,11 @@ const ERROR: u64 = 1 << 32;
 /// A summary of a server's answers at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tally {
-    /// How many errors came in a row, up to and including the last answer.
+    /// Number of errors in a row, up to and including the last answer.
     pub(crate) in_a_row: u32,
-    /// How many answers of the window were errors.
+    /// Number of answers of the window that were errors.
     pub(crate) errors: u64,
-    /// How many answers came in the window.
+    /// Number of answers in the window.
     pub(crate) all: u64,
 }
 
@@ -46,7 +46,9 @@ impl Answers {
             return None;
         }
         let in_a_row = self.in_a_row.fetch_add(1, Relaxed) + 1;
-        Some(Tally { in_a_row, errors: (counted >> 32) + 1, all: counted & u64::from(u32::MAX) })
+        let (errors, all) = ((counted >> 32) + 1, counted & u64::from(u32::MAX));
+        debug_assert!(errors <= all, "{errors} of {all} answers are errors");
+        Some(Tally { in_a_row, errors, all })
     }
 
     /// Records that the server is ejected and forgets the answers counted so far, because they have had their

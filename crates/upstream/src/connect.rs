@@ -96,7 +96,7 @@ impl ConnectError {
 /// Connects to an address. The caller bounds the time by dropping the future.
 ///
 /// A connection that is established at once, as on the loopback and with Unix sockets, is not registered with the loop
-/// yet: it costs no poll of the loop's events, and its first write can be tried right away.
+/// yet. It costs no poll of the loop's events, and its first write can be tried right away.
 ///
 /// # Errors
 /// [`ConnectError`].
@@ -128,8 +128,8 @@ pub async fn connect_datagrams(
     Ok(Datagrams::connected(Arc::new(socket)))
 }
 
-/// Makes a socket of a kind, which has the protocol unless the address is that of a Unix socket, and connects it. Returns it
-/// and whether the connection has to be waited for.
+/// Makes a socket of a kind, and connects it. The socket has the protocol unless the address names a Unix socket.
+/// Returns it and whether the connection has to be waited for.
 async fn open(
     address: &UpstreamAddress,
     options: &ConnectOptions,

@@ -11,7 +11,7 @@ pub enum AttemptFailure {
     Closed,
     /// The bytes received were not a valid response.
     Invalid,
-    /// The response's status is one that counts as a failure (`proxy_next_upstream http_500` and others).
+    /// The response's status counts as a failure (`proxy_next_upstream http_500` and others).
     Status,
     /// The server may not be asked (`proxy_allow_upstream`).
     Denied,
@@ -65,7 +65,7 @@ impl FailureVerdict {
     /// The words for a server that the outlier detection leaves out.
     pub const EJECTED: &'static str = "upstream server ejected as an outlier";
 
-    /// What the error log tells of it, at the level `warn`: nothing, if the server is used as before.
+    /// Words for the error log at the level `warn`: none, if the server is used as before.
     pub fn words(self) -> impl Iterator<Item = &'static str> {
         [(self.disabled, FailureVerdict::DISABLED), (self.ejected, FailureVerdict::EJECTED)]
             .into_iter()

@@ -15,19 +15,19 @@ use crate::failure::AttemptFailure;
 /// The number of status classes: 1xx, 2xx, 3xx, 4xx, 5xx.
 pub const CLASSES: usize = 5;
 
-/// How many bits of [`ServerFigures::last_failure`] are the kind; the others are the time.
+/// Number of bits of [`ServerFigures::last_failure`] that are the kind; the others are the time.
 const KIND_BITS: u32 = 8;
 
 /// The results of health checks.
 #[derive(Debug, Default)]
 pub struct Checks {
-    /// How many checks ended.
+    /// Number of checks that ended.
     pub done: AtomicU64,
-    /// How many checks failed.
+    /// Number of checks that failed.
     pub failed: AtomicU64,
-    /// How often a check made the server unhealthy.
+    /// Number of times that a check made the server unhealthy.
     pub unhealthy: AtomicU64,
-    /// How the last check has ended: [`PASSED`] or [`FAILED`]; 0: there was none.
+    /// Result of the last check: [`PASSED`] or [`FAILED`]; 0: there was none.
     pub(crate) last: AtomicU8,
 }
 
@@ -54,9 +54,9 @@ pub struct ServerFigures {
     last_failure: AtomicU64,
     /// The number of new connections.
     pub connects: AtomicU64,
-    /// How often the server became unavailable.
+    /// Number of times that the server became unavailable.
     pub unavailable: AtomicU64,
-    /// How often the outlier detection ejected the server.
+    /// Number of times that the outlier detection ejected the server.
     pub ejected: AtomicU64,
     /// The results of health checks.
     pub checks: Checks,
@@ -138,7 +138,7 @@ impl ServerFigures {
         ThreadCounters(self.each.mine())
     }
 
-    /// How often the server was chosen.
+    /// Number of times that the server was chosen.
     pub fn requests(&self) -> u64 {
         self.each.sum(|part| &part.requests)
     }

@@ -14,12 +14,12 @@ use crate::health::OutlierRules;
 use crate::lease::Lease;
 use crate::method::Method;
 use crate::peer::{Peer, PeerSettings};
-use crate::query::{ClientBinding, NoPeer, Query, Tried};
+use crate::query::{ClientBinding, NoPeer, Query, TriedServers};
 
 /// The configuration of a group, apart from its servers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct GroupSettings {
-    /// The method by which the next server is chosen.
+    /// The method that chooses the next server.
     pub method: Method,
     /// The settings of the queue (`queue`); `None`: requests do not wait for a server.
     pub queue: Option<QueueSettings>,
@@ -32,7 +32,7 @@ pub struct GroupSettings {
 pub struct QueueSettings {
     /// The most requests that wait at a time.
     pub length: u32,
-    /// How long a request waits at most.
+    /// The longest wait of a request.
     pub timeout: Duration,
 }
 
@@ -67,13 +67,13 @@ impl PeerSet {
 /// A group of servers.
 #[derive(Debug)]
 pub struct Group {
-    /// The name of the group: that of the `upstream` block, or the address as written in the directive.
+    /// The name of the `upstream` block, or the address as written in the directive.
     pub name: Arc<str>,
     /// The configuration of the group.
     pub settings: GroupSettings,
     state: Arc<GroupState>,
     set: ArcSwap<PeerSet>,
-    /// How often the servers were replaced.
+    /// Number of times that the servers were replaced.
     replaced: AtomicU64,
 }
 
@@ -97,7 +97,7 @@ impl Group {
         self.replaced.fetch_add(1, Relaxed);
     }
 
-    /// How often the servers of the group were replaced.
+    /// Number of times that the servers of the group were replaced.
     pub fn replaced(&self) -> u64 {
         self.replaced.load(Relaxed)
     }
@@ -106,7 +106,7 @@ impl Group {
     ///
     /// # Errors
     /// There is no server to choose; see [`NoPeer`].
-    pub fn pick(&self, query: &Query<'_>, tried: &mut Tried) -> Result<Lease, NoPeer> {
+    pub fn pick(&self, query: &Query<'_>, tried: &mut TriedServers) -> Result<Lease, NoPeer> {
         let set = self.set.load();
         let tiers = [&set.primary, &set.backup];
         let bound = |tier: &&Tier, bound| tier.bound(bound, query.now, tried);
@@ -140,12 +140,12 @@ impl Group {
         &self.state
     }
 
-    /// How many requests wait for a server.
+    /// Number of requests that wait for a server.
     pub fn waiting(&self) -> u32 {
         self.state.queue.waiting()
     }
 
-    /// How many requests found the queue full.
+    /// Number of requests that found the queue full.
     pub fn overflows(&self) -> u64 {
         self.state.queue.overflows()
     }

@@ -7,10 +7,10 @@ use std::sync::{Arc, Weak};
 use arc_swap::ArcSwap;
 
 use crate::address::UpstreamAddress;
-use crate::carried::{self, CarriedServers};
 use crate::clock::Millis;
 use crate::live::Live;
 use crate::queue::WaitingQueue;
+use crate::saved_servers::{self, CarriedServers};
 
 /// The identity of a server: its address and its index among the servers with that address, because one may be named
 /// twice.
@@ -21,21 +21,21 @@ pub(crate) type ServerKey = (UpstreamAddress, usize);
 pub struct GroupState {
     lives: ArcSwap<HashMap<ServerKey, Weak<Live>>>,
     pub(crate) queue: WaitingQueue,
-    /// How many mandatory checks the servers have. Servers that are added later are held back until as many have ended.
+    /// Number of mandatory checks of the servers. Servers that are added later are held back until as many have ended.
     mandatory: AtomicU32,
     /// Whether a loop is about to eject a server.
     ejecting: AtomicBool,
-    /// What an old binary knew of the servers. It counts for the first state of each.
+    /// Facts that an old binary had about the servers. They count for the first state of each.
     carried: ArcSwap<CarriedServers>,
 }
 
 impl GroupState {
-    /// What is known of the servers, as bytes for [`GroupState::restore`] in another process. `None`: there are no servers.
+    /// Facts about the servers, as bytes for [`GroupState::restore`] in another process. `None`: there are no servers.
     pub fn save(&self, now: Millis) -> Option<Vec<u8>> {
         let mut saved = Vec::new();
         for (key, live) in self.lives.load().iter() {
             if let Some(live) = live.upgrade() {
-                carried::save(&mut saved, key, &live, now);
+                saved_servers::save(&mut saved, key, &live, now);
             }
         }
         (!saved.is_empty()).then_some(saved)
@@ -43,7 +43,7 @@ impl GroupState {
 
     /// Has servers begin with what another process knew of them.
     pub fn restore(&self, saved: &[u8], now: Millis) {
-        self.carried.store(Arc::new(carried::read(saved, now)));
+        self.carried.store(Arc::new(saved_servers::read(saved, now)));
     }
 
     /// Calls `see` for all known servers.
@@ -55,7 +55,7 @@ impl GroupState {
         }
     }
 
-    /// How many servers that are not among the `current` ones, by their numbers, still have connections in use.
+    /// Number of servers with connections in use that are not among the `current` ones, by their numbers.
     pub fn zombies(&self, current: &HashSet<u32>) -> usize {
         let mut count = 0;
         self.each(|live| count += usize::from(!current.contains(&live.id) && live.connections.load(Relaxed) > 0));
@@ -67,9 +67,9 @@ impl GroupState {
         self.queue.released();
     }
 
-    /// Sets for how many mandatory checks servers are held back that are added later
-    /// ([`Group::replace`](crate::group::Group::replace)): they are not chosen before so many checks have ended. The
-    /// caller takes care of the servers that exist already.
+    /// Sets the number of mandatory checks for servers that are added later
+    /// ([`Group::replace`](crate::group::Group::replace)): they are not chosen before that number of checks has ended.
+    /// The caller takes care of the servers that exist already.
     pub fn hold_back(&self, checks: u32) {
         self.mandatory.store(checks, Relaxed);
     }
@@ -117,8 +117,17 @@ impl GroupState {
         if self.ejecting.swap(true, Acquire) {
             return false;
         }
-        let done = what(self);
-        self.ejecting.store(false, Release);
-        done
+        let _turn = EjectionTurn(&self.ejecting);
+        what(self)
+    }
+}
+
+/// The turn of a loop to eject a server. It ends with the value, also when a panic unwinds.
+struct EjectionTurn<'g>(&'g AtomicBool);
+
+impl Drop for EjectionTurn<'_> {
+    fn drop(&mut self) {
+        debug_assert!(self.0.load(Acquire), "two loops have had the turn");
+        self.0.store(false, Release);
     }
 }

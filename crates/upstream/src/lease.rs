@@ -43,7 +43,7 @@ impl Lease {
         &self.peer
     }
 
-    /// Reports that there is a connection: an idle one (`reused`), or a new one that took the given time.
+    /// Reports that there is a connection: an idle one (`reused`), or a new connection after the given time.
     pub fn connected(&self, reused: bool, took: Duration) {
         let figures = &self.peer.figures;
         if reused {
@@ -93,7 +93,7 @@ impl Lease {
         self.over(now)
     }
 
-    /// Reports success like [`Lease::succeeded`], but after a time that says nothing about the server: that of a
+    /// Reports success like [`Lease::succeeded`], but after a time that says nothing about the server, as the time of a
     /// tunnel.
     pub fn over(self, now: Millis) -> FailureVerdict {
         self.good(now);

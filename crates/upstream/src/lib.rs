@@ -19,7 +19,6 @@
 pub mod address;
 mod answers;
 pub mod balance;
-mod carried;
 pub mod clock;
 pub mod connect;
 pub mod failure;
@@ -39,6 +38,7 @@ pub mod query;
 mod queue;
 pub mod random;
 pub mod resolve;
+mod saved_servers;
 pub mod sessions;
 mod waiting;
 
@@ -51,4 +51,4 @@ pub use lease::Lease;
 pub use live::Live;
 pub use method::Method;
 pub use peer::{Peer, PeerSettings};
-pub use query::{ClientBinding, NoPeer, Query, Tried};
+pub use query::{ClientBinding, NoPeer, Query, TriedServers};

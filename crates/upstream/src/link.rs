@@ -1,5 +1,5 @@
-//! What an exchange with an upstream server goes over, as a byte stream: a connection of its own, or a stream of a connection
-//! that others use, too.
+//! The carrier of an exchange with an upstream server, as a byte stream: a connection of its own, or a stream of a
+//! connection that others use, too.
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -11,7 +11,7 @@ use freerun_transport::Transport;
 use crate::http2::ExchangeStream;
 use crate::pool::Exclusive;
 
-/// What an exchange goes over.
+/// Carrier of an exchange.
 #[derive(Debug)]
 pub enum Link {
     /// A connection that carries one exchange at a time.

@@ -25,7 +25,7 @@ pub struct Live {
     pub(crate) connections: AtomicU32,
     /// The number of failures since `window`.
     pub(crate) fails: AtomicU32,
-    /// How much of the weight was lost by failures; it comes back by one with each choice.
+    /// Part of the weight that was lost by failures; it comes back by one with each choice.
     pub(crate) lost: AtomicU32,
     /// The time of the first of `fails`.
     pub(crate) window: AtomicU64,
@@ -34,11 +34,11 @@ pub struct Live {
     pub(crate) until: AtomicU64,
     /// The time since when the server has its weight back, for the slow start; 0: it always had it.
     pub(crate) recovered: AtomicU64,
-    /// How many health checks say that it is unhealthy.
+    /// Number of health checks that find it unhealthy.
     pub(crate) unhealthy: AtomicU32,
-    /// How many mandatory health checks have no result yet.
+    /// Number of mandatory health checks that have no result yet.
     pub(crate) checking: AtomicU32,
-    /// How many of the mandatory checks have not even begun, because the server is new.
+    /// Number of the mandatory checks that have not even begun, because the server is new.
     pub(crate) held: AtomicU32,
     /// The time until which the server is ejected by the outlier detection; 0: it is not ejected.
     pub(crate) ejected: AtomicU64,
@@ -59,9 +59,9 @@ pub struct Live {
     /// The sum of the times at which the requests in flight began. This sum and the number of the requests are kept
     /// only where the method of the group uses them.
     pub(crate) begun: AtomicU64,
-    /// How many requests are in `begun`.
+    /// Number of requests in `begun`.
     pub(crate) inflight: AtomicU32,
-    /// What the checks of an old binary have said, and until when that counts: see [`crate::carried`].
+    /// Result of an old binary's checks, and its expiry: see [`crate::saved_servers`].
     pub(crate) carried: AtomicU64,
     /// The record of answers for the outlier detection.
     pub(crate) answers: Answers,
@@ -119,7 +119,7 @@ impl Default for Live {
 }
 
 impl Live {
-    /// A new server, which is not chosen before so many checks have begun and ended.
+    /// A new server. It is not chosen before this number of checks has begun and ended.
     pub(crate) fn held(checks: u32) -> Live {
         Live { checking: AtomicU32::new(checks), held: AtomicU32::new(checks), ..Live::default() }
     }

@@ -1,4 +1,4 @@
-//! The methods by which the next server is chosen, as a configuration names them.
+//! The methods that choose the next server, as a configuration names them.
 
 /// The time that [`Method::LeastTime`] compares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -20,7 +20,7 @@ pub enum Two {
     LeastTime(Measure),
 }
 
-/// The method by which the next server is chosen.
+/// The method that chooses the next server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Method {
     /// Weighted round robin.

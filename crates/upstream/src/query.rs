@@ -41,19 +41,19 @@ pub enum ClientBinding<'a> {
 
 /// The servers that one request has been sent to.
 #[derive(Debug, Clone, Default)]
-pub struct Tried {
+pub struct TriedServers {
     /// The numbers of the servers, sorted, so that trying all servers of a large group takes no linear search for each
     /// of them.
     ids: SmallVec<[u32; 4]>,
 }
 
-impl Tried {
+impl TriedServers {
     /// An empty set.
-    pub fn new() -> Tried {
-        Tried::default()
+    pub fn new() -> TriedServers {
+        TriedServers::default()
     }
 
-    /// How many servers were tried.
+    /// Number of servers that were tried.
     pub fn count(&self) -> usize {
         self.ids.len()
     }

@@ -1,9 +1,8 @@
-//! Requests that wait until a server has room (`queue`). The request that has waited longest is asked first whether it
-//! can use the room.
+//! Requests that wait until a server has room (`queue`). The oldest request is asked first whether it can use the room.
 //!
-//! One request at a time has the turn, and asks the group. A request that can use the room leaves with it; one that
-//! cannot, because it has been at the server already or is bound to another one, keeps its place, and the next one has
-//! the turn. Only the oldest looks by itself.
+//! One request at a time has the turn, and asks the group. A request that can use the room leaves with it. A request
+//! that has been at the server already, or is bound to another one, keeps its place, and the next one has the turn.
+//! Only the oldest looks by itself.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -19,10 +18,10 @@ const ANY_ROOM: u32 = u32::MAX;
 /// The requests that wait for a server of a group.
 #[derive(Debug, Default)]
 pub(crate) struct WaitingQueue {
-    /// How many requests wait: written by the holder of the lock, so that a release with an empty queue does not need
-    /// the lock.
+    /// Number of requests that wait: written by the holder of the lock, so that a release with an empty queue does not
+    /// need the lock.
     waiting: AtomicU32,
-    /// How many requests found it full.
+    /// Number of requests that found it full.
     overflows: AtomicU64,
     line: Mutex<WaiterLine>,
 }
@@ -39,13 +38,13 @@ type Wakes = SmallVec<[Waker; 2]>;
 struct WaiterLine {
     next: u64,
     waiters: BTreeMap<u64, QueuedWaiter>,
-    /// How many of the requests are [`QueuedWaiter::particular`].
+    /// Number of requests that are [`QueuedWaiter::particular`].
     particular: usize,
     /// The address of the group that the requests that are not particular belong to, which is the group of one of them.
     group: usize,
-    /// The round in which room is offered to one request after the other, with the one whose turn it is.
+    /// The round of offers to one request after the other, and the request whose turn it is.
     round: Option<Round>,
-    /// How many places became free during the round: they are offered from the beginning again.
+    /// Number of places that became free during the round: they are offered from the beginning again.
     more: u32,
 }
 
@@ -54,15 +53,15 @@ struct QueuedWaiter {
     waker: Option<Waker>,
     /// Whether the request was notified that it has the turn, or is the oldest now.
     told: bool,
-    /// Whether the request may be unable to use room that others can, or able to use room that others cannot: it is
-    /// bound to a server, has been at some already, or belongs to the servers of another generation.
+    /// Whether the request may be unable to use room that others can, or the reverse. Such a request is bound to a
+    /// server, has been at some already, or belongs to the servers of another generation.
     particular: bool,
 }
 
 #[derive(Debug)]
 struct Round {
     turn: u64,
-    /// How many requests may be served.
+    /// Number of requests that may be served.
     room: u32,
 }
 
@@ -115,7 +114,7 @@ impl WaiterLine {
         }
     }
 
-    /// Offers so many places, from the oldest request on.
+    /// Offers this number of places, from the oldest request on.
     fn offer(&mut self, room: u32, wakes: &mut Wakes) {
         if self.round.is_some() {
             self.more = self.more.saturating_add(room);
@@ -168,7 +167,9 @@ impl WaiterLine {
 
     fn leave(&mut self, number: u64, used: TurnOutcome, wakes: &mut Wakes) {
         let was_oldest = self.oldest() == Some(number);
-        let Some(waiter) = self.waiters.remove(&number) else { return };
+        let waiter = self.waiters.remove(&number);
+        debug_assert!(waiter.is_some(), "request {number} leaves the queue twice");
+        let Some(waiter) = waiter else { return };
         wakes.extend(waiter.waker);
         debug_assert!(!waiter.particular || self.particular > 0, "a particular request was not counted");
         self.particular -= usize::from(waiter.particular);
@@ -204,12 +205,12 @@ impl WaitingQueue {
         }
     }
 
-    /// How many requests wait.
+    /// Number of requests that wait.
     pub(crate) fn waiting(&self) -> u32 {
         self.waiting.load(SeqCst)
     }
 
-    /// How many requests found the queue full.
+    /// Number of requests that found the queue full.
     pub(crate) fn overflows(&self) -> u64 {
         self.overflows.load(Relaxed)
     }
@@ -270,11 +271,11 @@ impl QueuePlace<'_> {
     }
 
     /// Waits until the request has the turn, or has become the oldest.
-    pub(crate) async fn told(&self) {
-        poll_fn(|context| self.poll_told(context)).await;
+    pub(crate) async fn turn_comes(&self) {
+        poll_fn(|context| self.poll_turn(context)).await;
     }
 
-    fn poll_told(&self, context: &Context<'_>) -> Poll<()> {
+    fn poll_turn(&self, context: &Context<'_>) -> Poll<()> {
         let (told, _before) = self.queue.with(|line, _| {
             let Some(waiter) = line.waiters.get_mut(&self.number) else { return (true, None) };
             if std::mem::take(&mut waiter.told) {

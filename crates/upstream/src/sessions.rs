@@ -1,8 +1,8 @@
 //! Sessions that were learned (`sticky learn`): which server each client's session belongs to.
 //!
 //! They are in a table of fixed size that all loops share without a lock. A session may stand in one of eight slots;
-//! when all are taken by others, the one that was not used for the longest is replaced. A key is kept as 64 bits of a
-//! hash that no client can predict.
+//! when all are taken by others, the session unused for the longest is replaced. A key is kept as 64 bits of a hash
+//! that no client can predict.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, fence};
@@ -51,13 +51,13 @@ fn pack(id: u32, tick: u32) -> u64 {
 }
 
 impl BoundSessions {
-    /// A table for a zone of so many bytes.
+    /// A table for a zone of this size in bytes.
     pub fn new(bytes: u64) -> BoundSessions {
         let sets = (bytes / BYTES_EACH).clamp(WAYS as u64, MAX_SESSIONS) as usize / WAYS;
         BoundSessions { slots: (0..sets * WAYS).map(|_| SessionSlot::default()).collect(), hash: RandomState::new() }
     }
 
-    /// How many sessions the table can hold.
+    /// Number of sessions that the table can hold.
     pub fn capacity(&self) -> usize {
         self.slots.len()
     }

@@ -6,7 +6,7 @@ use freerun_proto::h2::frame::{
     DEFAULT_FRAME_SIZE, DEFAULT_WINDOW, FRAME_HEAD, FrameHead, LARGEST_WINDOW, PREFACE, flag, kind,
 };
 use freerun_proto::h2::hpack::{BlockLimits, DecodedField, Decoder, FieldSink, INITIAL_TABLE_SIZE};
-use freerun_proto::h2::{Failure, Role};
+use freerun_proto::h2::{ConnectionError, Role};
 
 /// The whole frames in these bytes, as far as they go.
 fn frames(mut bytes: &[u8]) -> impl Iterator<Item = (FrameHead, &[u8])> {
@@ -73,7 +73,7 @@ impl FieldSink for Count {
 
 /// Checks everything that was written to a peer that has sent `input`. Frames have allowed sizes, windows are kept to,
 /// blocks can be decoded, and nothing follows the end of a stream.
-pub fn check(role: Role, input: &[u8], output: &[u8], failure: Option<Failure>) {
+pub fn check(role: Role, input: &[u8], output: &[u8], failure: Option<ConnectionError>) {
     let allowed = Allowed::by(input);
     let mut decoder = Decoder::new(INITIAL_TABLE_SIZE);
     let limits = BlockLimits { most_string: usize::MAX, most_total: usize::MAX, most_fields: usize::MAX };

@@ -6,7 +6,7 @@ use std::io::IoSlice;
 use bytes::Bytes;
 use freerun_proto::h2::frame::{DEFAULT_WINDOW, LARGEST_WINDOW, PREFACE};
 use freerun_proto::h2::hpack::{BlockLimits, DecodedField, FieldSink, Pseudo};
-use freerun_proto::h2::{Config, Connection, ErrorCode, Event, Failure, Role, Slot, Spare};
+use freerun_proto::h2::{Config, Connection, ConnectionError, ErrorCode, Event, MemoryPool, Role, Slot};
 
 use super::output;
 
@@ -74,13 +74,13 @@ struct Owner {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Outcome {
     seen: Vec<Seen>,
-    failure: Option<Failure>,
+    failure: Option<ConnectionError>,
 }
 
 struct Run<'o> {
     options: &'o Options,
     machine: Connection,
-    spare: Spare,
+    spare: MemoryPool,
     owners: BTreeMap<usize, (Slot, Owner)>,
     /// Bytes of a body that the machine was not told to be read.
     unread: Option<(Slot, usize)>,
@@ -102,7 +102,7 @@ pub fn run(options: &Options, bytes: &[u8], part: usize, pump: Pump) -> Outcome 
     };
     let machine = Connection::new(&config);
     let (owners, unread, seen, output, opened) = Default::default();
-    let mut run = Run { options, machine, spare: Spare::default(), owners, unread, seen, output, opened };
+    let mut run = Run { options, machine, spare: MemoryPool::default(), owners, unread, seen, output, opened };
     run.ask();
     run.write();
     let mut failure = match options.role {
@@ -125,7 +125,7 @@ pub fn run(options: &Options, bytes: &[u8], part: usize, pump: Pump) -> Outcome 
 }
 
 impl Run<'_> {
-    fn receive(&mut self, mut part: &[u8], pump: Pump) -> Result<(), Failure> {
+    fn receive(&mut self, mut part: &[u8], pump: Pump) -> Result<(), ConnectionError> {
         let mut sink = Fields::default();
         while let Some(event) = self.machine.receive(&mut part, 0, &mut sink)? {
             let fields = std::mem::take(&mut sink);
@@ -356,7 +356,7 @@ impl Run<'_> {
     }
 
     /// The connection is over for its owner.
-    fn end(&mut self, failure: Option<Failure>) {
+    fn end(&mut self, failure: Option<ConnectionError>) {
         if let Some(failure) = failure {
             let again = self.machine.receive(&mut &b"more"[..], 0, &mut Fields::default());
             assert_eq!(again, Err(failure), "it stays so");
@@ -371,8 +371,8 @@ impl Run<'_> {
         // What is left waits for the peer's windows, or for its end.
         if failure.is_some() || self.options.window == DEFAULT_WINDOW && self.machine.open_streams() == 0 {
             assert_eq!(self.machine.used_slots(), 0);
-            self.machine.rest(&mut self.spare);
-            self.machine.wake(&mut self.spare);
+            self.machine.release_memory(&mut self.spare);
+            self.machine.reuse_memory(&mut self.spare);
         }
     }
 }

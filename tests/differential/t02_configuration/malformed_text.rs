@@ -1,42 +1,20 @@
 //! Malformed directives of the modules that work on text and fields: `-t` of both servers says the same in its first line, or both
 //! are content.
 
-use freerun_testkit::{Kind, check, require};
-
-/// What `-t` says first, without the program's name and the time; `ok` when the configuration is accepted.
-fn verdict(kind: Kind, text: &str) -> String {
-    let checked = check(kind, text).expect("the program starts");
-    if checked.code == Some(0) {
-        return "ok".to_owned();
-    }
-    let first = checked.stderr.lines().find_map(|line| line.split_once("[emerg] ").map(|(_, message)| message));
-    let message = first.unwrap_or(&checked.stderr).to_owned();
-    // With `-e` nginx says it with its process in the log, and plainly on the console.
-    message.split_once(": ").filter(|(pid, _)| pid.contains('#')).map_or(message.clone(), |(_, rest)| rest.to_owned())
-}
+use crate::runner::{Both, compare_verdicts, same_words};
 
 /// Lines in a location; those that begin with `http:`, in the http block.
 #[track_caller]
 pub fn compare(lines: &[&str]) {
-    if !require::nginx() {
-        return;
-    }
-    let mut wrong = String::new();
-    for line in lines {
-        let text = match line.strip_prefix("http:") {
-            Some(line) => format!("pid @DIR@/p;\nevents {{ }}\nhttp {{\naccess_log off;\n{line}\n}}\n"),
-            None => format!(
-                "pid @DIR@/p;\nevents {{ }}\nhttp {{\naccess_log off;\nserver {{\nlisten 127.0.0.1:@PORT@;\nlocation /x {{\n{line}\n}}\n}}\n}}\n"
-            ),
-        };
-        let (nginx, ours) = (verdict(Kind::Nginx, &text), verdict(Kind::under_test(), &text));
-        // freerun has a place where nginx has none.
-        let placed = ours.strip_prefix(&nginx).is_some_and(|rest| rest.starts_with(" in @DIR@/"));
-        if nginx != ours && !placed {
-            wrong += &format!("{line}\n  - {nginx}\n  + {ours}\n");
-        }
-    }
-    assert!(wrong.is_empty(), "these differ\n{wrong}");
+    let text = |line: &str| match line.strip_prefix("http:") {
+        Some(line) => format!("pid @DIR@/p;\nevents {{ }}\nhttp {{\naccess_log off;\n{line}\n}}\n"),
+        None => format!(
+            "pid @DIR@/p;\nevents {{ }}\nhttp {{\naccess_log off;\nserver {{\nlisten 127.0.0.1:@PORT@;\nlocation /x {{\n{line}\n}}\n}}\n}}\n"
+        ),
+    };
+    compare_verdicts(lines.iter().map(|line| (line, text(line))), |_, Both { nginx, freerun }| {
+        nginx.code == freerun.code && same_words(nginx.error(), freerun.error())
+    });
 }
 
 #[test]

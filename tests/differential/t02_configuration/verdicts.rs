@@ -1,22 +1,14 @@
 //! Parameters and spellings that nginx takes, and those that it refuses: `-t` says the same.
 
+use crate::runner::{Both, compare_verdicts};
 use crate::t02_configuration::checks::{same_verdicts, same_verdicts_around, same_verdicts_of_stream};
-use freerun_testkit::{Kind, check, require};
 
 /// Whether `-t` takes each of these configurations, as nginx does, whatever either says to it.
 #[track_caller]
 fn same_answers(texts: &[String]) {
-    if !require::nginx() {
-        return;
-    }
-    let takes = |kind, text: &str| check(kind, text).expect("it starts").code == Some(0);
-    let wrong: Vec<_> = texts
-        .iter()
-        .map(|text| (text, takes(Kind::Nginx, text), takes(Kind::under_test(), text)))
-        .filter(|(_, nginx, freerun)| nginx != freerun)
-        .map(|(text, nginx, _)| format!("{text}\nnginx takes it: {nginx}"))
-        .collect();
-    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+    compare_verdicts(texts.iter().map(|text| (text, text.clone())), |_, Both { nginx, freerun }| {
+        nginx.is_accepted() == freerun.is_accepted()
+    });
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Connections that end before a request, or with a part of one: what both logs say of them.
 
 use crate::exchange::text_without_ports;
-use freerun_testkit::{Client, Kind, Server, Setup, require};
+use crate::runner::observe;
+use freerun_testkit::{Setup, TestClient, TestServer};
 
 /// How a client ends what it has said.
 #[derive(Clone, Copy)]
@@ -54,21 +55,10 @@ const SAID: &[(usize, &str, &str, Ends)] = &[
 ];
 
 /// What the logs say after that: the errors without their connections' numbers, and the requests, sorted.
-fn logs_of(kind: Kind) -> Vec<String> {
-    let impatient = "client_header_timeout 2s; keepalive_timeout 2s; error_log @DIR@/impatient.log info;";
-    let mut server = Setup::new()
-        .http(&format!(
-            "log_format short '$request|$status|$request_length'; access_log @DIR@/access.log short;
-             server {{ listen 127.0.0.1:@PORT@; }}
-             server {{ listen 127.0.0.1:@PORT2@; server_name a; return 204; }}
-             server {{ listen 127.0.0.1:@PORT3@; server_name b; {impatient} return 204; }}
-             server {{ listen 127.0.0.1:@PORT4@ proxy_protocol; server_name c; return 204; }}
-             server {{ listen 127.0.0.1:@PORT5@ proxy_protocol; server_name d; {impatient} return 204; }}"
-        ))
-        .start(kind);
+fn logs_of(server: &mut TestServer) -> Vec<String> {
     let mut waiting = Vec::new();
     for (address, before, after, ends) in SAID {
-        let mut client = Client::connect(server.address_number(*address));
+        let mut client = TestClient::connect(server.address_number(*address));
         if !before.is_empty() {
             client.send(before).response();
         }
@@ -84,13 +74,13 @@ fn logs_of(kind: Kind) -> Vec<String> {
     }
     server.stop();
     let impatient = std::fs::read_to_string(server.path("impatient.log")).unwrap_or_default();
-    let mut told = told(&server, &(server.error_log_of_traffic() + &impatient + &server.access_log()));
+    let mut told = told(server, &(server.error_log_of_traffic() + &impatient + &server.access_log()));
     told.sort();
     told
 }
 
 /// The lines that speak of connections, but those of the harness, which looks whether the server is there on the first address.
-fn told(server: &Server, log: &str) -> Vec<String> {
+fn told(server: &TestServer, log: &str) -> Vec<String> {
     let own = format!("server: {}", server.address());
     let lines = log.lines().filter(|line| !line.contains(&own)).filter_map(|line| {
         let Some((level, text)) = line.split_once(" [").and_then(|(_, rest)| rest.split_once("] ")) else {
@@ -105,14 +95,18 @@ fn told(server: &Server, log: &str) -> Vec<String> {
 
 #[test]
 fn what_is_said_of_connections_without_a_request() {
-    if !require::nginx() {
-        return;
-    }
-    let theirs = logs_of(Kind::Nginx);
-    let ours = logs_of(Kind::under_test());
+    let impatient = "client_header_timeout 2s; keepalive_timeout 2s; error_log @DIR@/impatient.log info;";
+    let setup = Setup::new().http(&format!(
+        "log_format short '$request|$status|$request_length'; access_log @DIR@/access.log short;
+             server {{ listen 127.0.0.1:@PORT@; }}
+             server {{ listen 127.0.0.1:@PORT2@; server_name a; return 204; }}
+             server {{ listen 127.0.0.1:@PORT3@; server_name b; {impatient} return 204; }}
+             server {{ listen 127.0.0.1:@PORT4@ proxy_protocol; server_name c; return 204; }}
+             server {{ listen 127.0.0.1:@PORT5@ proxy_protocol; server_name d; {impatient} return 204; }}"
+    ));
+    let Some(logs) = observe(&setup, logs_of) else { return };
     for line in ["[info] client closed connection while waiting for request", "[info] client timed out"] {
-        assert!(theirs.iter().any(|told| told.starts_with(line)), "{line}: {theirs:#?}");
+        assert!(logs.nginx.iter().any(|told| told.starts_with(line)), "{line}: {:#?}", logs.nginx);
     }
-    let shown = |lines: &[String]| lines.join("\n");
-    assert_eq!(shown(&ours), shown(&theirs), "left: freerun");
+    logs.assert_same_lines("the logs");
 }

@@ -2,7 +2,8 @@
 
 use crate::harness::{compare, get, head, raw};
 use crate::site::site;
-use freerun_testkit::{Kind, Setup, check, require};
+use crate::t02_configuration::checks::same_verdicts_around;
+use freerun_testkit::Setup;
 
 #[test]
 fn padding_and_refreshes_for_old_browsers() {
@@ -63,26 +64,9 @@ fn padding_and_refreshes_for_old_browsers() {
     compare(&Setup::server(&site, lines), cases);
 }
 
-/// What both say of a line in the `http` block: the first line of the problem, or nothing.
-fn verdict(kind: Kind, line: &str) -> String {
-    let text = format!("events {{ }}\nhttp {{ {line} }}\n");
-    let checked = check(kind, &text).expect("it starts");
-    let first = checked.stderr.lines().find(|line| line.contains("[emerg]") || line.contains("[warn]"));
-    first.map_or_else(String::new, |first| {
-        let from = first.find("[emerg]").or_else(|| first.find("[warn]")).unwrap_or_default();
-        let (level, text) = first[from..].split_once("] ").unwrap_or_default();
-        let text = text.split_once(": ").filter(|(pids, _)| pids.contains('#')).map_or(text, |(_, text)| text);
-        format!("{level}] {}", text.split(" in /").next().unwrap_or_default())
-    })
-}
-
 #[test]
 fn values_are_refused_in_the_same_words() {
-    if !require::nginx() {
-        return;
-    }
-    let mut wrong = String::new();
-    for line in [
+    let lines = [
         "send_lowat 1;",
         "send_lowat -1;",
         "directio 1x;",
@@ -148,11 +132,6 @@ fn values_are_refused_in_the_same_words() {
         "disable_symlinks on off;",
         "disable_symlinks if_not_owner from=$document_root;",
         "disable_symlinks off; disable_symlinks on;",
-    ] {
-        let (nginx, freerun) = (verdict(Kind::Nginx, line), verdict(Kind::Freerun, line));
-        if nginx != freerun {
-            wrong += &format!("{line}\n  - {nginx}\n  + {freerun}\n");
-        }
-    }
-    assert!(wrong.is_empty(), "{wrong}");
+    ];
+    same_verdicts_around("@LINE@", &lines);
 }

@@ -1,8 +1,9 @@
 //! `dav_methods`: what is answered, and what becomes of the files.
 
 use crate::exchange::text_without_ports;
+use crate::runner::{both, shows};
 use crate::site::MTIME;
-use freerun_testkit::{Kind, Response, Setup, Site, require};
+use freerun_testkit::{Kind, Response, Setup, Site};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -78,7 +79,7 @@ fn told(response: &Response) -> String {
     out
 }
 
-fn run(kind: Kind, lines: &str, asks: &[Ask]) -> Vec<String> {
+fn answers(kind: Kind, lines: &str, asks: &[Ask]) -> Vec<String> {
     let site = site();
     let server = Setup::server(&site, lines).main("user nobody nogroup;").start(kind);
     let mut out = Vec::new();
@@ -105,29 +106,12 @@ fn run(kind: Kind, lines: &str, asks: &[Ask]) -> Vec<String> {
 
 #[track_caller]
 fn alike(lines: &str, asks: &[Ask]) {
-    if !require::nginx() {
-        return;
-    }
-    let nginx = run(Kind::Nginx, lines, asks);
-    if std::env::var_os("FREERUN_TEST_SHOW").is_some() {
-        println!("{}", nginx.join("\n"));
-    }
-    let freerun = run(Kind::under_test(), lines, asks);
-    let mut wrong = String::new();
-    if nginx != freerun {
-        for line in similar(&nginx, &freerun) {
-            wrong += &format!("{line}\n");
+    if let Some(answers) = both(|kind| answers(kind, lines, asks)) {
+        if shows() {
+            println!("{}", answers.nginx.join("\n"));
         }
+        answers.assert_same_lines(lines);
     }
-    assert!(wrong.is_empty(), "{lines}\n{wrong}");
-}
-
-/// Both lists, those lines marked that only one has.
-fn similar(nginx: &[String], freerun: &[String]) -> Vec<String> {
-    let mut out: Vec<String> =
-        nginx.iter().filter(|line| !freerun.contains(line)).map(|line| format!("nginx:   {line}")).collect();
-    out.extend(freerun.iter().filter(|line| !nginx.contains(line)).map(|line| format!("freerun: {line}")));
-    if out.is_empty() { vec![format!("{nginx:#?}\n{freerun:#?}")] } else { out }
 }
 
 const ALL: &str = "dav_methods PUT DELETE MKCOL COPY MOVE;";

@@ -1,7 +1,8 @@
 //! `open_file_cache`: what is seen of files that change, and what is not.
 
+use crate::runner::both;
 use crate::site::MTIME;
-use freerun_testkit::{Kind, Setup, Site, require};
+use freerun_testkit::{Kind, Setup, Site};
 use std::fs;
 use std::path::Path;
 
@@ -17,7 +18,7 @@ enum Step {
 
 use Step::{Folder, Get, NoFolder, Remove, Replace, Write};
 
-fn run(kind: Kind, lines: &str, steps: &[Step]) -> Vec<String> {
+fn responses(kind: Kind, lines: &str, steps: &[Step]) -> Vec<String> {
     let site = Site::new();
     site.dated("a.txt", "aaaa", MTIME);
     let server = Setup::server(&site, lines).start(kind);
@@ -46,8 +47,8 @@ fn run(kind: Kind, lines: &str, steps: &[Step]) -> Vec<String> {
 
 #[track_caller]
 fn alike(lines: &str, steps: &[Step]) {
-    if require::nginx() {
-        assert_eq!(run(Kind::Freerun, lines, steps), run(Kind::Nginx, lines, steps), "{lines}");
+    if let Some(responses) = both(|kind| responses(kind, lines, steps)) {
+        responses.assert_same_lines(lines);
     }
 }
 

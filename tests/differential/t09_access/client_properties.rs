@@ -1,9 +1,10 @@
 //! What is known of clients: `userid`, `valid_referers`, `modern_browser` and `ancient_browser`, `secure_link`.
 
 use crate::harness::{Case, compare, get, head, raw, request};
+use crate::runner::observe_each;
 use crate::site::site;
 use crate::t02_configuration::checks::same_verdicts;
-use freerun_testkit::{Kind, Setup};
+use freerun_testkit::Setup;
 
 const UID: &str = "Cookie: uid=fwAAAWVgQB9SVBYdAwMEAg";
 
@@ -83,11 +84,8 @@ fn cookies_that_are_new() {
         location /expires/ { userid on; userid_expires 1d; return 200 x; }
     ";
     let setup = Setup::server(&site(), lines);
-    for kind in [Kind::Nginx, Kind::under_test()] {
-        if kind == Kind::Nginx && !freerun_testkit::require::nginx() {
-            continue;
-        }
-        let server = setup.start(kind);
+    observe_each(&setup, |server| {
+        let kind = server.kind();
         let ask = |path: &str, cookie: &str| {
             let mut client = server.connect();
             client.send(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{cookie}Connection: close\r\n\r\n"));
@@ -118,7 +116,7 @@ fn cookies_that_are_new() {
         }
         let expires = ask("/expires/", "");
         assert!(expires.header("Set-Cookie").is_some_and(|cookie| cookie.contains(" GMT; path=/")), "{kind:?}");
-    }
+    });
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! How certificates and keys may be written: texts with a byte order mark, and the ways in which keys are encrypted.
 
 use super::files::{Case, compare, differs, folder, same};
-use freerun_testkit::{Kind, check};
+use crate::runner::Verdict;
+use freerun_testkit::Kind;
 
 /// The directives of the modules that talk to upstream servers, with what makes them look at their files.
 const FAMILIES: [(&str, &str); 3] = [
@@ -31,8 +32,8 @@ fn accepted_in_stream(around: &str, cases: &[Case]) {
     let base = format!("{}/", dir.path().display());
     for (line, _) in cases {
         let text = format!("events {{ }}\nstream {{\n{}\n}}\n", around.replace("@LINE@", line)).replace("@/", &base);
-        let checked = check(Kind::under_test(), &text).expect("it starts");
-        assert_eq!(checked.code, Some(0), "{line}: {}", checked.stderr);
+        let verdict = Verdict::of(Kind::under_test(), &text);
+        assert!(verdict.is_accepted(), "{line}: {verdict:?}");
     }
 }
 

@@ -3,8 +3,8 @@
 
 use std::fs;
 
-use crate::t02_configuration::checks::same_words;
-use freerun_testkit::{Kind, TempDir, check, require};
+use crate::runner::{Both, compare_verdicts, same_words};
+use freerun_testkit::TempDir;
 
 /// Certificates and keys, with their sizes and their password in the names.
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/tls/tests/fixtures");
@@ -73,41 +73,25 @@ pub(super) const fn differs(line: &'static str, told: &'static str) -> Case {
     (line, Some(told))
 }
 
-fn verdict(kind: Kind, text: &str) -> (Option<i32>, Vec<String>) {
-    let checked = check(kind, text).expect("it starts");
-    let told = checked.stderr.lines().filter_map(|line| line.split_once(": [").map(|(_, rest)| format!("[{rest}")));
-    (checked.code, told.filter(|line| !line.contains("\"user\" directive makes sense")).collect())
-}
-
 /// Each case in place of `@LINE@`; `@/` is the folder with the files.
 #[track_caller]
 pub(super) fn compare(around: &str, cases: &[Case]) {
-    if !require::nginx() {
-        return;
-    }
     let dir = folder();
     let base = format!("{}/", dir.path().display());
-    let mut wrong = String::new();
-    for (line, expected) in cases {
-        let text = format!("events {{ }}\nhttp {{\n{}\n}}\n", around.replace("@LINE@", line)).replace("@/", &base);
-        let ((code, nginx), (own_code, own)) = (verdict(Kind::Nginx, &text), verdict(Kind::under_test(), &text));
-        let good = match expected {
-            None => {
-                let alike = nginx.len() == own.len() && nginx.iter().zip(&own).all(|(a, b)| same_words(a, b));
-                code == own_code && alike
-            }
-            Some("") => own.is_empty() && own_code == Some(0) && nginx != own,
+    let whole = format!("events {{ }}\nhttp {{\n{around}\n}}\n");
+    let texts = cases.iter().map(|(line, _)| (line, whole.replace("@LINE@", line).replace("@/", &base)));
+    compare_verdicts(texts, |number, verdicts| {
+        let Both { nginx, freerun } = verdicts;
+        match cases[number].1 {
+            None => nginx.code == freerun.code && verdicts.have_same_words(),
+            Some("") => freerun.lines.is_empty() && freerun.is_accepted() && nginx.lines != freerun.lines,
             Some(told) => {
-                let told = told.replace("@/", &base);
+                let (own, told) = (&freerun.lines, told.replace("@/", &base));
                 let told_so = own.len() == 1 && own[0].starts_with(&told) && same_words(&told, &own[0]);
-                told_so && nginx != own && (own_code == Some(0)) == told.starts_with("[warn]")
+                told_so && nginx.lines != *own && freerun.is_accepted() == told.starts_with("[warn]")
             }
-        };
-        if !good {
-            wrong += &format!("{line}\n  - {code:?} {nginx:#?}\n  + {own_code:?} {own:#?}\n");
         }
-    }
-    assert!(wrong.is_empty(), "{}", wrong.replace(&base, "@/"));
+    });
 }
 
 #[test]
@@ -182,9 +166,6 @@ fn certificates_and_keys() {
 #[test]
 fn what_cannot_be_parsed() {
     let dir = folder();
-    if !require::nginx() {
-        return;
-    }
     let base = format!("{}/", dir.path().display());
     let lines = [
         ("ssl_certificate @/no-der; ssl_certificate_key @/rsa.key;", "PEM_read_bio_X509_AUX() failed (SSL: error:"),
@@ -200,13 +181,15 @@ fn what_cannot_be_parsed() {
     ];
     for (line, words) in lines {
         let text = format!("events {{ }}\nhttp {{ server {{ listen 127.0.0.1:@PORT@ ssl;\n{line} }} }}\n");
-        let verdicts = [Kind::Nginx, Kind::under_test()].map(|kind| verdict(kind, &text.replace("@/", &base)));
-        let beginnings =
-            verdicts.map(|(code, told)| (code, told.len(), told[0].split(words).next().map(str::to_owned)));
-        assert_eq!(beginnings[0], beginnings[1], "{line}");
-        assert!(
-            beginnings[0].2.as_ref().is_some_and(|beginning| beginning.starts_with("[emerg] cannot load certificate"))
-        );
+        let text = text.replace("@/", &base);
+        compare_verdicts([(line, text)], |_, verdicts| {
+            let beginnings = verdicts.each(|verdict| {
+                let beginning = verdict.lines[0].split(words).next().unwrap_or_default();
+                assert!(beginning.starts_with("[emerg] cannot load certificate"), "{verdict:?}");
+                (verdict.code, verdict.lines.len(), beginning)
+            });
+            beginnings.difference().is_none()
+        });
     }
 }
 

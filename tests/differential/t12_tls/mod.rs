@@ -10,7 +10,8 @@ mod upstreams;
 
 use crate::exchange::{Exchange, lines, text_without_ports};
 use crate::harness::{Spoken, WAIT};
-use freerun_testkit::{Agreed, Client, Kind, Server, Setup, Tls, certificates, methods, require};
+use crate::runner::{Report, line_difference, shows, start};
+use freerun_testkit::{AgreedParameters, Kind, Setup, TestClient, TestServer, Tls, certificates, methods};
 
 /// One connection of a client.
 struct Visit {
@@ -57,7 +58,7 @@ impl Visit {
     }
 
     /// What came of it, in lines.
-    fn outcome(&self, server: &Server, ports: &[u16]) -> Vec<String> {
+    fn outcome(&self, server: &TestServer, ports: &[u16]) -> Vec<String> {
         let client = server.connect();
         let (mut client, mut told) = match &self.tls {
             None => (client, Vec::new()),
@@ -78,7 +79,7 @@ impl Visit {
         told
     }
 
-    fn exchange(&self, client: &mut Client, ports: &[u16]) -> Exchange {
+    fn exchange(&self, client: &mut TestClient, ports: &[u16]) -> Exchange {
         let methods = methods(self.bytes.as_bytes());
         let bytes = self.bytes.as_bytes();
         Spoken { bytes, methods: &methods, wanted: self.responses, in_order: false, wait: WAIT }.over(client, ports)
@@ -86,11 +87,11 @@ impl Visit {
 }
 
 /// What was agreed on. The group is left out: what is preferred differs from version to version of OpenSSL.
-fn agreed(agreed: &Agreed) -> String {
+fn agreed(agreed: &AgreedParameters) -> String {
     let names = ["rsa", "ec", "other", "below", "foreign"];
     let is = |name: &&&str| agreed.certificates.first() == Some(&certificates().der(&format!("{name}.crt")));
     let name = names.iter().find(is).copied().unwrap_or("unknown");
-    let Agreed { version, cipher, alpn, certificates, resumed, .. } = agreed;
+    let AgreedParameters { version, cipher, alpn, certificates, resumed, .. } = agreed;
     format!("{version} {cipher} {alpn:?} {name}, {} certificates, resumed {resumed}", certificates.len())
 }
 
@@ -102,57 +103,37 @@ fn compare(setup: &Setup, visits: Vec<Visit>) {
 
 #[track_caller]
 fn compare_with(setup: &Setup, visits: Vec<Visit>, logs: bool) {
-    if !require::nginx() {
-        return;
-    }
-    let (nginx, freerun) = (setup.start(Kind::Nginx), setup.run());
-    let ports: Vec<u16> = [&nginx, &freerun].iter().flat_map(|server| server.ports().to_vec()).collect();
-    let mut wrong = String::new();
-    let show = std::env::var_os("FREERUN_TEST_SHOW").is_some();
+    let Some(servers) = start(setup) else { return };
+    let ports: Vec<u16> =
+        [&servers.nginx, &servers.freerun].iter().flat_map(|server| server.ports().to_vec()).collect();
+    let mut report = Report::default();
     let mut silent = logs;
     for visit in &visits {
-        let ours = visit.outcome(&freerun, &ports);
-        let theirs = visit.outcome(&nginx, &ports);
-        if show {
-            println!("{}\n  => {ours:?}", visit.what);
+        let outcomes = servers.each(|server| visit.outcome(server, &ports));
+        if shows() {
+            println!("{}\n  => {:?}", visit.what, outcomes.freerun);
         }
-        let only = |mark: char, one: &[String], other: &[String]| {
-            let lines = one.iter().filter(|line| !other.contains(line));
-            lines.map(|line| format!("  {mark} {line}\n")).collect::<String>()
-        };
-        let shown = || format!("{}\n{}{}", visit.what, only('-', &theirs, &ours), only('+', &ours, &theirs));
-        match visit.differs {
-            Some(_) if Kind::under_test() == Kind::Nginx => {}
-            Some((reason, shows)) => {
-                silent = false;
-                let there = |lines: &[String]| lines.iter().any(|line| line.contains(shows));
-                if !there(&ours) || there(&theirs) {
-                    wrong += &format!("({reason}: {shows}) {}", shown());
-                }
-            }
-            None if ours == theirs => {}
-            None => wrong += &shown(),
+        let mut difference = line_difference(&outcomes.nginx, &outcomes.freerun);
+        if let Some((reason, shows)) = visit.differs.filter(|_| Kind::under_test() == Kind::Freerun) {
+            silent = false;
+            let shown = outcomes.each(|lines| lines.iter().any(|line| line.contains(shows)));
+            let as_told = shown.freerun && !shown.nginx;
+            let told = difference.unwrap_or_default();
+            difference = (!as_told).then(|| format!("  wanted {shows} ({reason})\n{told}"));
         }
+        report.add(&visit.what, difference);
     }
-    println!("{} visits", visits.len());
     if silent {
-        let (theirs, ours) = (said(&nginx, &ports), said(&freerun, &ports));
-        if ours != theirs {
-            let only = |one: &[String], other: &[String]| {
-                one.iter().filter(|line| !other.contains(line)).cloned().collect::<Vec<_>>().join("\n  ")
-            };
-            wrong += &format!("in the log of nginx alone:\n  {}\n", only(&theirs, &ours));
-            wrong += &format!("in the log of freerun alone:\n  {}\n", only(&ours, &theirs));
-        }
+        let logs = servers.each(|server| said(server, &ports));
+        report.add("the error logs", line_difference(&logs.nginx, &logs.freerun));
     }
-    // Before the assertion: on a panic they would print their logs.
-    drop((nginx, freerun));
-    assert!(wrong.is_empty(), "{wrong}");
+    drop(servers);
+    report.finish();
 }
 
 /// What the error log says of clients, each once: without time, process, numbers of connections and ports. The end of a kept connection is
 /// left out, as it may come at any time.
-fn said(server: &Server, ports: &[u16]) -> Vec<String> {
+fn said(server: &TestServer, ports: &[u16]) -> Vec<String> {
     // All visits have come to their end, so all but the last lines are there; a request that is refused is one more.
     let mark = format!("GET /mark-{} HTTP/1.1\r\n\r\n", server.port());
     let mut client = server.connect_tls(&Tls::new());

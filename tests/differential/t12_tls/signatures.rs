@@ -1,6 +1,7 @@
 //! How handshakes are signed, and which suite is chosen, where `ssl_conf_command` has a say in it: what OpenSSL's client reports.
 
-use freerun_testkit::{Kind, Server, Setup, TlsServer, Upstream, certificates, ok, require};
+use crate::runner::{both, start};
+use freerun_testkit::{Setup, TestServer, TestUpstream, TlsServer, certificates, ok};
 use std::process::{Command, Stdio};
 
 /// The lines of OpenSSL's client that tell how the handshake went.
@@ -9,7 +10,7 @@ const TELLING: [&str; 5] =
 
 /// What OpenSSL's client tells of a handshake with these arguments. If it fails, that is all: in TLS 1.3 the suite may be told
 /// before the server finds that it cannot sign.
-fn told(server: &Server, arguments: &[&str]) -> Vec<String> {
+fn told(server: &TestServer, arguments: &[&str]) -> Vec<String> {
     let folder = certificates().folder();
     let output = Command::new("openssl")
         .args(["s_client", "-connect", &server.address().to_string(), "-servername", "localhost"])
@@ -38,22 +39,19 @@ fn server(lines: &str) -> Setup {
 /// Both servers with these lines let OpenSSL's client tell the same with each of these arguments, in both versions.
 fn compare(lines: &str, visits: &[&[&str]]) {
     let setup = server(lines);
-    let (nginx, freerun) = (setup.start(Kind::Nginx), setup.run());
+    let Some(servers) = start(&setup) else { return };
     for visit in visits {
         for version in ["-tls1_2", "-tls1_3"] {
             let arguments: Vec<_> = visit.iter().copied().chain([version]).collect();
-            let (theirs, ours) = (told(&nginx, &arguments), told(&freerun, &arguments));
-            assert!(!theirs.is_empty());
-            assert_eq!(ours, theirs, "{lines} {arguments:?}");
+            let told = servers.each(|server| told(server, &arguments));
+            assert!(!told.nginx.is_empty());
+            told.assert_same(format_args!("{lines} {arguments:?}"));
         }
     }
 }
 
 #[test]
 fn servers_sign_by_the_algorithms_of_the_command() {
-    if !require::nginx() {
-        return;
-    }
     for algorithms in ["RSA-PSS+SHA384", "RSA-PSS+SHA256:ECDSA+SHA256", "ECDSA+SHA256", "ECDSA+SHA384:RSA+SHA512"] {
         compare(
             &format!("ssl_conf_command SignatureAlgorithms {algorithms};"),
@@ -69,9 +67,6 @@ fn servers_sign_by_the_algorithms_of_the_command() {
 
 #[test]
 fn clients_are_asked_for_the_algorithms_of_the_commands() {
-    if !require::nginx() {
-        return;
-    }
     let asks = "ssl_verify_client optional; ssl_client_certificate @CERTS@/ca.crt;";
     for commands in [
         "ssl_conf_command ClientSignatureAlgorithms ECDSA+SHA256:RSA-PSS+SHA256;",
@@ -86,9 +81,6 @@ fn clients_are_asked_for_the_algorithms_of_the_commands() {
 
 #[test]
 fn chacha_comes_first_for_clients_that_like_it_best() {
-    if !require::nginx() {
-        return;
-    }
     let order = "ssl_ciphers ECDHE+AESGCM:ECDHE+CHACHA20;";
     let suites: [&[&str]; 4] = [
         &[
@@ -118,17 +110,14 @@ fn chacha_comes_first_for_clients_that_like_it_best() {
 
 #[test]
 fn upstream_servers_sign_by_the_algorithms_of_the_command() {
-    if !require::nginx() {
-        return;
-    }
     for (name, algorithms, works) in [
         ("rsa", "RSA-PSS+SHA256", true),
         ("rsa", "ECDSA+SHA256", false),
         ("ec", "ECDSA+SHA256:RSA-PSS+SHA256", true),
         ("ec", "RSA-PSS+SHA256", false),
     ] {
-        for kind in [Kind::Nginx, Kind::Freerun] {
-            let upstream = Upstream::tls(TlsServer::new(name)).answer(|_| ok("yes"));
+        both(|kind| {
+            let upstream = TestUpstream::tls(TlsServer::new(name)).answer(|_| ok("yes"));
             let server = Setup::new()
                 .http(&format!(
                     "server {{ listen 127.0.0.1:@PORT@;
@@ -139,6 +128,6 @@ fn upstream_servers_sign_by_the_algorithms_of_the_command() {
                 .start(kind);
             let status = server.get("/").status;
             assert_eq!(status, if works { 200 } else { 502 }, "{kind:?} {name} {algorithms}");
-        }
+        });
     }
 }

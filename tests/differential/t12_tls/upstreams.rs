@@ -2,17 +2,15 @@
 
 use super::{Visit, plain};
 use crate::exchange::text_without_ports;
-use freerun_testkit::{Kind, Server, Setup, TlsServer, TlsVersion, Upstream, eventually, ok, require};
+use crate::runner::{Report, line_difference, start};
+use freerun_testkit::{Setup, TestServer, TestUpstream, TlsServer, TlsVersion, eventually, ok};
 
 /// One location for each of these lines, which passes requests on to a server with this certificate.
 #[track_caller]
 fn compare(certificate: &str, lines: &[&str]) {
-    if !require::nginx() {
-        return;
-    }
-    let mut wrong = String::new();
+    let mut report = Report::default();
     for version in TlsVersion::ALL {
-        let upstream = Upstream::tls(TlsServer::with(certificate, &[version], true))
+        let upstream = TestUpstream::tls(TlsServer::with(certificate, &[version], true))
             .answer(|request| ok(format!("{} {:?}", request.target(), request.header("host"))));
         let port = upstream.address().rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port");
         for line in lines {
@@ -21,10 +19,10 @@ fn compare(certificate: &str, lines: &[&str]) {
                  server {{ listen 127.0.0.1:@PORT@; location / {{ proxy_pass https://backend; {line} }} }}",
                 upstream.address()
             ));
-            let outcome = |server: &Server| {
+            let outcome = |server: &TestServer| {
                 let ports = [server.port(), port];
                 let visit: Visit = plain("");
-                let told = visit.outcome(server, &ports);
+                let mut told = visit.outcome(server, &ports);
                 let loud =
                     |line: &str| ["[error]", "[crit]", "[alert]", "[warn]"].iter().any(|level| line.contains(level));
                 let of = |line: &str| Some(text_without_ports(line.split_once(": *")?.1.split_once(' ')?.1, &ports));
@@ -37,18 +35,18 @@ fn compare(certificate: &str, lines: &[&str]) {
                 if told[0].contains("50") {
                     eventually("it is logged", || !logged().is_empty());
                 }
-                (told, logged())
+                told.extend(logged());
+                told
             };
-            let (nginx, freerun) = (setup.start(Kind::Nginx), setup.run());
-            let (theirs, ours) = (outcome(&nginx), outcome(&freerun));
-            if ours != theirs {
-                let told = [theirs.1.join("\n  - "), ours.1.join("\n  + ")];
-                wrong += &format!("{certificate} {version} {line}\n  - {:?}\n  + {:?}\n", theirs.0, ours.0);
-                wrong += &format!("  - {}\n  + {}\n", told[0], told[1]);
-            }
+            let Some(servers) = start(&setup) else { return };
+            let outcomes = servers.each(outcome);
+            report.add(
+                format_args!("{certificate} {version} {line}"),
+                line_difference(&outcomes.nginx, &outcomes.freerun),
+            );
         }
     }
-    assert!(wrong.is_empty(), "{wrong}");
+    report.finish();
 }
 
 const VERIFY: &str = "proxy_ssl_verify on; proxy_ssl_trusted_certificate @CERTS@/ca.crt; proxy_ssl_name localhost;";

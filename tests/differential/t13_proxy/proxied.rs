@@ -3,10 +3,11 @@
 
 use std::sync::{Arc, Mutex};
 
-use freerun_testkit::{Answering, Kind, Received, Server, Setup, Site, Upstream};
+use freerun_testkit::{AnsweringUpstream, Kind, ReceivedRequest, Setup, Site, TestServer, TestUpstream};
 
 use crate::exchange::{Exchange, text_with_name, text_without_ports};
 use crate::harness::{Case, exchange};
+use crate::runner::{Both, Report, all_differences, both, shows};
 use crate::site::site;
 
 /// What makes nginx 1.22 speak as today's does.
@@ -53,8 +54,8 @@ impl Proxied {
 
 /// One of the two, with the server behind it.
 struct Side {
-    server: Server,
-    behind: Answering,
+    server: TestServer,
+    behind: AnsweringUpstream,
     answer: Arc<Mutex<Vec<u8>>>,
     _site: Site,
 }
@@ -63,7 +64,7 @@ impl Side {
     fn start(kind: Kind, http: &str, lines: &str) -> Side {
         let answer = Arc::new(Mutex::new(Vec::new()));
         let says = answer.clone();
-        let behind = Upstream::answering(move |_| says.lock().expect("the answer").clone());
+        let behind = TestUpstream::answering(move |_| says.lock().expect("the answer").clone());
         let with_address = |text: &str| text.replace("@UP@", behind.address()).replace("@UPPORT@", port(&behind));
         let site = site();
         let setup = Setup::server(&site, &with_address(lines)).http(&with_address(http));
@@ -89,7 +90,7 @@ pub struct Ports {
 
 impl Ports {
     /// Of these servers, each with the one behind it.
-    pub fn of(pairs: [(&Server, &Answering); 2]) -> Ports {
+    pub fn of(pairs: [(&TestServer, &AnsweringUpstream); 2]) -> Ports {
         Ports {
             servers: pairs.map(|(server, _)| server.port()),
             behind: pairs.map(|(_, behind)| port(behind).parse().expect("a port")),
@@ -97,14 +98,14 @@ impl Ports {
     }
 
     /// What a server behind was asked, without them.
-    pub fn shown(&self, request: &Received) -> String {
+    pub fn shown(&self, request: &ReceivedRequest) -> String {
         let head = text_without_ports(&request.head, &self.servers);
         let head = text_with_name(&head, &self.behind, "UPPORT");
         format!("{} {}", head.escape_debug(), request.body.escape_ascii())
     }
 }
 
-fn port(behind: &Answering) -> &str {
+fn port(behind: &AnsweringUpstream) -> &str {
     behind.address().rsplit(':').next().expect("a port")
 }
 
@@ -120,39 +121,28 @@ fn with_port(answer: &[u8], port: &str) -> Vec<u8> {
 /// answer too.
 #[track_caller]
 pub fn compare_proxied(http: &str, lines: &str, cases: Vec<Proxied>) {
-    if !freerun_testkit::require::nginx() {
-        return;
-    }
     let http = format!("{TODAY}\n{http}");
-    let nginx = Side::start(Kind::Nginx, &http, lines);
-    let freerun = Side::start(Kind::under_test(), &http, lines);
-    let ports = Ports::of([(&nginx.server, &nginx.behind), (&freerun.server, &freerun.behind)]);
-    let show = std::env::var_os("FREERUN_TEST_SHOW").is_some();
-    let total = cases.len();
-    let (mut wrong, mut failed) = (String::new(), 0);
+    let Some(sides) = both(|kind| Side::start(kind, &http, lines)) else { return };
+    let ports = Ports::of([&sides.nginx, &sides.freerun].map(|side| (&side.server, &side.behind)));
+    let mut report = Report::default();
     for one in &cases {
         let name = one.case.shown();
-        let (ours, our_requests) = freerun.run(one, &ports);
-        let (theirs, their_requests) = nginx.run(one, &ports);
-        if show {
+        let Both { nginx: (theirs, their_requests), freerun: (ours, our_requests) } =
+            sides.each(|side| side.run(one, &ports));
+        if shows() {
             println!("{name}\n  asked {our_requests:?}\n  {ours:?}");
         }
-        let mut problem = one.case.judge(|| theirs, &ours).unwrap_or_default();
+        let mut problems = Vec::from_iter(one.case.judge(|| theirs, &ours));
         let agrees = our_requests == their_requests;
         if one.sent_differs.is_none() && !agrees {
-            problem += &format!("  asked - {their_requests:#?}\n  asked + {our_requests:#?}\n");
+            problems.push(format!("  asked - {their_requests:#?}\n  asked + {our_requests:#?}\n"));
         }
         if let Some(reason) = one.sent_differs.filter(|_| agrees && Kind::under_test() == Kind::Freerun) {
-            problem += &format!("  asked the same, though: {reason}\n");
+            problems.push(format!("  asked the same, though: {reason}\n"));
         }
-        if !problem.is_empty() {
-            failed += 1;
-            let answer = &one.answer[..one.answer.len().min(300)];
-            wrong += &format!("\"{name}\", answered \"{}\"\n{problem}", answer.escape_ascii());
-        }
+        let answer = &one.answer[..one.answer.len().min(300)];
+        report.add(format_args!("\"{name}\", answered \"{}\"", answer.escape_ascii()), all_differences(&problems));
     }
-    println!("{total} cases, {failed} differ");
-    // Before the assertion: on a panic they would print their logs.
-    drop((nginx, freerun));
-    assert!(wrong.is_empty(), "{failed} of {total} cases differ (- nginx, + freerun)\n{wrong}");
+    drop(sides);
+    report.finish();
 }

@@ -1,12 +1,13 @@
 //! What counts against a server, and so decides who is asked for the next requests: `max_fails` at its default, requests one
 //! after the other, which say themselves what the servers do with them.
 
-use freerun_testkit::{Client, Kind, Received, Setup, Site, Upstream, eventually, ok};
+use freerun_testkit::{ReceivedRequest, Setup, Site, TestClient, TestServer, TestUpstream, eventually, ok};
 
+use crate::runner::observe;
 use crate::t13_proxy::proxied::TODAY;
 
 /// What a server does with a request.
-fn answer(request: &Received) -> Vec<u8> {
+fn answer(request: &ReceivedRequest) -> Vec<u8> {
     let status = |line: &str| format!("HTTP/1.1 {line}\r\nContent-Length: 4\r\n\r\nfive").into_bytes();
     match request.target().rsplit('/').next().unwrap_or_default() {
         "500" => status("500 Internal Server Error"),
@@ -22,7 +23,7 @@ fn answer(request: &Received) -> Vec<u8> {
     }
 }
 
-/// Not among them is what freerun does otherwise (tests/suite/t13_proxy/proxy_tries.rs): where no other server can be asked, the response that is there
+/// Not among them is what freerun does otherwise (tests/requests/t13_proxy/proxy_tries.rs): where no other server can be asked, the response that is there
 /// is passed on, and not replaced by a page for 502.
 ///
 /// A group's servers, where `1` and `2` stand for their addresses; the location's lines; the requests.
@@ -49,26 +50,13 @@ const STORIES: &[(&str, &str, &str)] = &[
 ];
 
 /// What came of each request of each story.
-fn told(kind: Kind, addresses: &[String; 2]) -> Vec<String> {
-    let (mut groups, mut locations) = (String::new(), String::new());
-    for (number, (servers, lines, _)) in STORIES.iter().enumerate() {
-        let servers = servers.replace("server 1", &format!("server {}", addresses[0]));
-        let servers = servers.replace("server 2", &format!("server {}", addresses[1]));
-        groups += &format!("upstream u{number} {{ {servers} }}\n");
-        locations += &format!("location /{number}/ {{ {lines} proxy_pass http://u{number}; }}\n");
-    }
-    let http = format!(
-        "log_format tries '$uri $status upstream $upstream_status at $upstream_addr head $upstream_header_time';
-         access_log @DIR@/access.log tries; {TODAY}
-         {groups} server {{ listen 127.0.0.1:@PORT@; {locations} }}"
-    );
-    let server = Setup::new().root(&Site::new()).http(&http).start(kind);
+fn told(server: &TestServer, addresses: &[String; 2]) -> Vec<String> {
     let mut count = 0;
     for (number, (_, _, requests)) in STORIES.iter().enumerate() {
         for request in requests.split(' ') {
             let (method, what) = request.split_once(':').unwrap_or(("GET", request));
             let body = if method == "POST" { "Content-Length: 4\r\n\r\nbody" } else { "\r\n" };
-            let mut client = Client::connect(server.address());
+            let mut client = TestClient::connect(server.address());
             client.send(format!("{method} /{number}/{what} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{body}"));
             let _ = client.rest();
             count += 1;
@@ -85,20 +73,28 @@ fn told(kind: Kind, addresses: &[String; 2]) -> Vec<String> {
     server.access_log().lines().map(seen).collect()
 }
 
+/// A server with a group and a location for each story.
+fn setup(addresses: &[String; 2]) -> Setup {
+    let (mut groups, mut locations) = (String::new(), String::new());
+    for (number, (servers, lines, _)) in STORIES.iter().enumerate() {
+        let servers = servers.replace("server 1", &format!("server {}", addresses[0]));
+        let servers = servers.replace("server 2", &format!("server {}", addresses[1]));
+        groups += &format!("upstream u{number} {{ {servers} }}\n");
+        locations += &format!("location /{number}/ {{ {lines} proxy_pass http://u{number}; }}\n");
+    }
+    let http = format!(
+        "log_format tries '$uri $status upstream $upstream_status at $upstream_addr head $upstream_header_time';
+         access_log @DIR@/access.log tries; {TODAY}
+         {groups} server {{ listen 127.0.0.1:@PORT@; {locations} }}"
+    );
+    Setup::new().root(&Site::new()).http(&http)
+}
+
 #[test]
 fn what_counts_against_a_server() {
-    if !freerun_testkit::require::nginx() {
-        return;
-    }
-    let servers = [Upstream::answering(answer), Upstream::answering(answer)];
+    let servers = [TestUpstream::answering(answer), TestUpstream::answering(answer)];
     let addresses = servers.each_ref().map(|server| server.address().to_owned());
-    let (theirs, ours) = (told(Kind::Nginx, &addresses), told(Kind::under_test(), &addresses));
-    assert_eq!(theirs.len(), ours.len());
-    let differ: String = theirs
-        .iter()
-        .zip(&ours)
-        .filter(|(theirs, ours)| theirs != ours)
-        .map(|(theirs, ours)| format!("  - {theirs}\n  + {ours}\n"))
-        .collect();
-    assert!(differ.is_empty(), "- nginx, + freerun\n{differ}");
+    if let Some(told) = observe(&setup(&addresses), |server| told(server, &addresses)) {
+        told.assert_same_cases(|number| format!("request {}", number + 1));
+    }
 }

@@ -5,8 +5,9 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::time::Duration;
 
-use freerun_testkit::{Client, Kind, Refusing, Server, Setup, Site, eventually};
+use freerun_testkit::{RefusingAddress, Setup, Site, TestClient, TestServer, eventually};
 
+use crate::runner::observe;
 use crate::t13_proxy::proxied::TODAY;
 
 /// What the servers behind do.
@@ -26,7 +27,7 @@ fn behind(kind: &'static str) -> String {
     let answer: &[u8] = match kind {
         "refuse" => {
             // For as long as the tests run.
-            let refusing = Box::leak(Box::new(Refusing::new()));
+            let refusing = Box::leak(Box::new(RefusingAddress::new()));
             return refusing.address();
         }
         "ok" => b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
@@ -68,8 +69,7 @@ struct Ask {
 }
 
 /// What a server says of each of the requests, in their order.
-fn told(kind: Kind, http: &str, requests: &[Ask], names: &[(String, &str)]) -> Vec<String> {
-    let server: Server = Setup::new().root(&Site::new()).http(http).start(kind);
+fn told(server: &TestServer, requests: &[Ask], names: &[(String, &str)]) -> Vec<String> {
     let renamed = |text: &str| names.iter().fold(text.to_owned(), |text, (address, name)| text.replace(address, name));
     // Those that hang are waited for together, so that a busy machine can be given time enough.
     let begin = |ask: &Ask| {
@@ -77,8 +77,8 @@ fn told(kind: Kind, http: &str, requests: &[Ask], names: &[(String, &str)]) -> V
         client.send(&ask.bytes);
         client
     };
-    let begun: Vec<Option<Client>> = requests.iter().map(|ask| ask.hangs.then(|| begin(ask))).collect();
-    let answer = |(ask, begun): (&Ask, Option<Client>)| begun.unwrap_or_else(|| begin(ask)).response().text();
+    let begun: Vec<Option<TestClient>> = requests.iter().map(|ask| ask.hangs.then(|| begin(ask))).collect();
+    let answer = |(ask, begun): (&Ask, Option<TestClient>)| begun.unwrap_or_else(|| begin(ask)).response().text();
     let bodies: Vec<String> = requests.iter().zip(begun).map(answer).collect();
     eventually("all lines of the log", || server.access_log().lines().count() >= requests.len());
     let (access, errors) = (server.access_log(), server.error_log_of_traffic());
@@ -105,9 +105,6 @@ fn told(kind: Kind, http: &str, requests: &[Ask], names: &[(String, &str)]) -> V
 
 #[test]
 fn all_pairs() {
-    if !freerun_testkit::require::nginx() {
-        return;
-    }
     let behind: Vec<(String, &str)> = KINDS.map(|kind| (behind(kind), kind)).to_vec();
     let (mut groups, mut locations, mut requests, mut shown) = (String::new(), String::new(), Vec::new(), Vec::new());
     for (condition, lines) in CONDITIONS.iter().enumerate() {
@@ -139,20 +136,8 @@ fn all_pairs() {
          access_log @DIR@/access.log tries; {TODAY}
          {groups} server {{ listen 127.0.0.1:@PORT@; {locations} }}"
     );
-    let theirs = told(Kind::Nginx, &http, &requests, &behind);
-    let ours = told(Kind::under_test(), &http, &requests, &behind);
-    let differ: Vec<String> = shown
-        .iter()
-        .zip(theirs.iter().zip(&ours))
-        .filter(|(_, (theirs, ours))| theirs != ours)
-        .map(|(case, (theirs, ours))| format!("{case}\n  - {theirs}\n  + {ours}\n"))
-        .collect();
-    println!("{} cases, {} differ", requests.len(), differ.len());
-    assert!(
-        differ.is_empty(),
-        "{} of {} cases differ (- nginx, + freerun)\n{}",
-        differ.len(),
-        requests.len(),
-        differ.concat()
-    );
+    let setup = Setup::new().root(&Site::new()).http(&http);
+    if let Some(told) = observe(&setup, |server| told(server, &requests, &behind)) {
+        told.assert_same_cases(|number| shown[number].clone());
+    }
 }

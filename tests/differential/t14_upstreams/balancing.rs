@@ -1,7 +1,8 @@
 //! How the servers of a group take turns.
 
+use crate::runner::{Both, observe};
 use crate::t02_configuration::checks::same_verdicts_around;
-use freerun_testkit::{Kind, Setup, require};
+use freerun_testkit::{Setup, TestServer};
 
 #[test]
 fn methods_are_checked_alike() {
@@ -39,24 +40,7 @@ fn methods_are_checked_alike() {
 
 /// Sends requests one after the other, and tells for each which servers were asked: `a`, `b` and `c` answer, `x` and `y`
 /// refuse; a request that failed ends with its status.
-fn ways(kind: Kind, group: &str, count: usize) -> Vec<String> {
-    let group = group
-        .replace("@A@", "127.0.0.1:@PORT2@")
-        .replace("@B@", "127.0.0.1:@PORT3@")
-        .replace("@C@", "127.0.0.1:@PORT4@")
-        .replace("@X@", "127.0.0.1:@PORT5@")
-        .replace("@Y@", "127.0.0.1:@PORT6@");
-    let servers: String =
-        (2..5).map(|port| format!("server {{ listen 127.0.0.1:@PORT{port}@; return 200 ok; }}\n")).collect();
-    let server = Setup::new()
-        .http(&format!(
-            "# @PORT5@ and @PORT6@ are nobody's.
-             upstream g {{ {group} }}
-             server {{ listen 127.0.0.1:@PORT@; add_header Way $upstream_addr always;
-                       location / {{ proxy_pass http://g; }} }}
-             {servers}"
-        ))
-        .start(kind);
+fn ways(server: &TestServer, count: usize) -> Vec<String> {
     let letter = |address: &str| {
         let letters = ["a", "b", "c", "x", "y"];
         let port = address.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
@@ -72,14 +56,29 @@ fn ways(kind: Kind, group: &str, count: usize) -> Vec<String> {
         .collect()
 }
 
+/// A server that passes requests on to the servers of a group, in which `@A@` to `@C@` answer, and `@X@` and `@Y@` refuse.
+fn setup_of(group: &str) -> Setup {
+    let group = group
+        .replace("@A@", "127.0.0.1:@PORT2@")
+        .replace("@B@", "127.0.0.1:@PORT3@")
+        .replace("@C@", "127.0.0.1:@PORT4@")
+        .replace("@X@", "127.0.0.1:@PORT5@")
+        .replace("@Y@", "127.0.0.1:@PORT6@");
+    let servers: String =
+        (2..5).map(|port| format!("server {{ listen 127.0.0.1:@PORT{port}@; return 200 ok; }}\n")).collect();
+    Setup::new().http(&format!(
+        "# @PORT5@ and @PORT6@ are nobody's.
+             upstream g {{ {group} }}
+             server {{ listen 127.0.0.1:@PORT@; add_header Way $upstream_addr always;
+                       location / {{ proxy_pass http://g; }} }}
+             {servers}"
+    ))
+}
+
 fn same_ways(groups: &[&str]) {
-    if !require::nginx() || !require::freerun() {
-        return;
-    }
     for group in groups {
-        let nginx = ways(Kind::Nginx, group, 24).join(" ");
-        let freerun = ways(Kind::Freerun, group, 24).join(" ");
-        assert_eq!(freerun, nginx, "{group}");
+        let Some(ways) = observe(&setup_of(group), |server| ways(server, 24)) else { return };
+        ways.assert_same(group);
     }
 }
 
@@ -162,8 +161,7 @@ const KEYS: usize = 10_000;
 const BATCH: usize = 50;
 
 /// The bodies of the responses to these requests: what follows the method, without `Host`.
-fn bodies(kind: Kind, http: &str, requests: &[String]) -> Vec<String> {
-    let server = Setup::new().http(http).start(kind);
+fn bodies(server: &TestServer, requests: &[String]) -> Vec<String> {
     let mut client = server.connect();
     let mut bodies = Vec::with_capacity(requests.len());
     for batch in requests.chunks(BATCH) {
@@ -175,7 +173,8 @@ fn bodies(kind: Kind, http: &str, requests: &[String]) -> Vec<String> {
 
 #[track_caller]
 fn same_bodies(http: &str, requests: &[String]) {
-    let [nginx, freerun] = [Kind::Nginx, Kind::Freerun].map(|kind| bodies(kind, http, requests));
+    let setup = Setup::new().http(http);
+    let Some(Both { nginx, freerun }) = observe(&setup, |server| bodies(server, requests)) else { return };
     let others = nginx.iter().zip(&freerun).zip(requests).filter(|((nginx, freerun), _)| nginx != freerun);
     let others: Vec<_> = others.take(5).collect();
     assert!(others.is_empty(), "nginx and freerun differ, among others for {others:?}\n{http}");
@@ -185,11 +184,8 @@ fn same_bodies(http: &str, requests: &[String]) {
 /// Ten thousand keys, and as many clients, have the same server with both.
 #[test]
 fn keys_and_clients_have_the_same_servers() {
-    if !require::nginx() || !require::freerun() {
-        return;
-    }
     let behind =
-        ["a", "b", "c", "d"].map(|name| freerun_testkit::Upstream::answering(move |_| freerun_testkit::ok(name)));
+        ["a", "b", "c", "d"].map(|name| freerun_testkit::TestUpstream::answering(move |_| freerun_testkit::ok(name)));
     let with_addresses = |group: &str| {
         let names = ["@A@", "@B@", "@C@", "@D@"];
         names.iter().zip(&behind).fold(group.to_owned(), |group, (name, behind)| group.replace(name, behind.address()))
@@ -224,9 +220,6 @@ fn keys_and_clients_have_the_same_servers() {
 
 #[test]
 fn keys_have_the_same_shares() {
-    if !require::nginx() || !require::freerun() {
-        return;
-    }
     let keys: Vec<String> = (0..KEYS).map(|number| format!("/?k=key-{number} HTTP/1.1\r\n")).collect();
     let http = "keepalive_requests 100000; split_clients $arg_k $share { 0.5% a; 33.33% b; 0.01% c; 20% d; * e; }
         split_clients x$arg_k $other { 50% f; 49.99% g; }
@@ -236,16 +229,11 @@ fn keys_have_the_same_shares() {
 
 #[test]
 fn what_the_log_says_of_groups_without_a_server() {
-    if !require::nginx() || !require::freerun() {
-        return;
-    }
-    let told = |kind| {
-        let server = Setup::new()
-            .http(
-                "upstream g { server 127.0.0.1:@PORT2@ max_fails=1; server 127.0.0.1:@PORT3@; }
-                 server { listen 127.0.0.1:@PORT@; location / { proxy_pass http://g; } }",
-            )
-            .start(kind);
+    let setup = Setup::new().http(
+        "upstream g { server 127.0.0.1:@PORT2@ max_fails=1; server 127.0.0.1:@PORT3@; }
+         server { listen 127.0.0.1:@PORT@; location / { proxy_pass http://g; } }",
+    );
+    let told = observe(&setup, |server| {
         let statuses = [server.get("/").status, server.get("/").status];
         server.logs("no live upstreams while connecting to upstream");
         let log = server.error_log_of_traffic();
@@ -261,6 +249,8 @@ fn what_the_log_says_of_groups_without_a_server() {
             })
             .collect();
         (statuses, lines)
-    };
-    assert_eq!(told(Kind::Freerun), told(Kind::Nginx));
+    });
+    if let Some(told) = told {
+        told.assert_same("groups without a server");
+    }
 }

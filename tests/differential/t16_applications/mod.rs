@@ -9,11 +9,12 @@ pub mod recorder;
 
 use std::collections::BTreeSet;
 
-use freerun_testkit::{Kind, Setup, methods, require};
+use freerun_testkit::{Kind, Setup, methods};
 use rustix::process::Signal;
 
 use crate::exchange::{Exchange, difference};
 use crate::harness::{SILENCE, Spoken, WAIT};
+use crate::runner::{Both, Report, all_differences, both, line_difference, shows};
 use crate::t15_cache::caching::{status_for, until_ready};
 use recorder::{Protocol, Recorder};
 
@@ -129,7 +130,7 @@ fn without_file_name(message: &str) -> String {
     format!("{before}a temporary file {} {after}", folder.join("/"))
 }
 
-fn run(kind: Kind, protocol: Protocol, (http, lines): (&str, &str), asks: &[Ask]) -> Vec<Outcome> {
+fn outcomes(kind: Kind, protocol: Protocol, (http, lines): (&str, &str), asks: &[Ask]) -> Vec<Outcome> {
     let recorder = Recorder::start(protocol);
     let lines = lines.replace("@ADDRESS@", recorder.address());
     let cached = !http.is_empty();
@@ -174,11 +175,9 @@ fn alike(protocol: Protocol, lines: &str, asks: &[Ask]) {
 /// Has the same asked of both servers, with `http` as lines of the `http` block.
 #[track_caller]
 pub fn alike_in(protocol: Protocol, http: &str, lines: &str, asks: &[Ask]) {
-    if !require::nginx() {
+    let Some(Both { mut nginx, mut freerun }) = both(|kind| outcomes(kind, protocol, (http, lines), asks)) else {
         return;
-    }
-    let mut nginx = run(Kind::Nginx, protocol, (http, lines), asks);
-    let mut freerun = run(Kind::under_test(), protocol, (http, lines), asks);
+    };
     if !http.is_empty() {
         // What is cached has a length, which freerun tells though the application did not.
         for (theirs, ours) in nginx.iter_mut().zip(&mut freerun) {
@@ -186,23 +185,22 @@ pub fn alike_in(protocol: Protocol, http: &str, lines: &str, asks: &[Ask]) {
         }
     }
     let strict = Kind::under_test() == Kind::Freerun;
-    let mut wrong = String::new();
-    let mut failed = 0;
+    let mut report = Report::default();
     for (ask, (nginx, freerun)) in asks.iter().zip(nginx.iter().zip(&freerun)) {
-        let mut problem = String::new();
+        let mut problems = Vec::new();
         match ask.differs.filter(|_| strict) {
             Some((reason, line)) => {
                 let got = freerun.exchange.line();
                 if got != line {
-                    problem += &format!("  wanted {line:?} ({reason}), got {got:?}\n");
+                    problems.push(format!("  wanted {line:?} ({reason}), got {got:?}\n"));
                 }
             }
             None if ask.cut && strict => {
-                let whole = freerun.exchange.count();
-                problem += if whole > 0 { "  freerun's is not cut\n" } else { "" };
+                if freerun.exchange.count() > 0 {
+                    problems.push("  freerun's is not cut\n".to_owned());
+                }
             }
-            None if nginx.exchange != freerun.exchange => problem += &difference(&nginx.exchange, &freerun.exchange),
-            None => {}
+            None => problems.extend(difference(&nginx.exchange, &freerun.exchange)),
         }
         let mut told = nginx.told.clone();
         for (theirs, ours) in ask.told.iter().filter(|_| strict) {
@@ -214,14 +212,15 @@ pub fn alike_in(protocol: Protocol, http: &str, lines: &str, asks: &[Ask]) {
                     let at = told.iter().position(is_behind).unwrap_or(told.len());
                     told.insert(at, (*ours).to_owned());
                 }
-                None => problem += &format!("  nginx does not tell {theirs:?}\n"),
+                None => problems.push(format!("  nginx does not tell {theirs:?}\n")),
             }
         }
-        problem += &compared("told", &told, &freerun.told);
+        problems.extend(line_difference(&told, &freerun.told).map(|lines| format!("  told:\n{lines}")));
         if !ask.log_differs && ask.differs.is_none() {
-            problem += &compared("logged", &nginx.logged, &freerun.logged);
+            let logged = line_difference(&nginx.logged, &freerun.logged);
+            problems.extend(logged.map(|lines| format!("  logged:\n{lines}")));
         }
-        if std::env::var_os("FREERUN_TEST_SHOW").is_some() {
+        if shows() {
             println!(
                 "{}\n  => {:?}\n  {:?}\n  {:?}",
                 ask.request.escape_ascii(),
@@ -230,27 +229,8 @@ pub fn alike_in(protocol: Protocol, http: &str, lines: &str, asks: &[Ask]) {
                 freerun.logged
             );
         }
-        if !problem.is_empty() {
-            failed += 1;
-            wrong += &format!(
-                "\"{}\" answered with \"{}\"\n{problem}",
-                ask.request.escape_ascii(),
-                ask.answer.escape_ascii()
-            );
-        }
+        let (request, answer) = (ask.request.escape_ascii(), ask.answer.escape_ascii());
+        report.add(format_args!("\"{request}\" answered with \"{answer}\""), all_differences(&problems));
     }
-    println!("{} cases, {failed} differ", asks.len());
-    assert!(wrong.is_empty(), "{failed} of {} cases differ\n{wrong}", asks.len());
-}
-
-fn compared(what: &str, nginx: &[String], freerun: &[String]) -> String {
-    if nginx == freerun {
-        return String::new();
-    }
-    let only = |some: &[String], others: &[String], sign: char| {
-        let lines = some.iter().filter(|line| !others.contains(line));
-        lines.map(|line| format!("  {sign} {what}: {line}\n")).collect::<String>()
-    };
-    let text = only(nginx, freerun, '-') + &only(freerun, nginx, '+');
-    if text.is_empty() { format!("  {what} in another order: {nginx:?} {freerun:?}\n") } else { text }
+    report.finish();
 }

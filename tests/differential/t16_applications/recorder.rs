@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use freerun_testkit::{Peer, Upstream};
+use freerun_testkit::{Peer, TestUpstream};
 
 /// How the application is spoken to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub struct Recorder {
 impl Recorder {
     /// Listens on a free port, until the process ends.
     pub fn start(protocol: Protocol) -> Recorder {
-        let upstream = Upstream::new();
+        let upstream = TestUpstream::new();
         let recorder = Recorder { address: upstream.address(), state: Arc::default() };
         let state = recorder.state.clone();
         std::thread::spawn(move || {

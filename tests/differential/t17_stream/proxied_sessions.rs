@@ -5,7 +5,8 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use freerun_testkit::{Client, Ending, Kind, Refusing, Server, Setup, eventually, require};
+use crate::runner::observe;
+use freerun_testkit::{ConnectionEnd, RefusingAddress, Setup, TestClient, TestServer, eventually};
 
 /// What the servers behind do. Two words are two servers.
 const KINDS: [&str; 10] = [
@@ -40,7 +41,7 @@ const SETTINGS: [&str; 5] = [
 fn behind(kind: &'static str) -> String {
     if kind == "refuses" {
         // For as long as the tests run.
-        return Box::leak(Box::new(Refusing::new())).address();
+        return Box::leak(Box::new(RefusingAddress::new())).address();
     }
     let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
     let address = listener.local_addr().expect("an address").to_string();
@@ -104,7 +105,7 @@ fn serve(kind: &str, mut stream: TcpStream) -> std::io::Result<()> {
 }
 
 /// One session: what the client does with its connection, and what it gets.
-fn talk(client: &mut Client, case: &Case) -> String {
+fn talk(client: &mut TestClient, case: &Case) -> String {
     let last = case.kind.split(' ').next_back().unwrap_or_default();
     let mut said = Vec::new();
     // What the server says first comes first.
@@ -142,7 +143,7 @@ fn talk(client: &mut Client, case: &Case) -> String {
     let (rest, ending) = client.rest();
     said.extend(rest);
     // Whether an end is a reset depends on what has come by then.
-    let ending = if ending == Ending::Silent { "silent" } else { "closed" };
+    let ending = if ending == ConnectionEnd::Silent { "silent" } else { "closed" };
     format!("{} bytes, {:?}, {ending}", said.len(), String::from_utf8_lossy(&said[..said.len().min(40)]))
 }
 
@@ -159,14 +160,12 @@ fn address(number: usize) -> Ipv4Addr {
 }
 
 /// What a server says of each of the cases, in their order.
-fn told(kind: Kind, text: &str, cases: &[Case], names: &[(String, String)]) -> Vec<String> {
-    let setup = Setup::new().http("server { listen 127.0.0.1:@PORT@; return 204; }").stream(text);
-    let server: Server = setup.start(kind);
+fn told(server: &TestServer, cases: &[Case], names: &[(String, String)]) -> Vec<String> {
     let results: Vec<String> = cases
         .iter()
         .enumerate()
         .map(|(number, case)| {
-            let mut client = Client::connect(SocketAddr::from((address(number), server.port_number(2))));
+            let mut client = TestClient::connect(SocketAddr::from((address(number), server.port_number(2))));
             talk(&mut client, case)
         })
         .collect();
@@ -185,16 +184,16 @@ fn told(kind: Kind, text: &str, cases: &[Case], names: &[(String, String)]) -> V
             let words = errors.lines().filter(|line| line.contains(&session)).filter_map(|line| {
                 let message = line.split_once(&session)?.1;
                 let level = line.split(['[', ']']).nth(1)?;
-                Some(format!("{level}: {}", without_ports(message, names, &server)))
+                Some(format!("{level}: {}", without_ports(message, names, server)))
             });
             let words: Vec<String> = words.collect();
-            without_ports(&format!("{result}\n      {line}\n      {}", words.join("\n      ")), names, &server)
+            without_ports(&format!("{result}\n      {line}\n      {}", words.join("\n      ")), names, server)
         })
         .collect()
 }
 
 /// The text with names in place of addresses.
-fn without_ports(text: &str, names: &[(String, String)], server: &Server) -> String {
+fn without_ports(text: &str, names: &[(String, String)], server: &TestServer) -> String {
     let mut text = names.iter().fold(text.to_owned(), |text, (address, name)| text.replace(address, name));
     let port = server.port_number(2).to_string();
     text = text.replace(&port, "PORT");
@@ -210,9 +209,6 @@ fn without_ports(text: &str, names: &[(String, String)], server: &Server) -> Str
 
 #[test]
 fn all_pairs_of_servers_and_clients() {
-    if require::nginx_module("ngx_stream_module").is_none() {
-        return;
-    }
     let mut names: Vec<(String, String)> = Vec::new();
     let mut groups = String::new();
     for kind in KINDS {
@@ -247,22 +243,9 @@ fn all_pairs_of_servers_and_clients() {
         }
     }
     let text = format!("{groups} {servers}");
-    let theirs = told(Kind::Nginx, &text, &cases, &names);
-    let ours = told(Kind::under_test(), &text, &cases, &names);
-    let differ: Vec<String> = cases
-        .iter()
-        .zip(theirs.iter().zip(&ours))
-        .filter(|(_, (theirs, ours))| theirs != ours)
-        .map(|(case, (theirs, ours))| {
-            format!("{} to \"{}\", {}\n  - {theirs}\n  + {ours}\n", case.client, case.kind, case.settings)
-        })
-        .collect();
-    println!("{} cases, {} differ", cases.len(), differ.len());
-    assert!(
-        differ.is_empty(),
-        "{} of {} cases differ (- nginx, + freerun)\n{}",
-        differ.len(),
-        cases.len(),
-        differ.concat()
-    );
+    let setup = Setup::new().http("server { listen 127.0.0.1:@PORT@; return 204; }").stream(&text);
+    if let Some(told) = observe(&setup, |server| told(server, &cases, &names)) {
+        let name = |case: &Case| format!("{} to \"{}\", {}", case.client, case.kind, case.settings);
+        told.assert_same_cases(|number| name(&cases[number]));
+    }
 }

@@ -1,6 +1,7 @@
 //! Sessions of `stream {}` beside nginx's: what clients get, and what is logged of it.
 
-use freerun_testkit::{Client, Ending, Kind, Server, Setup, Tls, TlsVersion, eventually, require};
+use crate::runner::start;
+use freerun_testkit::{ConnectionEnd, Setup, TestClient, TestServer, Tls, TlsVersion, eventually};
 use std::fmt::Write as _;
 
 /// What a client does, at the port with this number.
@@ -31,8 +32,8 @@ impl Case {
         Case { ends: true, ..self }
     }
 
-    fn run(&self, server: &Server) -> String {
-        let mut client = Client::connect(server.address_number(self.port));
+    fn run(&self, server: &TestServer) -> String {
+        let mut client = TestClient::connect(server.address_number(self.port));
         if let Some(tls) = &self.tls {
             client = match client.try_tls(tls) {
                 Ok(client) => client,
@@ -49,7 +50,7 @@ impl Case {
             let _ = client.socket().shutdown(std::net::Shutdown::Write);
         }
         let (text, ending) = client.rest();
-        assert_ne!(ending, Ending::Silent, "port {}", self.port);
+        assert_ne!(ending, ConnectionEnd::Silent, "port {}", self.port);
         // Whether bytes that nobody reads make a close a reset is a matter of time.
         text.escape_ascii().to_string()
     }
@@ -72,7 +73,7 @@ fn message(line: &str) -> Option<String> {
 }
 
 /// Replaces what differs by the server: its ports, its folder, ports of clients.
-fn comparable(text: &str, server: &Server) -> String {
+fn comparable(text: &str, server: &TestServer) -> String {
     let mut text = text.replace(&server.path("").display().to_string(), "DIR/");
     for (index, port) in server.ports().iter().enumerate() {
         text = text.replace(&format!(":{port}"), &format!(":PORT{}", index + 1));
@@ -88,7 +89,7 @@ fn comparable(text: &str, server: &Server) -> String {
 }
 
 /// Everything that comes of the cases: a line for each, its line in the access log, and its lines in the error log.
-fn outcome(server: &Server, cases: &[Case]) -> String {
+fn outcomes(server: &TestServer, cases: &[Case]) -> Vec<String> {
     let log = || std::fs::read_to_string(server.path("sessions.log")).unwrap_or_default();
     let errors = || {
         server
@@ -98,10 +99,10 @@ fn outcome(server: &Server, cases: &[Case]) -> String {
             .map(|line| comparable(&line, server))
             .collect::<Vec<_>>()
     };
-    let mut out = String::new();
+    let mut outcomes = Vec::new();
     for case in cases {
         let (logged, told) = (log().lines().count(), errors().len());
-        let _ = writeln!(out, "\n> {}: {}", case.shown(), case.run(server));
+        let mut out = format!("{}: {}\n", case.shown(), case.run(server));
         eventually("the session's line", || log().lines().count() > logged);
         let line = comparable(log().lines().last().unwrap_or_default(), server);
         // Where there is no session of TLS, nginx names the version that OpenSSL would have had, and freerun none.
@@ -111,15 +112,13 @@ fn outcome(server: &Server, cases: &[Case]) -> String {
         for line in errors().iter().skip(told) {
             let _ = writeln!(out, "    {line}");
         }
+        outcomes.push(out);
     }
-    out
+    outcomes
 }
 
 /// Compares the outcomes of both servers.
 fn same(lines: &str, cases: &[Case]) {
-    if require::nginx_module("ngx_stream_module").is_none() {
-        return;
-    }
     let setup = Setup::new().stream(&format!(
         "log_format line 'port $server_port $protocol $status $bytes_received $bytes_sent [$remote_addr] <$ssl_preread_server_name \
          $ssl_preread_protocol $ssl_preread_alpn_protocols> $proxy_protocol_addr $proxy_protocol_port $limit_conn_status \
@@ -127,15 +126,9 @@ fn same(lines: &str, cases: &[Case]) {
          access_log @DIR@/sessions.log line;
          {lines}"
     ));
-    let (theirs, ours) = (setup.start(Kind::Nginx), setup.start(Kind::under_test()));
-    let (theirs, ours) = (outcome(&theirs, cases), outcome(&ours, cases));
-    if theirs != ours {
-        let mut shown = String::new();
-        let split = |text: &str| text.split("\n> ").map(str::to_owned).collect::<Vec<_>>();
-        for (left, right) in split(&theirs).iter().zip(&split(&ours)).filter(|(left, right)| left != right) {
-            let _ = writeln!(shown, "- {left}\n+ {right}");
-        }
-        panic!("they differ (- nginx, + freerun)\n{shown}");
+    // Side by side, so that what the logs say of the servers' start is there before the first case.
+    if let Some(servers) = start(&setup) {
+        servers.each(|server| outcomes(server, cases)).assert_same_cases(|number| cases[number].shown());
     }
 }
 

@@ -1,8 +1,9 @@
 //! Access logs: the same requests, and line by line the same logs. Times are taken out, and what is the servers' own.
 
 use crate::exchange::text_without_ports;
+use crate::runner::{Both, Report, both, observe};
 use crate::site::site;
-use freerun_testkit::{Kind, Server, Setup, Site, TempDir, eventually, require};
+use freerun_testkit::{Kind, Setup, Site, TempDir, TestServer, eventually};
 use std::collections::BTreeMap;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
@@ -39,17 +40,16 @@ const REQUESTS: &[&str] = &[
     "GET /page/missing?log=1 HTTP/1.1\r\nHost: localhost\r\n\r\n",
 ];
 
-/// Asks everything, ends the server, and reads the files that the configuration names. Ends of lines stay.
-fn logs_of(setup: &Setup, kind: Kind, names: &[&str], requests: &[&str]) -> BTreeMap<String, Vec<String>> {
-    let mut server = setup.start(kind);
+/// Asks a server everything, ends it, and reads the files that the configuration names. Ends of lines stay.
+fn logs_of(server: &mut TestServer, names: &[&str], requests: &[impl AsRef<str>]) -> BTreeMap<String, Vec<String>> {
     for request in requests {
-        ask(&server, request);
+        ask(server, request.as_ref());
     }
     server.stop();
-    names.iter().map(|name| ((*name).to_owned(), lines(&server, name))).collect()
+    names.iter().map(|name| ((*name).to_owned(), lines(server, name))).collect()
 }
 
-fn ask(server: &Server, request: &str) {
+fn ask(server: &TestServer, request: &str) {
     let mut client = server.connect();
     // The pi of "HTTP/1.1" and the like is ASCII; bytes above stand for themselves.
     client.send(request.chars().map(|c| c as u32 as u8).collect::<Vec<u8>>());
@@ -57,7 +57,7 @@ fn ask(server: &Server, request: &str) {
     while client.try_response("GET").is_ok() {}
 }
 
-fn lines(server: &Server, name: &str) -> Vec<String> {
+fn lines(server: &TestServer, name: &str) -> Vec<String> {
     let path = server.path(name);
     let bytes = if name.ends_with(".gz") { unpack(&path) } else { std::fs::read(&path).unwrap_or_default() };
     let folder = server.path("").display().to_string();
@@ -93,39 +93,30 @@ fn without_time(line: &str) -> String {
     out + rest
 }
 
+/// Compares the logs of these names, line by line, after these requests.
 #[track_caller]
-fn same(what: &str, nginx: &BTreeMap<String, Vec<String>>, freerun: &BTreeMap<String, Vec<String>>) {
-    let mut wrong = String::new();
-    let mut total = 0;
-    for (name, theirs) in nginx {
-        let ours = &freerun[name];
-        total += theirs.len();
+fn compare_logs(what: &str, setup: &Setup, names: &[&str], requests: &[impl AsRef<str>]) {
+    let Some(logs) = observe(setup, |server| logs_of(server, names, requests)) else { return };
+    let mut report = Report::default();
+    for (name, theirs) in &logs.nginx {
+        let ours = &logs.freerun[name];
         assert!(!theirs.is_empty(), "nginx has written nothing to {name}");
         for index in 0..theirs.len().max(ours.len()) {
-            let (theirs, ours) = (theirs.get(index), ours.get(index));
-            if theirs != ours {
-                wrong += &format!("{name}:{}\n  - {theirs:?}\n  + {ours:?}\n", index + 1);
-            }
+            let line = Both { nginx: theirs.get(index), freerun: ours.get(index) };
+            report.add(format_args!("{what}, {name}:{}", index + 1), line.difference());
         }
     }
-    println!("{what}: {total} lines");
-    assert!(wrong.is_empty(), "{what}\n{wrong}");
+    report.finish();
 }
 
 #[track_caller]
 fn compare(what: &str, setup: &Setup, names: &[&str]) {
-    if require::nginx() {
-        let theirs = logs_of(setup, Kind::Nginx, names, REQUESTS);
-        same(what, &theirs, &logs_of(setup, Kind::under_test(), names, REQUESTS));
-    }
+    compare_logs(what, setup, names, REQUESTS);
 }
 
 /// A head that does not come to its end is one of the server that its host names; without a host so far, of the default server.
 #[test]
 fn heads_that_are_cut() {
-    if !require::nginx() {
-        return;
-    }
     let names = ["first", "empty", "named"];
     let servers = [("first", "first"), ("\"\"", "empty"), ("a.example", "named")].map(|(name, log)| {
         format!("server {{ listen 127.0.0.1:@PORT@; server_name {name}; access_log @DIR@/{log} f; location / {{ return 204; }} }}")
@@ -140,16 +131,12 @@ fn heads_that_are_cut() {
         "GET /a HTTP/1.1\r\nHost: a.example\r\nX",
         "GET http://a.example/a HTTP/1.1\r\nX",
     ];
-    let theirs = logs_of(&setup, Kind::Nginx, &names, &requests);
-    same("heads that are cut", &theirs, &logs_of(&setup, Kind::under_test(), &names, &requests));
+    compare_logs("heads that are cut", &setup, &names, &requests);
 }
 
 /// Empty lines in front of a request are no part of it.
 #[test]
 fn lengths_of_requests() {
-    if !require::nginx() {
-        return;
-    }
     let lines = "log_format f \"$request_length $request\"; access_log @DIR@/log f;";
     let setup = server(&site(), lines, "location /told { return 200 \"$request_length\"; }");
     let one = "/a.txt HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -166,17 +153,12 @@ fn lengths_of_requests() {
         "\r\nGET /a.txt HTTP/1.1\r\nHost".into(),
         "\r\nGET /a.txt HTTP/1.1".into(),
     ];
-    let requests: Vec<&str> = requests.iter().map(String::as_str).collect();
-    let theirs = logs_of(&setup, Kind::Nginx, &["log"], &requests);
-    same("lengths", &theirs, &logs_of(&setup, Kind::under_test(), &["log"], &requests));
+    compare_logs("lengths", &setup, &["log"], &requests);
 }
 
 /// A target that is not understood is no URI, and interim responses count with the body.
 #[test]
 fn refused_targets_and_interim_responses() {
-    if !require::nginx() {
-        return;
-    }
     let http = "log_format f '$request_uri|$uri|$args|$request|$status'; log_format s '$request_uri $body_bytes_sent';
         server { listen 127.0.0.1:@PORT2@; access_log off; return 200 text; }";
     let lines = "access_log @DIR@/log f; error_page 400 /page; location /page { return 200 \"$request_uri\"; }
@@ -192,18 +174,12 @@ fn refused_targets_and_interim_responses() {
             requests.push(format!("{head}Content-Length: 3\r\n\r\nabc"));
         }
     }
-    let requests: Vec<&str> = requests.iter().map(String::as_str).collect();
-    let theirs = logs_of(&setup, Kind::Nginx, &["log", "sent"], &requests);
-    let ours = logs_of(&setup, Kind::under_test(), &["log", "sent"], &requests);
-    same("refused targets", &theirs, &ours);
+    compare_logs("refused targets", &setup, &["log", "sent"], &requests);
 }
 
 /// Of a body in chunks that somebody reads all counts that came over the wire, and what follows it does not.
 #[test]
 fn lengths_of_requests_in_chunks() {
-    if !require::nginx() {
-        return;
-    }
     let other = "server { listen 127.0.0.1:@PORT2@; access_log off; location / { return 200 \"$http_x\"; } }";
     let http = format!(
         "log_format f '$request_length $content_length $request'; access_log @DIR@/log f; proxy_ignore_client_abort on; {other}"
@@ -230,17 +206,12 @@ fn lengths_of_requests_in_chunks() {
         }
     }
     requests.push(format!("POST /unread {head}Transfer-Encoding: chunked\r\n\r\n{}", bodies[1]));
-    let requests: Vec<&str> = requests.iter().map(String::as_str).collect();
-    let theirs = logs_of(&setup, Kind::Nginx, &["log"], &requests);
-    same("lengths in chunks", &theirs, &logs_of(&setup, Kind::under_test(), &["log"], &requests));
+    compare_logs("lengths in chunks", &setup, &["log"], &requests);
 }
 
 /// What a response's variables were when they were first asked for, they stay.
 #[test]
 fn variables_that_stay() {
-    if !require::nginx() {
-        return;
-    }
     let site = site();
     let names = "x_a content_type location last_modified etag transfer_encoding cache_control link expires
         accept_ranges content_encoding content_range date server"
@@ -274,9 +245,7 @@ fn variables_that_stay() {
         })
         .map(|target| format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
         .collect();
-    let requests: Vec<&str> = requests.iter().map(String::as_str).collect();
-    let theirs = logs_of(&setup, Kind::Nginx, &["log"], &requests);
-    same("variables that stay", &theirs, &logs_of(&setup, Kind::under_test(), &["log"], &requests));
+    compare_logs("variables that stay", &setup, &["log"], &requests);
 }
 
 /// The locations that some requests go to.
@@ -353,9 +322,6 @@ fn variables_in_paths() {
 
 #[test]
 fn a_log_is_not_made_without_its_document_root() {
-    if !require::nginx() {
-        return;
-    }
     let site = site();
     let setup = server(
         &site,
@@ -364,8 +330,7 @@ fn a_log_is_not_made_without_its_document_root() {
          location /alias/ { alias @ROOT@/$arg_r/; access_log @DIR@/alias-$arg_l; }",
     )
     .main("user root;");
-    let made = |kind: Kind| {
-        let mut server = setup.start(kind);
+    let made = observe(&setup, |server| {
         for target in [
             "/x?r=dir&l=1",
             "/x?r=none&l=2",
@@ -378,8 +343,10 @@ fn a_log_is_not_made_without_its_document_root() {
         }
         server.stop();
         (1..=6).map(|l| ["root", "alias"].map(|kind| server.path(&format!("{kind}-{l}")).exists())).collect::<Vec<_>>()
-    };
-    assert_eq!(made(Kind::Nginx), made(Kind::under_test()));
+    });
+    if let Some(made) = made {
+        made.assert_same("logs that exist");
+    }
 }
 
 /// A syslog server at a path.
@@ -424,9 +391,6 @@ fn messages(setup: &Setup, kind: Kind, path: &Path, count: usize) -> Vec<String>
 
 #[test]
 fn syslog() {
-    if !require::nginx() {
-        return;
-    }
     let site: Site = site();
     let dir = TempDir::new("syslog");
     let path = dir.path().join("socket");
@@ -444,23 +408,19 @@ fn syslog() {
     let conditional =
         REQUESTS.iter().filter(|r| r.contains("log=1") || r.contains("log=2") || r.contains("log=y")).count();
     let count = 3 * logged + conditional;
-    let theirs = messages(&setup, Kind::Nginx, &path, count);
-    let ours = messages(&setup, Kind::under_test(), &path, count);
-    let without = |all: &[String]| {
+    let Some(messages) = both(|kind| messages(&setup, kind, &path, count)) else { return };
+    let without_times = messages.map(|all| {
         let mut all: Vec<String> = all.iter().map(|message| without_time(message)).collect();
         // Two that differ by their times alone may have come in either order.
         all.sort();
         all
-    };
-    assert_eq!(without(&theirs).join("\n"), without(&ours).join("\n"));
-    assert_eq!(ours.len(), count);
+    });
+    without_times.assert_same_lines("messages");
+    assert_eq!(without_times.freerun.len(), count);
 }
 
 #[test]
 fn errors_to_syslog() {
-    if !require::nginx() {
-        return;
-    }
     let site: Site = site();
     let dir = TempDir::new("syslog-errors");
     let path = dir.path().join("socket");
@@ -493,6 +453,7 @@ fn errors_to_syslog() {
         shown.sort();
         shown
     };
-    let theirs = told(Kind::Nginx);
-    assert_eq!(theirs, told(Kind::under_test()));
+    if let Some(told) = both(told) {
+        told.assert_same_lines("messages");
+    }
 }

@@ -513,7 +513,7 @@ fn a_server_without_keep_alive_and_redirects_inside() {
 #[test]
 fn folders_of_exact_locations_that_pass_requests_on() {
     let site = site();
-    let dead = freerun_testkit::Refusing::new();
+    let dead = freerun_testkit::RefusingAddress::new();
     let pass = format!("proxy_pass http://{};", dead.address());
     let setup = Setup::server(
         &site,

@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use freerun_testkit::{Client, Kind, Setup, Site, TempDir, eventually, require};
+use freerun_testkit::{Kind, Setup, Site, TempDir, TestClient, eventually, require};
 
 /// A folder below this one whose name is not UTF-8.
 fn folder(within: &Path) -> PathBuf {
@@ -141,9 +141,9 @@ fn sessions_have_maps_names_and_logs_of_bytes() {
         ))
         .http("server { listen 127.0.0.1:@PORT@; }")
         .run();
-    assert_eq!(Client::connect(server.address_number(2)).rest().0, b"w\xe9 \xe9");
+    assert_eq!(TestClient::connect(server.address_number(2)).rest().0, b"w\xe9 \xe9");
     for number in [3, 4] {
-        let mut client = Client::connect(server.address_number(number));
+        let mut client = TestClient::connect(server.address_number(number));
         let (mut peer, _) = upstream.accept().expect("the server asks");
         peer.write_all(b"\xff").expect("it is sent");
         drop(peer);

@@ -1,6 +1,6 @@
 //! nginx's options: what they print, where, and the exit code.
 
-use freerun_testkit::{Checked, Kind, Setup, Site, TempDir, require, run};
+use freerun_testkit::{Kind, ProgramOutput, Setup, Site, TempDir, require, run};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 const TIME: Duration = Duration::from_secs(20);
 
-fn with(arguments: &[&str]) -> Checked {
+fn with(arguments: &[&str]) -> ProgramOutput {
     run(Kind::under_test(), arguments, TIME).expect("the program starts")
 }
 
@@ -287,8 +287,8 @@ fn a_file_for_all_that_is_printed_gets_all_of_it() {
         .expect("it starts");
     let _end = Daemon(dir.path().join("server.pid"));
     let address = ([127, 0, 0, 1], port).into();
-    freerun_testkit::eventually("it serves", || freerun_testkit::Client::try_connect(address).is_ok());
-    let mut client = freerun_testkit::Client::connect(address);
+    freerun_testkit::eventually("it serves", || freerun_testkit::TestClient::try_connect(address).is_ok());
+    let mut client = freerun_testkit::TestClient::connect(address);
     // Each line is written behind those of the requests before.
     for number in 1..=4 {
         client.get("/none");
@@ -313,7 +313,7 @@ fn a_daemon_leaves_the_terminal() {
     let _daemon = Daemon(dir.path().join("server.pid"));
     assert_eq!(done.code, Some(0), "{}", done.stderr);
     freerun_testkit::eventually("the pid file", || dir.path().join("server.pid").exists());
-    let mut client = freerun_testkit::Client::connect(([127, 0, 0, 1], port).into());
+    let mut client = freerun_testkit::TestClient::connect(([127, 0, 0, 1], port).into());
     assert_eq!(client.get("/").text(), "daemon");
     let done = with(&["-s", "stop", "-c", &path, "-p", &prefix, "-e", &log]);
     assert_eq!(done.code, Some(0), "{}", done.stderr);
@@ -335,7 +335,7 @@ fn a_taken_port_is_an_error() {
 }
 
 /// What `-t` says of a server that listens there.
-fn tested(address: &str) -> Checked {
+fn tested(address: &str) -> ProgramOutput {
     let (_dir, path, prefix, log) = conf(&format!(
         "pid @DIR@/server.pid;\nevents {{ }}\nhttp {{ access_log off; client_body_temp_path @DIR@/body;\n\
          proxy_temp_path @DIR@/a; fastcgi_temp_path @DIR@/b; uwsgi_temp_path @DIR@/c; scgi_temp_path @DIR@/d;\n\
@@ -380,7 +380,7 @@ fn a_test_of_what_runs_changes_nothing() {
     let done = with(&["-t", "-c", &conf, "-p", &prefix, "-e", &log]);
     assert_eq!(done.code, Some(0), "{}", done.stderr);
     assert_eq!(server.get("/").text(), "running");
-    let mut client = freerun_testkit::Client::try_connect_unix(&server.path("own.sock")).expect("connecting");
+    let mut client = freerun_testkit::TestClient::try_connect_unix(&server.path("own.sock")).expect("connecting");
     assert_eq!(client.get("/").text(), "running");
 }
 

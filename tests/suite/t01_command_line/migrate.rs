@@ -1,17 +1,17 @@
 //! `freerun migrate` and `freerun explain`: what they print, and the exit codes that scripts go by.
 
-use freerun_testkit::{Checked, Kind, TempDir, require, run};
+use freerun_testkit::{Kind, ProgramOutput, TempDir, require, run};
 use std::fs;
 use std::time::Duration;
 
 const TIME: Duration = Duration::from_secs(20);
 
-fn freerun(arguments: &[&str]) -> Checked {
+fn freerun(arguments: &[&str]) -> ProgramOutput {
     run(Kind::Freerun, arguments, TIME).expect("the program starts")
 }
 
 /// The report about a configuration, with further arguments.
-fn migrate(text: &str, further: &[&str]) -> (Checked, String) {
+fn migrate(text: &str, further: &[&str]) -> (ProgramOutput, String) {
     let dir = TempDir::new("migrate");
     let path = dir.path().join("nginx.conf");
     fs::write(&path, text).expect("writing");

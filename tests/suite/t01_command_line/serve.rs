@@ -1,6 +1,6 @@
 //! `freerun serve`: a folder, without a configuration.
 
-use freerun_testkit::{Client, Kind, PATIENCE, Site, TempDir, Tls, certificates, ports, require, within};
+use freerun_testkit::{Kind, PATIENCE, Site, TempDir, TestClient, Tls, certificates, ports, require, within};
 use std::fs;
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
@@ -41,8 +41,8 @@ fn a_folder_is_served_and_the_address_printed() {
     let address = SocketAddr::from(([127, 0, 0, 1], ports::free()));
     let _running = Running(serve(&site, &out, &address.to_string()).spawn().expect("it starts"));
     let is_printed = || printed(&out).contains(&address.to_string());
-    assert!(within(PATIENCE, || Client::try_connect(address).is_ok() && is_printed()), "{}", printed(&out));
-    let mut client = Client::connect(address);
+    assert!(within(PATIENCE, || TestClient::try_connect(address).is_ok() && is_printed()), "{}", printed(&out));
+    let mut client = TestClient::connect(address);
     assert_eq!(client.get("/").text(), "the index");
     assert_eq!(client.get("/d/a.txt").text(), "text");
     assert_eq!(
@@ -90,16 +90,16 @@ fn a_folder_is_served_over_https_with_a_local_authority() {
     let path = authority.display().to_string();
     assert!(said.contains(&format!("serving {} at https://{address}/", site.path().display())), "{said}");
     assert!(said.contains(&format!("curl --cacert {path} https://{address}/")), "{said}");
-    let mut client = Client::connect(address).tls(&Tls::new());
+    let mut client = TestClient::connect(address).tls(&Tls::new());
     assert_eq!(client.get("/").text(), "the index");
-    let client = Client::connect(address).tls(&Tls::new().alpn(&["h2", "http/1.1"]));
+    let client = TestClient::connect(address).tls(&Tls::new().alpn(&["h2", "http/1.1"]));
     assert_eq!(client.agreed().alpn.as_deref(), Some("h2"));
     // Somebody who trusts the authority finds all names in the certificate.
     for (option, name) in [("-verify_hostname", "localhost"), ("-verify_ip", "127.0.0.1"), ("-verify_ip", "::1")] {
         let told = verify(address, &path, option, name);
         assert!(told.contains("Verify return code: 0 (ok)"), "{name}: {told}");
     }
-    let mut plain = Client::connect(address);
+    let mut plain = TestClient::connect(address);
     let host = format!("GET /a?b HTTP/1.1\r\nHost: {address}\r\n\r\n");
     let sent = plain.send(host).response();
     assert_eq!((sent.status, sent.header("location")), (302, Some(format!("https://{address}/a?b").as_str())));
@@ -107,7 +107,7 @@ fn a_folder_is_served_over_https_with_a_local_authority() {
     // The authority is the same the next time.
     let before = fs::read(&authority).expect("a file");
     let (_running, address, _) = secure(&site, &out, Some(data.path()));
-    assert_eq!(Client::connect(address).tls(&Tls::new()).get("/").text(), "the index");
+    assert_eq!(TestClient::connect(address).tls(&Tls::new()).get("/").text(), "the index");
     assert_eq!(fs::read(&authority).expect("a file"), before);
 }
 
@@ -162,7 +162,7 @@ fn without_a_folder_the_authority_is_in_memory() {
     let out = TempDir::new("serve");
     let (_running, address, said) = secure(&site, &out, None);
     assert!(said.contains("in memory only") && said.contains("XDG_DATA_HOME"), "{said}");
-    assert_eq!(Client::connect(address).tls(&Tls::new()).get("/").text(), "the index");
+    assert_eq!(TestClient::connect(address).tls(&Tls::new()).get("/").text(), "the index");
 }
 
 /// Starts `serve` with further arguments at a port of its own; `said` is what it prints, in one file.
@@ -179,7 +179,7 @@ fn started(site: &Site, out: &TempDir, further: &[&str]) -> (Running, SocketAddr
         .stderr(file);
     let running = Running(command.spawn().expect("it starts"));
     let address = ([127, 0, 0, 1], port).into();
-    assert!(within(PATIENCE, || Client::try_connect(address).is_ok()), "{}", said(out));
+    assert!(within(PATIENCE, || TestClient::try_connect(address).is_ok()), "{}", said(out));
     (running, address)
 }
 
@@ -196,7 +196,7 @@ fn only_names_of_this_machine_are_answered() {
     site.file("a.txt", "text");
     let out = TempDir::new("serve");
     let (_running, address) = started(&site, &out, &["--host", "Box.Example,other.example"]);
-    let mut client = Client::connect(address);
+    let mut client = TestClient::connect(address);
     let mut status = |host: &str, path: &str| {
         let response = client.send(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n")).response();
         (response.status, response.text())
@@ -233,7 +233,7 @@ fn hidden_files_and_links_are_for_nobody() {
     let out = TempDir::new("serve");
     {
         let (_running, address) = started(&site, &out, &[]);
-        let mut client = Client::connect(address);
+        let mut client = TestClient::connect(address);
         for path in ["/.env", "/.git/config", "/.git/", "/d/.x/y", "/%2eenv", "/.well-knownx"] {
             assert_eq!(client.get(path).status, 404, "{path}");
         }
@@ -243,7 +243,7 @@ fn hidden_files_and_links_are_for_nobody() {
         assert!(!list.contains(".env") && !list.contains("away") && list.contains("d/"), "{list}");
     }
     let (_running, address) = started(&site, &out, &["--hidden", "--follow-links"]);
-    let mut client = Client::connect(address);
+    let mut client = TestClient::connect(address);
     assert_eq!(client.get("/.env").text(), "key");
     assert_eq!(client.get("/away/secret").text(), "secret");
     let list = client.get("/").text();
@@ -260,7 +260,7 @@ fn texts_and_lists_are_in_utf_8() {
     site.file("large", "x".repeat(3 << 20));
     let out = TempDir::new("serve");
     let (_running, address) = started(&site, &out, &[]);
-    let mut client = Client::connect(address);
+    let mut client = TestClient::connect(address);
     for (path, kind) in [
         ("/p.html", "text/html; charset=utf-8"),
         ("/s.css", "text/css; charset=utf-8"),
@@ -286,7 +286,7 @@ fn one_file_for_all_that_is_printed_gets_all_of_it() {
     site.file("a.txt", "text");
     let out = TempDir::new("serve");
     let (_running, address) = started(&site, &out, &[]);
-    let mut client = Client::connect(address);
+    let mut client = TestClient::connect(address);
     for number in 0..8 {
         client.get(&if number % 2 == 0 { format!("/none{number}") } else { "/a.txt".to_owned() });
     }
@@ -387,10 +387,8 @@ fn a_folder_is_served_over_https_with_a_certificate_of_a_ca() {
     site.file("index.html", "the index");
     for is_page in [true, false] {
         let (out, data) = (TempDir::new("serve"), TempDir::new("data"));
-        let (https, http) = match is_page {
-            true => (ports::free(), format!("127.0.0.1:{}", ca.http)),
-            false => (ca.tls, "off".to_owned()),
-        };
+        let (https, http) =
+            if is_page { (ports::free(), format!("127.0.0.1:{}", ca.http)) } else { (ca.tls, "off".to_owned()) };
         let address = SocketAddr::from(([127, 0, 0, 1], https));
         let mut command = serve(&site, &out, &address.to_string());
         command
@@ -402,14 +400,14 @@ fn a_folder_is_served_over_https_with_a_certificate_of_a_ca() {
         let said = || printed(&out);
         assert!(within(PATIENCE, || said().contains("terms of service you agree to")), "{}", said());
         let issued = || {
-            let client = Client::connect(address).tls(&Tls::new());
+            let client = TestClient::connect(address).tls(&Tls::new());
             let shown = client.agreed().certificates[0].clone();
             shown.windows(19).any(|window| window == b"Pebble Intermediate")
         };
         assert!(within(PATIENCE, issued), "{}", said());
-        assert_eq!(Client::connect(address).tls(&Tls::new()).get("/").text(), "the index");
+        assert_eq!(TestClient::connect(address).tls(&Tls::new()).get("/").text(), "the index");
         if is_page {
-            let sent = Client::connect(([127, 0, 0, 1], ca.http).into()).get("/a?b");
+            let sent = TestClient::connect(([127, 0, 0, 1], ca.http).into()).get("/a?b");
             let wanted = format!("https://localhost:{https}/a?b");
             assert_eq!((sent.status, sent.header("location")), (301, Some(wanted.as_str())));
         }

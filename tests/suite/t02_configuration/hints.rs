@@ -1,13 +1,13 @@
 //! What follows nginx's line: the first of two, a name that is similar, a `;` that was forgotten, all further problems.
 
-use freerun_testkit::{Checked, Kind, certificates, check, require};
+use freerun_testkit::{Kind, ProgramOutput, certificates, check, require};
 
-fn tested(text: &str) -> Checked {
+fn tested(text: &str) -> ProgramOutput {
     check(Kind::Freerun, text).expect("it starts")
 }
 
 /// The lines with which problems and warnings begin, and those of help.
-fn told(checked: &Checked) -> Vec<&str> {
+fn told(checked: &ProgramOutput) -> Vec<&str> {
     checked.stderr.lines().filter(|line| line.starts_with("nginx: [") || line.starts_with("help: ")).collect()
 }
 
@@ -96,9 +96,10 @@ const HELP: &[(&str, &str)] = &[
         "there is no such file; a relative path begins in the folder of the configuration",
     ),
     (
-        "server { listen 127.0.0.1:@PORT@ quic; }",
-        "freerun does not have it yet; remove this \"listen\"; browsers use HTTP/2 where a \"listen … ssl\" has the same port",
+        "server { listen 127.0.0.1:@PORT@ ssl alt_svc; }",
+        "it stands in the \"listen … quic\" whose port clients are told of, by responses over TLS on TCP",
     ),
+    ("server { listen unix:/run/none.sock quic; }", "freerun takes datagrams of UDP alone; remove \"quic\""),
 ];
 
 #[test]

@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::net::{Shutdown, TcpListener};
 use std::sync::mpsc::{Receiver, channel};
 
-use freerun_testkit::{Client, Server, Setup, Site, Tls, TlsVersion, require};
+use freerun_testkit::{Setup, Site, TestClient, TestServer, Tls, TlsVersion, require};
 
 /// Name, block and default of each directive that nginx documents with a default and freerun has.
 const TABLE: &str = include_str!("../../../crates/freerun/src/nginx_defaults.tsv");
@@ -81,7 +81,7 @@ fn application() -> (String, Receiver<Vec<u8>>) {
 }
 
 /// A server with the defaults written out, or without them.
-fn server(site: &Site, application: &str, is_written: bool, count: &mut usize) -> Server {
+fn server(site: &Site, application: &str, is_written: bool, count: &mut usize) -> TestServer {
     let mut block = |name: &str| if is_written { written(name, count) } else { String::new() };
     let (main, events, http, own, location) =
         (block("main"), block("events"), block("http"), block("server"), block("location"));
@@ -135,7 +135,7 @@ fn server(site: &Site, application: &str, is_written: bool, count: &mut usize) -
 }
 
 /// What the server says to each client: every byte, but for the time and the numbers of its ports.
-fn answers(server: &Server, application: &Receiver<Vec<u8>>) -> Vec<String> {
+fn answers(server: &TestServer, application: &Receiver<Vec<u8>>) -> Vec<String> {
     let ports: Vec<String> = (1..=8).map(|number| server.address_number(number).port().to_string()).collect();
     let plain = |bytes: &[u8]| {
         let mut text = bytes.escape_ascii().to_string().replace("\\r\\n", "\n");
@@ -146,7 +146,7 @@ fn answers(server: &Server, application: &Receiver<Vec<u8>>) -> Vec<String> {
         lines.collect::<Vec<_>>().join("\n")
     };
     let mut answers = Vec::new();
-    let mut ask = |mut client: Client, request: &str| {
+    let mut ask = |mut client: TestClient, request: &str| {
         // A server that refuses a request may not read all of it.
         let _ = client.try_send(request);
         if request.len() > MANY {
@@ -213,13 +213,13 @@ fn answers(server: &Server, application: &Receiver<Vec<u8>>) -> Vec<String> {
     ask(server.connect(), &format!("DELETE /a.txt HTTP/1.1\r\n{fields}\r\n"));
     for version in TlsVersion::ALL {
         let tls = Tls::new().only(version);
-        let client = |number| Client::connect(server.address_number(number)).tls(&tls);
+        let client = |number| TestClient::connect(server.address_number(number)).tls(&tls);
         ask(client(3), &format!("GET / HTTP/1.1\r\n{fields}\r\n"));
         ask(client(8), "");
     }
-    ask(Client::connect(server.address_number(3)), &format!("GET / HTTP/1.1\r\n{fields}\r\n"));
-    ask(Client::connect(server.address_number(6)), "");
-    ask(Client::connect(server.address_number(7)), &format!("GET /passed HTTP/1.1\r\n{fields}\r\n"));
+    ask(TestClient::connect(server.address_number(3)), &format!("GET / HTTP/1.1\r\n{fields}\r\n"));
+    ask(TestClient::connect(server.address_number(6)), "");
+    ask(TestClient::connect(server.address_number(7)), &format!("GET /passed HTTP/1.1\r\n{fields}\r\n"));
     let mut asked = Vec::new();
     for family in ["fastcgi", "scgi", "uwsgi", "memcached"] {
         ask(server.connect(), &format!("GET /{family}?a=b HTTP/1.1\r\n{fields}\r\n"));

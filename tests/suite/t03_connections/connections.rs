@@ -1,6 +1,6 @@
 //! Connections that wait, and that make room for others.
 
-use freerun_testkit::{Client, Ending, Setup, Site, eventually, require};
+use freerun_testkit::{ConnectionEnd, Setup, Site, TestClient, eventually, require};
 use std::time::Duration;
 
 #[test]
@@ -8,7 +8,7 @@ fn silent_connections_make_room() {
     let site = Site::new();
     site.file("a", "file a");
     let server = Setup::server(&site, "").events("worker_connections 20;").run();
-    let silent: Vec<Client> = (0..60).map(|_| server.connect()).collect();
+    let silent: Vec<TestClient> = (0..60).map(|_| server.connect()).collect();
     // None of them has sent anything; whoever has something to say is let in.
     for _ in 0..5 {
         assert_eq!(server.get("/a").text(), "file a");
@@ -25,11 +25,11 @@ fn a_place_that_is_free_again_is_for_every_address() {
     let http = "server { listen 127.0.0.1:@PORT@; listen 127.0.0.1:@PORT2@; return 200 ok; }";
     let server = Setup::new().root(&site).events("worker_connections 4;").http(http).freerun();
     // All places are taken by requests that do not go on, so that none can be asked to leave.
-    let mut stuck: Vec<Client> = (0..4).map(|_| server.connect()).collect();
+    let mut stuck: Vec<TestClient> = (0..4).map(|_| server.connect()).collect();
     for client in &mut stuck {
         client.send("GET / HT");
     }
-    let mut late = Client::connect(server.address_number(2));
+    let mut late = TestClient::connect(server.address_number(2));
     late.set_timeout(Duration::from_secs(20)).send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
     server.logs("4 worker_connections are not enough");
     stuck.pop();
@@ -45,15 +45,15 @@ fn who_finds_no_room_is_closed() {
     let http = "server { listen 127.0.0.1:@PORT@; location /status { stub_status; } }";
     for (main, stuck) in [("worker_processes 1;", 4), ("worker_processes 2;", 8)] {
         let server = Setup::new().root(&site).main(main).events("worker_connections 4;").http(http).freerun();
-        let mut stuck: Vec<Client> = (0..stuck).map(|_| server.connect()).collect();
+        let mut stuck: Vec<TestClient> = (0..stuck).map(|_| server.connect()).collect();
         for (number, client) in stuck.iter_mut().enumerate() {
             client.send(["GET / HT", "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nx"][number % 2]);
         }
-        let mut late: Vec<Client> = (0..3).map(|_| server.connect()).collect();
+        let mut late: Vec<TestClient> = (0..3).map(|_| server.connect()).collect();
         for client in &mut late {
             let _ = client.try_send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
             let (bytes, ending) = client.rest();
-            assert!(bytes.is_empty() && ending != Ending::Silent, "{main} {ending:?}");
+            assert!(bytes.is_empty() && ending != ConnectionEnd::Silent, "{main} {ending:?}");
         }
         server.logs("4 worker_connections are not enough");
         stuck.clear();
@@ -81,9 +81,9 @@ fn a_request_that_ends_makes_room_although_its_connection_stays() {
     site.file("big", vec![b'x'; BIG]);
     let lines = "keepalive_timeout 1h; location /ok { return 200 ok; }";
     let server = Setup::server(&site, lines).events("worker_connections 2;").freerun();
-    let mut busy: Vec<Client> = (0..2)
+    let mut busy: Vec<TestClient> = (0..2)
         .map(|_| {
-            let mut client = Client::try_connect_narrow(server.address(), 65_536).expect("connecting");
+            let mut client = TestClient::try_connect_narrow(server.address(), 65_536).expect("connecting");
             client.send("GET /big HTTP/1.1\r\nHost: h\r\n\r\n").at_least(1);
             client
         })
@@ -93,7 +93,7 @@ fn a_request_that_ends_makes_room_although_its_connection_stays() {
     server.logs("2 worker_connections are not enough");
     assert_eq!(busy[0].response().body.len(), BIG);
     assert_eq!(late.response().text(), "ok", "who waits is let in, and who is idle goes");
-    assert_eq!(busy[0].ending(), Ending::Closed);
+    assert_eq!(busy[0].ending(), ConnectionEnd::Closed);
     assert_eq!(busy[1].response().body.len(), BIG);
 }
 
@@ -106,7 +106,7 @@ fn a_pipeline_without_end_leaves_others_their_turn() {
     let (stop, stopped) = std::sync::mpsc::channel::<()>();
     let greedy = std::thread::spawn(move || {
         let requests = "GET / HTTP/1.1\r\nHost: h\r\n\r\n".repeat(500);
-        let mut client = Client::connect(address);
+        let mut client = TestClient::connect(address);
         let mut served = 0;
         while stopped.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
             client.send(&requests);
@@ -147,12 +147,12 @@ fn what_comes_after_the_last_request_does_not_cut_the_response() {
     let site = Site::new();
     site.file("big", vec![b'x'; BIG]);
     let server = Setup::server(&site, "").run();
-    let mut client = Client::try_connect_narrow(server.address(), 16_384).expect("connecting");
+    let mut client = TestClient::try_connect_narrow(server.address(), 16_384).expect("connecting");
     client.send("GET /big HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").at_least(1);
     // As some clients end a body that was complete already.
     client.send("\r\n");
     assert_eq!(client.response().body.len(), BIG);
-    assert_eq!(client.ending(), Ending::Closed);
+    assert_eq!(client.ending(), ConnectionEnd::Closed);
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn line_ends_behind_a_body_are_no_request() {
     }
     // An idle connection is closed; one with a part of a request is waited for.
     server.signal(rustix::process::Signal::QUIT);
-    assert_eq!(client.ending(), Ending::Closed);
+    assert_eq!(client.ending(), ConnectionEnd::Closed);
     assert_eq!(server.wait().code(), Some(0));
 }
 
@@ -193,18 +193,18 @@ fn an_idle_connection_has_its_least_time() {
     // There is room for one more, where nothing speaks for who is there.
     let mut other = server.connect();
     assert_eq!(other.get("/long").text(), "long");
-    assert_eq!(none.ending(), Ending::Closed);
+    assert_eq!(none.ending(), ConnectionEnd::Closed);
     let mut last = server.connect();
     assert_eq!(last.get("/").text(), "ok", "its time is up");
-    assert_eq!(short.ending(), Ending::Closed);
+    assert_eq!(short.ending(), ConnectionEnd::Closed);
     server.signal(rustix::process::Signal::QUIT);
     server.logs("gracefully shutting down");
-    assert_eq!(last.ending(), Ending::Closed);
+    assert_eq!(last.ending(), ConnectionEnd::Closed);
     for mut client in [long, other] {
         let answer = client.get("/long");
         assert_eq!(answer.text(), "long");
         assert_eq!(answer.header("Connection"), Some("close"));
-        assert_eq!(client.ending(), Ending::Closed);
+        assert_eq!(client.ending(), ConnectionEnd::Closed);
     }
     assert_eq!(server.wait().code(), Some(0));
 }

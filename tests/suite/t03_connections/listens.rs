@@ -1,6 +1,6 @@
 //! The forms of `listen`.
 
-use freerun_testkit::{Client, Setup, Site, eventually, require};
+use freerun_testkit::{Setup, Site, TestClient, eventually, require};
 use std::net::{Ipv6Addr, SocketAddr};
 
 #[test]
@@ -11,7 +11,7 @@ fn a_unix_socket() {
         .http("server { listen unix:@DIR@/http.sock; return 200 \"$remote_addr $server_port\"; }");
     let mut server = setup.run();
     let path = server.path("http.sock");
-    let mut client = Client::try_connect_unix(&path).expect("connecting");
+    let mut client = TestClient::try_connect_unix(&path).expect("connecting");
     assert_eq!(client.get("/").text(), "unix: ");
     server.reload();
     assert_eq!(client.get("/").text(), "unix: ");
@@ -30,11 +30,11 @@ fn ipv6() {
         server { listen [::]:@PORT2@ ipv6only=off; return 200 \"both $remote_addr\"; }";
     let server = Setup::new().root(&site).http(http).run();
     let six = SocketAddr::from((Ipv6Addr::LOCALHOST, server.port()));
-    assert_eq!(Client::connect(six).get("/").text(), "::1 ::1");
+    assert_eq!(TestClient::connect(six).get("/").text(), "::1 ::1");
     assert_eq!(server.get("/").text(), "four");
     let both = SocketAddr::from((Ipv6Addr::LOCALHOST, server.port_number(2)));
-    assert_eq!(Client::connect(both).get("/").text(), "both ::1");
-    assert!(Client::connect(server.address_number(2)).get("/").text().ends_with("127.0.0.1"));
+    assert_eq!(TestClient::connect(both).get("/").text(), "both ::1");
+    assert!(TestClient::connect(server.address_number(2)).get("/").text().ends_with("127.0.0.1"));
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn names_stand_for_the_addresses_that_they_had_when_the_configuration_was_read()
     let http = "set_real_ip_from localhost; real_ip_header X-Client;
         server { listen localhost:@PORT@; return 200 \"$remote_addr $server_addr\"; }";
     let server = Setup::new().root(&site).http(http).run();
-    let asked = |server: &freerun_testkit::Server| server.get_with("/", "X-Client: 192.0.2.7\r\n").text();
+    let asked = |server: &freerun_testkit::TestServer| server.get_with("/", "X-Client: 192.0.2.7\r\n").text();
     assert_eq!(asked(&server), "192.0.2.7 127.0.0.1");
     server.reload();
     assert_eq!(asked(&server), "192.0.2.7 127.0.0.1");
@@ -96,9 +96,9 @@ fn a_wildcard_and_an_address_share_a_port() {
     let server = Setup::new().root(&site).http(http).run();
     assert_eq!(server.get("/").text(), "wildcard 127.0.0.1");
     let second = SocketAddr::from(([127, 0, 0, 2], server.port()));
-    assert_eq!(Client::connect(second).get("/").text(), "address 127.0.0.2");
-    assert_eq!(Client::connect(server.address_number(2)).get("/").text(), "port");
-    assert_eq!(Client::connect(server.address_number(3)).get("/").text(), "name");
+    assert_eq!(TestClient::connect(second).get("/").text(), "address 127.0.0.2");
+    assert_eq!(TestClient::connect(server.address_number(2)).get("/").text(), "port");
+    assert_eq!(TestClient::connect(server.address_number(3)).get("/").text(), "name");
 }
 
 #[test]
@@ -109,8 +109,8 @@ fn default_servers_are_per_address() {
         server { listen 127.0.0.1:@PORT2@ default_server; server_name three; return 200 three; }";
     let server = Setup::new().root(&site).http(http).run();
     assert_eq!(server.get("/").text(), "two");
-    assert_eq!(Client::connect(server.address_number(2)).get("/").text(), "three");
-    let named = Client::connect(server.address_number(2)).send("GET / HTTP/1.1\r\nHost: two\r\n\r\n").response();
+    assert_eq!(TestClient::connect(server.address_number(2)).get("/").text(), "three");
+    let named = TestClient::connect(server.address_number(2)).send("GET / HTTP/1.1\r\nHost: two\r\n\r\n").response();
     assert_eq!(named.text(), "two");
 }
 
@@ -133,7 +133,7 @@ fn every_way_to_share_a_socket_serves_everyone() {
             .events(events)
             .http(&format!("server {{ listen 127.0.0.1:@PORT@ {options}; root @ROOT@; }}"));
         let server = setup.run();
-        let mut clients: Vec<Client> = (0..60).map(|_| server.connect()).collect();
+        let mut clients: Vec<TestClient> = (0..60).map(|_| server.connect()).collect();
         for round in 0..3 {
             for client in &mut clients {
                 assert_eq!(client.get("/a").text(), "file a", "{events} {options} round {round}");
@@ -197,7 +197,7 @@ fn what_one_loop_has_no_room_for_another_one_takes() {
             client.send("GET /a HTTP/1.1\r\n");
             client
         };
-        let mut clients: Vec<Client> = (0..22).map(|_| begun()).collect();
+        let mut clients: Vec<TestClient> = (0..22).map(|_| begun()).collect();
         // With `reuseport`, the kernel chooses the loop.
         for _ in 0..10 {
             assert_eq!(server.get("/a").text(), "file a", "{events} {listen}");
@@ -221,7 +221,7 @@ fn socket_options_are_taken() {
         ))
         .run();
     assert_eq!(server.get("/").text(), "ok");
-    assert_eq!(Client::connect(server.address_number(2)).get("/").text(), "two");
+    assert_eq!(TestClient::connect(server.address_number(2)).get("/").text(), "two");
 }
 
 #[test]
@@ -234,10 +234,10 @@ fn listeners_come_and_go_with_a_reload() {
     let block = format!("server {{ listen 127.0.0.1:{extra}; return 200 two; }}");
     server.edit("# more", &block);
     server.reload();
-    eventually("the new listener", || Client::try_connect(address).is_ok());
-    assert_eq!(Client::connect(address).get("/").text(), "two");
+    eventually("the new listener", || TestClient::try_connect(address).is_ok());
+    assert_eq!(TestClient::connect(address).get("/").text(), "two");
     server.edit(&block, "# more");
     server.reload();
-    eventually("the listener is gone", || Client::try_connect(address).is_err());
+    eventually("the listener is gone", || TestClient::try_connect(address).is_err());
     assert_eq!(server.get("/").text(), "one");
 }

@@ -1,6 +1,5 @@
-//! Connections of clients: where the server listens, who is there, how long it waits.
+//! Connections of clients: where the server listens.
 
-pub mod client_address;
 pub mod connections;
 pub mod listens;
-pub mod timeouts;
+pub mod quic;

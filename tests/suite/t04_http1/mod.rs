@@ -1,7 +1,3 @@
-//! HTTP/1.1: heads and bodies of requests, fields of responses.
+//! HTTP/1.1: requests that could end a worker.
 
-pub mod early_bodies;
-pub mod faulty_bodies;
-pub mod headers;
-pub mod joined_fields;
 pub mod requests;

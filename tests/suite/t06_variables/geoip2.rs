@@ -1,10 +1,10 @@
 //! `geoip2`: bad databases, and databases that change.
 
-use freerun_testkit::mmdb::{Value, database};
+use freerun_testkit::mmdb::{MmdbValue, database};
 use freerun_testkit::{Kind, Setup, Site, check, eventually, require};
 
 fn country(code: &'static str, build_epoch: u64) -> Vec<u8> {
-    let record = Value::Map(vec![("country", Value::Map(vec![("iso_code", Value::Text(code))]))]);
+    let record = MmdbValue::Map(vec![("country", MmdbValue::Map(vec![("iso_code", MmdbValue::Text(code))]))]);
     database(&[("127.0.0.0/8", record)], build_epoch)
 }
 

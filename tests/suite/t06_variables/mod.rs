@@ -1,5 +1,4 @@
 //! Variables and the rewrite module.
 
-pub mod captures;
 pub mod geoip2;
 pub mod scripts;

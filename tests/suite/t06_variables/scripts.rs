@@ -1,6 +1,6 @@
 //! Scripts of the rewrite module: what they log, how they are bounded, and what nginx 1.22 does not have.
 
-use freerun_testkit::{Refusing, Setup, Site};
+use freerun_testkit::{RefusingAddress, Setup, Site};
 
 #[test]
 fn what_scripts_do_is_logged_where_it_is_asked_for() {
@@ -105,7 +105,7 @@ fn large_tables_are_found_fast() {
 fn an_if_that_passes_on_and_another_one_make_no_file_of_it() {
     let site = Site::new();
     site.file("y", "the source");
-    let refusing = Refusing::new();
+    let refusing = RefusingAddress::new();
     for pass in ["proxy_pass http://", "fastcgi_pass ", "uwsgi_pass ", "scgi_pass ", "grpc_pass ", "memcached_pass "] {
         let pass = format!("{pass}{};", refusing.address());
         let lines = format!(

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use flate2::read::GzDecoder;
 use freerun_testkit::fuse::Mirror;
 use freerun_testkit::http2::Http2;
-use freerun_testkit::{Client, Response, Server, Setup, Site, TempDir, Tls, eventually, require};
+use freerun_testkit::{Response, Setup, Site, TempDir, TestClient, TestServer, Tls, eventually, require};
 
 /// How many changes are made on each file system.
 const CHANGES: usize = 1000;
@@ -184,12 +184,12 @@ impl Root {
 
 /// Makes changes, each followed at once by a request for the file: on a connection whose loop has the file among its
 /// hot ones, and on one whose loop may not have it.
-fn never_an_old_answer(root: &mut Root, server: &Server, name: &str, packed: bool, changes: usize) {
+fn never_an_old_answer(root: &mut Root, server: &TestServer, name: &str, packed: bool, changes: usize) {
     let fields = if packed { "Accept-Encoding: gzip\r\n" } else { "" };
     let asked = name.strip_suffix(".gz").unwrap_or(name);
     let target = format!("GET {}/{asked} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n", root.prefix());
-    let mut clients: Vec<Client> = (0..3).map(|_| server.connect()).collect();
-    let ask = |client: &mut Client| Answer::of(&client.send(&target).response());
+    let mut clients: Vec<TestClient> = (0..3).map(|_| server.connect()).collect();
+    let ask = |client: &mut TestClient| Answer::of(&client.send(&target).response());
     for number in 0..changes {
         for client in &mut clients {
             for _ in 0..WARMING {
@@ -221,7 +221,7 @@ fn can_be_run() -> bool {
 }
 
 /// Serves a folder, with so many loops and these lines.
-fn serve(at: &Path, loops: u32, lines: &str) -> Server {
+fn serve(at: &Path, loops: u32, lines: &str) -> TestServer {
     let server = format!(
         "server {{
             listen 127.0.0.1:@PORT@; root @ROOT@; keepalive_requests 1000000; {lines}
@@ -235,14 +235,14 @@ fn serve(at: &Path, loops: u32, lines: &str) -> Server {
 }
 
 /// How many files the server has opened, or asked for, without a pool.
-fn opened(server: &Server) -> u64 {
+fn opened(server: &TestServer) -> u64 {
     let status = server.status();
     let mounts = status["mounts"].as_array().expect("mounts");
     mounts.iter().map(|mount| mount["hits"].as_u64().unwrap_or(0)).sum()
 }
 
 /// Whether a file that many requests want is soon opened for few of them.
-fn is_kept(server: &Server, target: &str) -> bool {
+fn is_kept(server: &TestServer, target: &str) -> bool {
     let mut client = server.connect();
     (0..50).any(|_| {
         let before = opened(server);
@@ -437,7 +437,7 @@ fn changes_are_seen_at_once_in_every_protocol() {
             server { listen 127.0.0.1:@PORT3@ http2; root @ROOT@; }",
         )
         .run();
-    let connect = |number| Client::connect(server.address_number(number));
+    let connect = |number| TestClient::connect(server.address_number(number));
     let (mut plain, mut secure, mut http2) = (connect(1), connect(2).tls(&Tls::new()), Http2::new(connect(3)));
     for number in 0..CHANGES / 4 {
         let text = format!("change {number}");

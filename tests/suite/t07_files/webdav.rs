@@ -1,6 +1,6 @@
 //! `dav_ext_methods` and `dav_ext_lock`, by RFC 4918 and with a program that tries servers of WebDAV.
 
-use freerun_testkit::{Response, Server, Setup, Site, TempDir, require};
+use freerun_testkit::{Response, Setup, Site, TempDir, TestServer, require};
 use std::process::Command;
 
 fn site() -> Site {
@@ -10,7 +10,7 @@ fn site() -> Site {
 }
 
 /// A server whose worker runs as the user of the test.
-fn serving(site: &Site) -> Server {
+fn serving(site: &Site) -> TestServer {
     let http = "dav_ext_lock_zone zone=locks:1m timeout=5m;
         server { listen 127.0.0.1:@PORT@; root @ROOT@; client_max_body_size 0; dav_methods PUT DELETE MKCOL COPY MOVE;
                  dav_ext_methods PROPFIND OPTIONS LOCK UNLOCK; dav_ext_lock zone=locks; }";
@@ -18,7 +18,7 @@ fn serving(site: &Site) -> Server {
     Setup::new().root(site).main(user).http(http).freerun()
 }
 
-fn ask(server: &Server, method: &str, target: &str, fields: &str, body: &str) -> Response {
+fn ask(server: &TestServer, method: &str, target: &str, fields: &str, body: &str) -> Response {
     let mut client = server.connect();
     let length = body.len();
     client.send(format!(
@@ -27,7 +27,7 @@ fn ask(server: &Server, method: &str, target: &str, fields: &str, body: &str) ->
     client.response_to(method)
 }
 
-fn lock(server: &Server, target: &str, scope: &str, fields: &str) -> Result<String, u16> {
+fn lock(server: &TestServer, target: &str, scope: &str, fields: &str) -> Result<String, u16> {
     let body = format!(
         "<D:lockinfo xmlns:D=\"DAV:\"><D:lockscope><D:{scope}/></D:lockscope><D:locktype><D:write/></D:locktype>\
          <D:owner>me &amp; you</D:owner></D:lockinfo>"

@@ -1,7 +1,7 @@
 //! `gzip`, `brotli`, `zstd`, packed files and `gunzip`: what `-t` says to broken ones, and what nginx cannot be compared in.
 
 use brotli_decompressor::Decompressor as Unbrotli;
-use freerun_testkit::{Kind, Response, Server, Setup, Site, check, require};
+use freerun_testkit::{Kind, Response, Setup, Site, TestServer, check, require};
 use std::io::{Read, Write};
 
 /// The line, and what is said of it.
@@ -124,7 +124,7 @@ fn unpacked(response: &Response) -> Vec<u8> {
     out
 }
 
-fn ask(server: &Server, target: &str, accept: &str) -> Response {
+fn ask(server: &TestServer, target: &str, accept: &str) -> Response {
     let mut client = server.connect();
     client.send(format!("GET {target} HTTP/1.1\r\nHost: h\r\nAccept-Encoding: {accept}\r\n\r\n"));
     client.response()

@@ -1,7 +1,4 @@
-//! What is made of a response on its way: compression, includes, substitutions.
+//! What is made of a response on its way: compression, includes.
 
 pub mod compress;
-pub mod echoes;
-pub mod replaced_content;
 pub mod ssi;
-pub mod subrequests;

@@ -2,13 +2,13 @@
 //! an error page has made of it.
 
 use freerun_testkit::http2::Http2;
-use freerun_testkit::{Answering, Setup, Site, Upstream, ok};
+use freerun_testkit::{AnsweringUpstream, Setup, Site, TestUpstream, ok};
 
 /// Statuses that an application answers with, under `/STATUS`.
 const FAILURES: [u16; 5] = [302, 401, 404, 500, 503];
 
-fn application() -> Answering {
-    Upstream::answering(|request| match request.target()[1..].parse::<u16>() {
+fn application() -> AnsweringUpstream {
+    TestUpstream::answering(|request| match request.target()[1..].parse::<u16>() {
         Ok(status) => format!("HTTP/1.1 {status} No\r\nContent-Length: 12\r\n\r\nsecret trace").into(),
         Err(_) => ok("another"),
     })

@@ -1,6 +1,6 @@
 //! Limits of requests and connections: waiting, clients that go away, reloads.
 
-use freerun_testkit::{Client, Setup, Site, Upstream, eventually, ok, require};
+use freerun_testkit::{Setup, Site, TestClient, TestUpstream, eventually, ok, require};
 
 /// A file that takes a client that reads nothing for ever.
 fn site() -> Site {
@@ -67,7 +67,7 @@ fn a_connection_counts_until_its_request_ends() {
 /// Who loads a page again before it has come: the place of the request that was given up is free for the next one.
 #[test]
 fn the_place_of_a_client_that_has_just_gone_is_free() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let lines = format!("location / {{ limit_conn c 1; proxy_pass http://{}; }}", upstream.address());
     let server = Setup::server(&Site::new(), &lines).http("limit_conn_zone $server_name zone=c:1m;").run();
     for round in 0..100 {
@@ -95,7 +95,7 @@ fn a_place_is_free_before_the_end_of_the_response_is_seen() {
     if !require::freerun() {
         return;
     }
-    let upstream = Upstream::answering(|request| match request.target() {
+    let upstream = TestUpstream::answering(|request| match request.target() {
         "/proxied/chunked" => b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n".to_vec(),
         _ => ok("x".repeat(200_000)),
     });
@@ -115,7 +115,7 @@ fn a_place_is_free_before_the_end_of_the_response_is_seen() {
         .main("worker_processes 4;")
         .http("limit_conn_zone $server_name zone=c:1m;")
         .freerun();
-    let mut clients: Vec<Client> = (0..8).map(|_| server.connect()).collect();
+    let mut clients: Vec<TestClient> = (0..8).map(|_| server.connect()).collect();
     let paths = [
         "/return",
         "/nothing",
@@ -148,7 +148,7 @@ fn a_place_is_free_when_the_client_ends_its_side() {
     if !require::freerun() {
         return;
     }
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let lines = format!(
         "limit_conn c 1;
          location /waits {{ proxy_ignore_client_abort on; proxy_buffering off; proxy_pass http://{}; }}

@@ -1,8 +1,8 @@
 //! How connections begin, last and end.
 
 use super::{connect, content, plain, secure};
-use freerun_testkit::http2::{Away, End, Frame, Http2, PREFACE, code, flag, kind, setting};
-use freerun_testkit::{Client, Ending, Kind, Setup, Site, Tls, require};
+use freerun_testkit::http2::{Away, Frame, Http2, PREFACE, StreamEnd, code, flag, kind, setting};
+use freerun_testkit::{ConnectionEnd, Kind, Setup, Site, TestClient, Tls, require};
 use std::time::Duration;
 
 const OK: &str = "location / { return 200 ok; }";
@@ -15,7 +15,7 @@ fn keepalive_requests_are_a_limit_that_loses_nothing() {
         assert_eq!(http2.get("/").text(), "ok");
     }
     let (code, ending) = http2.end();
-    assert_eq!((code, ending), (Some(code::NO_ERROR), Ending::Closed));
+    assert_eq!((code, ending), (Some(code::NO_ERROR), ConnectionEnd::Closed));
     // The client knows that the last request was answered.
     assert_eq!(http2.away().last().map(|away| away.last), Some(5));
 }
@@ -27,13 +27,13 @@ fn requests_beyond_keepalive_requests_may_be_sent_again() {
     let frames: Vec<Frame> =
         (0..6).map(|_| Frame::headers(http2.next_stream(), http2.block("GET", "/")).end()).collect();
     http2.send_all(&frames);
-    let ends: Vec<(u16, End)> =
+    let ends: Vec<(u16, StreamEnd)> =
         frames.iter().map(|frame| http2.answer(frame.stream)).map(|it| (it.status, it.end)).collect();
-    let served = ends.iter().filter(|(status, end)| *status == 200 && *end == End::Whole).count();
+    let served = ends.iter().filter(|(status, end)| *status == 200 && *end == StreamEnd::Whole).count();
     // A server that announces the end before it comes may serve what was on its way.
     assert!(served >= 3, "{ends:?}");
-    assert!(ends[served..].iter().all(|(_, end)| *end == End::Away(code::NO_ERROR)), "{ends:?}");
-    assert_eq!(http2.end(), (Some(code::NO_ERROR), Ending::Closed));
+    assert!(ends[served..].iter().all(|(_, end)| *end == StreamEnd::Away(code::NO_ERROR)), "{ends:?}");
+    assert_eq!(http2.end(), (Some(code::NO_ERROR), ConnectionEnd::Closed));
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn keepalive_timeout_0_ends_the_connection_after_its_requests() {
     let answer = http2.get("/file");
     assert!(answer.is_whole() && answer.body() == content(1_000_000));
     let (code, ending) = http2.end();
-    assert_eq!((code, ending), (Some(code::NO_ERROR), Ending::Closed));
+    assert_eq!((code, ending), (Some(code::NO_ERROR), ConnectionEnd::Closed));
 }
 
 #[test]
@@ -53,18 +53,18 @@ fn an_idle_connection_ends_in_order() {
     let server = plain(&Site::new(), &format!("keepalive_timeout 1s; {OK}")).run();
     let mut http2 = connect(&server);
     assert_eq!(http2.get("/").text(), "ok");
-    assert_eq!(http2.end(), (Some(code::NO_ERROR), Ending::Closed));
+    assert_eq!(http2.end(), (Some(code::NO_ERROR), ConnectionEnd::Closed));
     assert_eq!(http2.away()[0].last, 1);
     // One that has never asked for anything, too.
     let server = plain(&Site::new(), &format!("client_header_timeout 1s; keepalive_timeout 1s; {OK}")).run();
     let mut http2 = connect(&server);
     http2.greeted();
-    assert_ne!(http2.end().1, Ending::Silent);
+    assert_ne!(http2.end().1, ConnectionEnd::Silent);
 }
 
 #[test]
 fn a_connection_with_a_request_is_not_idle() {
-    let upstream = freerun_testkit::Upstream::new();
+    let upstream = freerun_testkit::TestUpstream::new();
     let lines = format!("keepalive_timeout 1s; location / {{ proxy_pass http://{}; }}", upstream.address());
     let server = plain(&Site::new(), &lines).run();
     let mut http2 = connect(&server);
@@ -72,7 +72,7 @@ fn a_connection_with_a_request_is_not_idle() {
     let mut peer = upstream.accept();
     peer.head();
     http2.set_timeout(Duration::from_millis(1500));
-    assert_eq!(http2.ending(), Ending::Silent);
+    assert_eq!(http2.ending(), ConnectionEnd::Silent);
     http2.set_timeout(Duration::from_secs(15));
     peer.send(freerun_testkit::ok("late"));
     assert_eq!(http2.answer(stream).text(), "late");
@@ -84,7 +84,7 @@ fn a_preface_that_does_not_come() {
     for begun in [&b""[..], b"P", b"PRI * HTTP/2.0\r\n"] {
         let mut client = server.connect();
         client.send(begun);
-        assert_ne!(client.ending(), Ending::Silent, "{}", begun.escape_ascii());
+        assert_ne!(client.ending(), ConnectionEnd::Silent, "{}", begun.escape_ascii());
     }
     if server.kind() == Kind::Nginx {
         return;
@@ -93,7 +93,7 @@ fn a_preface_that_does_not_come() {
     let mut http2 = connect(&server);
     http2.greeted().expect(1);
     http2.send_bytes(&Frame::headers(1, http2.block("GET", "/")).bytes()[..12]);
-    assert_ne!(http2.end().1, Ending::Silent);
+    assert_ne!(http2.end().1, ConnectionEnd::Silent);
 }
 
 #[test]
@@ -102,7 +102,10 @@ fn a_wrong_preface() {
     let mut http2 = Http2::bare(server.connect().tls(&Tls::new().alpn(&["h2"])));
     http2.send_bytes("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let (code, ending) = http2.end();
-    assert!(matches!(code, None | Some(code::PROTOCOL_ERROR)) && ending != Ending::Silent, "{code:?} {ending:?}");
+    assert!(
+        matches!(code, None | Some(code::PROTOCOL_ERROR)) && ending != ConnectionEnd::Silent,
+        "{code:?} {ending:?}"
+    );
     // Something else than SETTINGS behind it.
     let mut http2 = Http2::bare(server.connect().tls(&Tls::new().alpn(&["h2"])));
     http2.send_bytes(PREFACE).send(Frame::ping([0; 8]));
@@ -150,7 +153,7 @@ fn what_only_begins_like_the_preface_is_http1() {
 #[test]
 fn the_preface_and_the_first_requests_in_any_pieces() {
     let server = plain(&Site::new(), OK).run();
-    let frames = [Frame::settings(&[]), Frame::headers(1, freerun_testkit::http2::Block::get("/")).end()];
+    let frames = [Frame::settings(&[]), Frame::headers(1, freerun_testkit::http2::FieldBlock::get("/")).end()];
     let bytes = [PREFACE.to_vec(), frames[0].bytes(), frames[1].bytes()].concat();
     for split in 0..bytes.len() {
         let mut http2 = Http2::bare(server.connect());
@@ -183,7 +186,7 @@ fn proxy_protocol_comes_before_the_preface() {
     assert_eq!(Http2::new(client).get("/").text(), "192.0.2.9 192.0.2.9 HTTP/2.0");
     let mut http2 = connect(&server);
     http2.expect(1);
-    assert_ne!(http2.end().1, Ending::Silent);
+    assert_ne!(http2.end().1, ConnectionEnd::Silent);
     server.logs("broken header");
 }
 
@@ -236,12 +239,12 @@ fn frames_that_end_the_connection() {
         ("DATA on the connection", vec![Frame::data(0, "x")], code::PROTOCOL_ERROR),
         (
             "HEADERS on the connection",
-            vec![Frame::headers(0, freerun_testkit::http2::Block::get("/"))],
+            vec![Frame::headers(0, freerun_testkit::http2::FieldBlock::get("/"))],
             code::PROTOCOL_ERROR,
         ),
         (
             "an even stream",
-            vec![Frame::headers(2, freerun_testkit::http2::Block::get("/")).end()],
+            vec![Frame::headers(2, freerun_testkit::http2::FieldBlock::get("/")).end()],
             code::PROTOCOL_ERROR,
         ),
         ("RST_STREAM on the connection", vec![Frame::reset(0, 0)], code::PROTOCOL_ERROR),
@@ -257,7 +260,7 @@ fn frames_that_end_the_connection() {
         ("CONTINUATION alone", vec![Frame::continuation(1, "x")], code::PROTOCOL_ERROR),
         (
             "something within a block",
-            vec![Frame::headers_begun(1, freerun_testkit::http2::Block::get("/")), Frame::ping([0; 8])],
+            vec![Frame::headers_begun(1, freerun_testkit::http2::FieldBlock::get("/")), Frame::ping([0; 8])],
             code::PROTOCOL_ERROR,
         ),
         ("a short RST_STREAM", vec![Frame::new(kind::RST_STREAM, 0, 1, [0; 3])], code::FRAME_SIZE_ERROR),
@@ -283,7 +286,7 @@ fn frames_that_end_the_connection() {
         let mut http2 = connect(&server);
         let _ = http2.try_send(&frames);
         let (told, ending) = http2.end();
-        if told != Some(code) || ending == Ending::Silent {
+        if told != Some(code) || ending == ConnectionEnd::Silent {
             wrong.push(format!("{what}: {told:?} {ending:?}"));
         }
         // Nobody else is hurt.
@@ -302,7 +305,7 @@ fn frames_on_streams_that_are_idle_or_closed() {
     for frame in [Frame::data(1, "x"), Frame::reset(1, code::CANCEL), Frame::window(1, 1)] {
         let mut http2 = connect(&server);
         http2.send(frame.clone());
-        assert_eq!(http2.end(), (Some(code::PROTOCOL_ERROR), Ending::Closed), "{frame:?} on an idle stream");
+        assert_eq!(http2.end(), (Some(code::PROTOCOL_ERROR), ConnectionEnd::Closed), "{frame:?} on an idle stream");
     }
     let mut http2 = connect(&server);
     let stream = http2.ask_for("/");
@@ -338,7 +341,7 @@ fn frames_longer_than_allowed() {
         let stream = http2.begin(http2.block("POST", "/"));
         let _ = http2.try_send_bytes(Frame::data(stream, vec![0; most as usize + 1]).bytes());
         let (code, ending) = http2.end();
-        assert!(code == Some(code::FRAME_SIZE_ERROR) && ending != Ending::Silent, "{code:?} {ending:?}");
+        assert!(code == Some(code::FRAME_SIZE_ERROR) && ending != ConnectionEnd::Silent, "{code:?} {ending:?}");
     }
 }
 
@@ -353,7 +356,7 @@ fn a_line_in_the_error_log_says_what_was_wrong() {
     let lines: Vec<&str> = log.lines().filter(|line| line.contains("while processing HTTP/2 connection")).collect();
     assert!(lines.len() == 1 && lines[0].contains("[info]"), "{lines:?}");
     let mut http2 = connect(&server);
-    let block = freerun_testkit::http2::Block::new().fields(&[(":method", "GET"), (":scheme", "http")]);
+    let block = freerun_testkit::http2::FieldBlock::new().fields(&[(":method", "GET"), (":scheme", "http")]);
     assert_eq!(http2.exchange(block).status, 400);
     server.logs("client sent no :path header while reading client request headers, client: 127.0.0.1, server: ");
 }
@@ -365,7 +368,7 @@ fn a_panic_ends_its_request_alone_and_is_logged_with_its_message() {
     }
     let server = plain(&Site::new(), &format!("location /panic {{ debug_panic 'what went wrong'; }} {OK}")).run();
     let mut http2 = connect(&server);
-    assert_eq!(http2.get("/panic").end, End::Reset(code::INTERNAL_ERROR));
+    assert_eq!(http2.get("/panic").end, StreamEnd::Reset(code::INTERNAL_ERROR));
     server.logs("request ended by a panic: what went wrong");
     assert_eq!(http2.get("/").text(), "ok");
 }
@@ -389,7 +392,7 @@ fn connections_beyond_worker_connections_make_room() {
 #[test]
 fn a_plain_client_on_a_port_of_tls_is_told() {
     let server = secure(&Site::new(), OK).run();
-    let mut client = Client::connect(server.address());
+    let mut client = TestClient::connect(server.address());
     client.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let response = client.response();
     assert_eq!(response.status, 400);

@@ -1,10 +1,10 @@
 //! Limits of heads, and modules that count streams.
 
 use super::{connect, content, plain};
-use freerun_testkit::http2::{Block, End, Frame, Http2, code, flag, setting};
-use freerun_testkit::{Ending, Site, Upstream, ok, require};
+use freerun_testkit::http2::{FieldBlock, Frame, Http2, StreamEnd, code, flag, setting};
+use freerun_testkit::{ConnectionEnd, Site, TestUpstream, ok, require};
 
-const CALM: End = End::Gone(Ending::Closed, Some(code::ENHANCE_YOUR_CALM));
+const CALM: StreamEnd = StreamEnd::Gone(ConnectionEnd::Closed, Some(code::ENHANCE_YOUR_CALM));
 
 #[test]
 fn fields_and_heads_within_large_client_header_buffers() {
@@ -22,7 +22,7 @@ fn fields_and_heads_within_large_client_header_buffers() {
 fn a_field_or_a_head_beyond_large_client_header_buffers() {
     let lines = "large_client_header_buffers 4 1k; location / { return 200 ok; }";
     let server = plain(&Site::new(), lines).run();
-    let refused = |what: &str, block: Block| {
+    let refused = |what: &str, block: FieldBlock| {
         let mut http2 = connect(&server);
         let stream = http2.next_stream();
         let whole = Frame::headers(stream, &block).end();
@@ -30,13 +30,13 @@ fn a_field_or_a_head_beyond_large_client_header_buffers() {
         let _ = http2.try_send_bytes(whole.bytes());
         assert_eq!(http2.answer(stream).end, CALM, "{what}");
     };
-    refused("a long value", Block::get("/").field("x-a", "x".repeat(1100)));
-    refused("a long name", Block::get("/").field("x".repeat(1100), "x"));
-    refused("a long path", Block::get(&format!("/{}", "x".repeat(1100))));
-    let many = (0..50).fold(Block::get("/"), |block, number| block.field(format!("x-{number}"), "x".repeat(150)));
+    refused("a long value", FieldBlock::get("/").field("x-a", "x".repeat(1100)));
+    refused("a long name", FieldBlock::get("/").field("x".repeat(1100), "x"));
+    refused("a long path", FieldBlock::get(&format!("/{}", "x".repeat(1100))));
+    let many = (0..50).fold(FieldBlock::get("/"), |block, number| block.field(format!("x-{number}"), "x".repeat(150)));
     refused("many fields", many);
     // Fields of the table count like others.
-    let bomb = (0..10).fold(Block::get("/").kept("x-a", "x".repeat(900)), |block, _| block.indexed(62));
+    let bomb = (0..10).fold(FieldBlock::get("/").kept("x-a", "x".repeat(900)), |block, _| block.indexed(62));
     refused("one field many times", bomb);
     server.logs("client sent too large header");
 }
@@ -47,7 +47,8 @@ fn a_head_over_the_limit_of_their_number() {
         return;
     }
     let server = plain(&Site::new(), "max_headers 10; location / { return 200 ok; }").run();
-    let with = |count: usize| (0..count).fold(Block::get("/"), |block, number| block.field(format!("x-{number}"), "x"));
+    let with =
+        |count: usize| (0..count).fold(FieldBlock::get("/"), |block, number| block.field(format!("x-{number}"), "x"));
     let mut http2 = connect(&server);
     assert_eq!(http2.exchange(with(9)).text(), "ok");
     assert_eq!(http2.exchange(with(11)).status, 400);
@@ -114,7 +115,11 @@ fn send_timeout_ends_what_a_client_does_not_take() {
     let stream = http2.ask_for("/file");
     let answer = http2.answer(stream);
     // The stream alone may end, or the connection, which has no other one.
-    assert!(answer.end != End::Whole && answer.end != End::Gone(Ending::Silent, None), "{:?}", answer.end);
+    assert!(
+        answer.end != StreamEnd::Whole && answer.end != StreamEnd::Gone(ConnectionEnd::Silent, None),
+        "{:?}",
+        answer.end
+    );
     server.logs("client timed out");
 }
 
@@ -126,7 +131,7 @@ fn a_place_is_free_before_the_end_of_a_stream_is_seen() {
     }
     let site = Site::new();
     site.file("small", content(100)).file("large", content(500_000));
-    let upstream = Upstream::answering(|_| ok(content(100_000)));
+    let upstream = TestUpstream::answering(|_| ok(content(100_000)));
     let lines = format!(
         "limit_conn c 1; location /none {{ return 204; }} location /text {{ return 200 text; }}
          location /trailer {{ add_trailer X-A b; return 200 text; }}

@@ -1,8 +1,8 @@
 //! Connections that meet a new configuration, or the end of the server.
 
 use super::{connect, content, plain};
-use freerun_testkit::http2::{Block, End, Http2, code, setting};
-use freerun_testkit::{Ending, Kind, Site, Upstream, eventually, ok, require};
+use freerun_testkit::http2::{FieldBlock, Http2, StreamEnd, code, setting};
+use freerun_testkit::{ConnectionEnd, Kind, Site, TestUpstream, eventually, ok, require};
 use rustix::process::Signal;
 
 #[test]
@@ -56,7 +56,7 @@ fn an_upload_over_a_reload() {
     if !require::freerun() {
         return;
     }
-    let upstream = Upstream::answering(|request| ok(request.body.len().to_string()));
+    let upstream = TestUpstream::answering(|request| ok(request.body.len().to_string()));
     let lines = format!("client_max_body_size 0; location / {{ proxy_pass http://{}; }}", upstream.address());
     let server = plain(&Site::new(), &lines).run();
     let mut http2 = connect(&server);
@@ -77,7 +77,7 @@ fn an_idle_connection_ends_at_quit() {
     silent.greeted();
     server.signal(Signal::QUIT);
     for http2 in [&mut http2, &mut silent] {
-        assert_eq!(http2.end(), (Some(code::NO_ERROR), Ending::Closed));
+        assert_eq!(http2.end(), (Some(code::NO_ERROR), ConnectionEnd::Closed));
     }
     assert_eq!(server.wait().code(), Some(0));
 }
@@ -86,7 +86,7 @@ fn an_idle_connection_ends_at_quit() {
 fn streams_are_finished_at_quit() {
     let site = Site::new();
     site.file("file", content(3_000_000));
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let lines = format!("keepalive_timeout 1h; location /slow {{ proxy_pass http://{}; }}", upstream.address());
     let server = &mut plain(&site, &lines).run();
     let mut http2 = Http2::with(server.connect(), &[(setting::INITIAL_WINDOW_SIZE, 1000)]);
@@ -103,8 +103,8 @@ fn streams_are_finished_at_quit() {
     assert!(http2.answer(file).body() == content(3_000_000));
     peer.send(ok("slow"));
     let answer = http2.answer(slow);
-    assert_eq!((answer.text().as_str(), answer.end), ("slow", End::Whole));
-    assert_eq!(http2.end(), (Some(code::NO_ERROR), Ending::Closed));
+    assert_eq!((answer.text().as_str(), answer.end), ("slow", StreamEnd::Whole));
+    assert_eq!(http2.end(), (Some(code::NO_ERROR), ConnectionEnd::Closed));
     assert_eq!(server.wait().code(), Some(0));
 }
 
@@ -115,7 +115,7 @@ fn requests_on_their_way_at_quit_are_served_or_may_be_sent_again() {
     if !require::freerun() {
         return;
     }
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let lines = format!(
         "keepalive_timeout 1h; location /slow {{ proxy_pass http://{}; }} location / {{ return 200 ok; }}",
         upstream.address()
@@ -136,7 +136,7 @@ fn requests_on_their_way_at_quit_are_served_or_may_be_sent_again() {
     peer.send(ok("slow"));
     assert_eq!(http2.answer(slow).text(), "slow");
     let (code, ending) = http2.end();
-    assert_eq!((code, ending, http2.away().len()), (Some(code::NO_ERROR), Ending::Closed, 2));
+    assert_eq!((code, ending, http2.away().len()), (Some(code::NO_ERROR), ConnectionEnd::Closed, 2));
     assert!(http2.away()[1].last >= 7 && http2.away()[1].last < 1 << 31, "{:?}", http2.away());
     assert_eq!(server.wait().code(), Some(0));
 }
@@ -149,7 +149,7 @@ fn nothing_is_lost_under_load_at_quit() {
     let clients: Vec<_> = (0..8)
         .map(|_| {
             std::thread::spawn(move || {
-                let Ok(client) = freerun_testkit::Client::try_connect(address) else { return (0, Vec::new()) };
+                let Ok(client) = freerun_testkit::TestClient::try_connect(address) else { return (0, Vec::new()) };
                 let mut http2 = Http2::new(client);
                 let (mut served, mut lost) = (0, Vec::new());
                 loop {
@@ -160,11 +160,13 @@ fn nothing_is_lost_under_load_at_quit() {
                     }
                     let answer = http2.answer(stream);
                     match answer.end {
-                        End::Whole if answer.text() == "ok" => served += 1,
-                        End::Away(code::NO_ERROR) | End::Reset(code::REFUSED_STREAM) => return (served, lost),
+                        StreamEnd::Whole if answer.text() == "ok" => served += 1,
+                        StreamEnd::Away(code::NO_ERROR) | StreamEnd::Reset(code::REFUSED_STREAM) => {
+                            return (served, lost);
+                        }
                         _ => lost.push(answer),
                     }
-                    if matches!(lost.last().map(|answer| answer.end), Some(End::Gone(..))) {
+                    if matches!(lost.last().map(|answer| answer.end), Some(StreamEnd::Gone(..))) {
                         return (served, lost);
                     }
                 }
@@ -192,7 +194,7 @@ fn term_ends_at_once() {
     let stream = http2.ask_for("/file");
     assert_eq!(http2.head(stream), 200);
     assert_eq!(server.stop().code(), Some(0));
-    assert!(matches!(http2.answer(stream).end, End::Gone(..) | End::Reset(_)));
+    assert!(matches!(http2.answer(stream).end, StreamEnd::Gone(..) | StreamEnd::Reset(_)));
 }
 
 /// A tunnel of the configuration before ends when its time is over; the connection goes on.
@@ -201,12 +203,13 @@ fn a_tunnel_ends_when_worker_shutdown_timeout_is_over() {
     if !require::freerun() {
         return;
     }
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let setup = plain(&Site::new(), "tunnel_pass; location = /v { return 200 one; }");
     let server = setup.main("worker_shutdown_timeout 500ms;").freerun();
     let mut http2 = connect(&server);
     let open = |http2: &mut Http2| {
-        let stream = http2.begin(Block::new().fields(&[(":method", "CONNECT"), (":authority", &upstream.address())]));
+        let stream =
+            http2.begin(FieldBlock::new().fields(&[(":method", "CONNECT"), (":authority", &upstream.address())]));
         let peer = upstream.accept();
         assert_eq!(http2.head(stream), 200);
         (stream, peer)

@@ -1,7 +1,7 @@
 //! Certificates from a CA by ACME, which takes no reload.
 
 use super::pebble::Ca;
-use freerun_testkit::{Client, Dns, Reply, Server, Setup, Tls, certificates, eventually, require};
+use freerun_testkit::{Dns, DnsReply, Setup, TestClient, TestServer, Tls, certificates, eventually, require};
 use rustix::process::Signal;
 use std::fs;
 use std::io::Read;
@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 /// The certificate that is shown to this client.
-fn shown(server: &Server, tls: &Tls) -> Vec<u8> {
+fn shown(server: &TestServer, tls: &Tls) -> Vec<u8> {
     server.connect_tls(tls).agreed().certificates[0].clone()
 }
 
@@ -21,7 +21,7 @@ fn says(certificate: &[u8], text: &str) -> bool {
 
 /// Waits until the server shows a certificate of the CA, and gives that.
 #[track_caller]
-fn comes(server: &Server, tls: &Tls) -> Vec<u8> {
+fn comes(server: &TestServer, tls: &Tls) -> Vec<u8> {
     eventually("a certificate of the CA", || says(&shown(server, tls), "Pebble Intermediate CA"));
     shown(server, tls)
 }
@@ -34,7 +34,7 @@ fn is_temporary(certificate: &[u8]) -> bool {
 const USED: &str = "ssl_certificate $acme_certificate; ssl_certificate_key $acme_certificate_key;";
 
 /// The JSON about the first certificate.
-fn status(server: &Server) -> serde_json::Value {
+fn status(server: &TestServer) -> serde_json::Value {
     let mut client = server.connect_tls(&Tls::new());
     let status: serde_json::Value = serde_json::from_slice(&client.get("/status").body).expect("JSON");
     status["acme"][0].clone()
@@ -67,7 +67,7 @@ fn a_certificate_comes_by_a_page_though_the_server_redirects_everything() {
     assert!(text.starts_with("data:-----BEGIN CERTIFICATE-----\n"), "{text}");
     // What is no challenge goes its usual way.
     let address = std::net::SocketAddr::from(([127, 0, 0, 1], ca.http));
-    let other = Client::connect(address).get("/.well-known/acme-challenge/unknown");
+    let other = TestClient::connect(address).get("/.well-known/acme-challenge/unknown");
     assert_eq!(
         (other.status, other.header("location")),
         (301, Some("https://localhost/.well-known/acme-challenge/unknown"))
@@ -94,7 +94,7 @@ fn a_certificate_comes_by_a_handshake() {
         .freerun();
     comes(&server, &Tls::new());
     // A client that looks at a challenge that is none finds no protocol in common (alert 120).
-    let none = Client::connect(server.address()).try_tls(&Tls::new().alpn(&["acme-tls/1"]));
+    let none = TestClient::connect(server.address()).try_tls(&Tls::new().alpn(&["acme-tls/1"]));
     assert_eq!(none.err().and_then(|failure| failure.alert), Some(120));
 }
 
@@ -174,7 +174,7 @@ fn the_ca_is_looked_up_by_the_resolver() {
     }
     let Some(ca) = Ca::started() else { return };
     let dns = Dns::start();
-    dns.set("ca.example.com", Reply::address(Ipv4Addr::LOCALHOST, 60));
+    dns.set("ca.example.com", DnsReply::address(Ipv4Addr::LOCALHOST, 60));
     let server = Setup::new()
         .http(&format!(
             "resolver {} ipv6=off;
@@ -190,20 +190,42 @@ fn the_ca_is_looked_up_by_the_resolver() {
     assert!(dns.asked("ca.example.com") > 0);
 }
 
-#[test]
-fn a_worker_that_finishes_its_requests_orders_nothing() {
-    if !require::freerun() {
-        return;
-    }
-    // A CA that says nothing.
+/// A CA that says nothing, and a server that wants a certificate from it.
+fn with_silent_ca() -> (TcpListener, TestServer) {
     let ca = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let mut server = Setup::new()
+    let server = Setup::new()
         .http(&format!(
             "acme_issuer silent {{ uri http://{}/; accept_terms_of_service; state_path off; }}
              server {{ listen 127.0.0.1:@PORT@; server_name localhost; acme_certificate silent; return 200 ok; }}",
             ca.local_addr().expect("an address")
         ))
         .freerun();
+    (ca, server)
+}
+
+#[test]
+fn an_order_under_way_says_nothing_when_the_server_is_stopped() {
+    if !require::freerun() {
+        return;
+    }
+    let (ca, mut server) = with_silent_ca();
+    let (mut asked, _) = ca.accept().expect("a connection");
+    asked.set_read_timeout(Some(Duration::from_secs(15))).expect("a time");
+    // The request is under way as soon as it has begun to come.
+    asked.read_exact(&mut [0]).expect("a request");
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait().code(), Some(0));
+    let log = server.error_log_of_traffic();
+    let loud = |line: &&str| ["[warn]", "[error]", "[alert]"].iter().any(|level| line.contains(level));
+    assert_eq!(log.lines().filter(loud).collect::<Vec<_>>(), Vec::<&str>::new());
+}
+
+#[test]
+fn a_worker_that_finishes_its_requests_orders_nothing() {
+    if !require::freerun() {
+        return;
+    }
+    let (ca, mut server) = with_silent_ca();
     let (mut asked, _) = ca.accept().expect("a connection");
     let mut busy = server.connect();
     busy.send("GET / HTTP/1.1\r\nHost: localhost\r\n");

@@ -1,10 +1,10 @@
 //! Which server answers, with which certificate and protocol, and what is said when none does.
 
 use super::{secure, secure_with};
-use freerun_testkit::{Client, Ending, Kind, Server, Setup, Site, Tls, TlsVersion, certificates, check};
+use freerun_testkit::{ConnectionEnd, Kind, Setup, Site, TestClient, TestServer, Tls, TlsVersion, certificates, check};
 
 /// Several servers on one address; each says its name.
-fn several() -> Server {
+fn several() -> TestServer {
     let pair = |name: &str| format!("ssl_certificate @CERTS@/{name}.crt; ssl_certificate_key @CERTS@/{name}.key;");
     let server = |listen: &str, name: &str, lines: &str| {
         format!(
@@ -28,7 +28,7 @@ fn several() -> Server {
     Setup::new().http(&http).run()
 }
 
-fn ask(client: &mut Client, host: &str) -> (u16, String) {
+fn ask(client: &mut TestClient, host: &str) -> (u16, String) {
     client.send(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
     let response = client.response();
     (response.status, response.text())
@@ -231,7 +231,7 @@ fn plain_http_on_a_port_of_tls_is_answered() {
     let response = client.response();
     assert_eq!((response.status, response.says_close()), (400, true));
     assert!(response.text().contains("The plain HTTP request was sent to HTTPS port"), "{}", response.text());
-    assert_eq!(client.ending(), Ending::Closed);
+    assert_eq!(client.ending(), ConnectionEnd::Closed);
     server.logs("client sent plain HTTP request to HTTPS port while reading client request headers");
     for (lines, status, text) in [
         ("error_page 497 /497.html;", 400, "speak TLS"),
@@ -284,7 +284,7 @@ fn the_proxy_protocol_comes_before_tls() {
     let response = client.response();
     assert_eq!((response.status, response.says_close()), (400, true));
     assert!(response.text().contains("The plain HTTP request was sent to HTTPS port"), "{}", response.text());
-    assert_eq!(client.ending(), Ending::Closed);
+    assert_eq!(client.ending(), ConnectionEnd::Closed);
     let failure = server.connect().try_tls(&Tls::new()).expect_err("no header");
     assert!(failure.ending.is_some(), "{failure:?}");
     server.logs("broken header");

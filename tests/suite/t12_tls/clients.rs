@@ -1,15 +1,15 @@
 //! Clients that show certificates, and what variables tell of clients.
 
 use super::secure;
-use freerun_testkit::{Client, Response, Server, Site, Tls, TlsVersion, certificates, require};
+use freerun_testkit::{Response, Site, TestClient, TestServer, Tls, TlsVersion, certificates, require};
 
 const TELL: &str = "location = /verify { return 200 '$ssl_client_verify'; }";
 
-fn asking(site: &Site, lines: &str) -> Server {
+fn asking(site: &Site, lines: &str) -> TestServer {
     secure(site, &format!("{TELL} {lines}")).run()
 }
 
-fn verify(server: &Server, tls: &Tls) -> Response {
+fn verify(server: &TestServer, tls: &Tls) -> Response {
     server.connect_tls(tls).get("/verify")
 }
 
@@ -218,7 +218,7 @@ fn a_connection_that_is_kept_is_judged_by_the_rules_of_a_later_configuration() {
 fn certificates_are_not_asked_for_again_on_a_connection_that_is_kept() {
     let site = Site::new();
     let server = asking(&site, "ssl_verify_client on; ssl_client_certificate @CERTS@/ca.crt;");
-    let mut client: Client = server.connect_tls(&Tls::new().certificate("client"));
+    let mut client: TestClient = server.connect_tls(&Tls::new().certificate("client"));
     for _ in 0..3 {
         assert_eq!(told(&client.get("/verify")), (200, "SUCCESS".to_owned()));
     }

@@ -1,7 +1,7 @@
 //! Requests that clients send before the handshake is over.
 
 use super::secure;
-use freerun_testkit::{Client, Setup, Site, Tls, TlsVersion, Upstream, eventually, ok, require};
+use freerun_testkit::{Setup, Site, TestClient, TestUpstream, Tls, TlsVersion, eventually, ok, require};
 
 const REUSED: &str = "location = /r { return 200 '$ssl_session_reused'; }";
 
@@ -83,7 +83,7 @@ fn an_early_request_is_answered_before_the_handshake_is_over_and_not_when_it_is_
 
 #[test]
 fn a_body_may_begin_as_early_data_and_end_after_the_handshake() {
-    let upstream = Upstream::answering(|request| ok(&request.body));
+    let upstream = TestUpstream::answering(|request| ok(&request.body));
     let lines = format!("location / {{ proxy_pass http://{}; }}", upstream.address());
     let server = Setup::new().http(&server_with(&lines)).run();
     let head = "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10000\r\n\r\n";
@@ -91,7 +91,7 @@ fn a_body_may_begin_as_early_data_and_end_after_the_handshake() {
     for early in [head.to_owned(), format!("{head}{}", &body[..3]), format!("{head}{}", &body[..9000])] {
         let tls = Tls::new().only(TlsVersion::V13).resuming().early(&early);
         server.connect_tls(&tls).get("/r");
-        let mut client: Client = server.connect_tls(&tls);
+        let mut client: TestClient = server.connect_tls(&tls);
         assert!(client.agreed().early);
         client.send(&body[early.len() - head.len()..]);
         assert_eq!(client.response().text(), body);

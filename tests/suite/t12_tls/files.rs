@@ -6,7 +6,9 @@ use std::path::Path;
 use std::thread;
 
 use super::secure_with;
-use freerun_testkit::{Client, Kind, Server, Setup, Site, Tls, TlsVersion, certificates, check, eventually, require};
+use freerun_testkit::{
+    Kind, Setup, Site, TestClient, TestServer, Tls, TlsVersion, certificates, check, eventually, require,
+};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::Signal;
 
@@ -27,7 +29,7 @@ fn computed(site: &Site, lines: &str) -> Setup {
 }
 
 /// The certificate that a client gets who asks for this name.
-fn shown(server: &Server, name: &str) -> Vec<u8> {
+fn shown(server: &TestServer, name: &str) -> Vec<u8> {
     let mut client = server.connect_tls(&Tls::new().name(name));
     assert_eq!(client.get("/file").status, 200);
     client.agreed().certificates.remove(0)
@@ -154,7 +156,7 @@ fn the_values_themselves_may_be_certificates() {
     );
     let server = Setup::new().root(&site).http(&lines).run();
     assert_eq!(shown(&server, "localhost"), certificates().der("ec.crt"));
-    let client = Client::connect(server.address_number(2)).tls(&Tls::new());
+    let client = TestClient::connect(server.address_number(2)).tls(&Tls::new());
     assert_eq!(client.agreed().certificates[0], certificates().der("rsa.crt"));
 }
 
@@ -252,7 +254,7 @@ fn a_configuration_whose_key_is_gone_changes_nothing() {
     assert_eq!(shown(&server, "localhost"), certificates().der("ec.crt"));
 }
 
-fn served(server: &Server) -> Vec<u8> {
+fn served(server: &TestServer) -> Vec<u8> {
     server.connect_tls(&Tls::new()).agreed().certificates[0].clone()
 }
 
@@ -269,7 +271,7 @@ fn a_reload_changes_the_certificate_and_nothing_else_does() {
     let site = Site::new();
     copy(&site, "ec", "own");
     let server = own(&site, "").run();
-    let mut old: Client = server.connect_tls(&Tls::new());
+    let mut old: TestClient = server.connect_tls(&Tls::new());
     assert_eq!(old.get("/").text(), "localhost");
     copy(&site, "rsa", "own");
     assert_eq!(served(&server), certificates().der("ec.crt"));

@@ -1,7 +1,7 @@
 //! What a ClientHello asks for, as OpenSSL's client sends it: names of any form, old versions, suites and groups, and its size.
 
 use super::secure;
-use freerun_testkit::{Client, Setup, Site, Tls, TlsVersion, eventually, require};
+use freerun_testkit::{Setup, Site, TestClient, Tls, TlsVersion, eventually, require};
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
@@ -135,7 +135,7 @@ fn any_name_is_sent_to_upstream_servers() {
                 assert!(text.contains(subject), "{family} {name}: the certificate is proven: {text}");
             }
         }
-        assert_eq!(Client::connect(server.address_number(3)).rest().0, b"up-.test", "{version}");
+        assert_eq!(TestClient::connect(server.address_number(3)).rest().0, b"up-.test", "{version}");
     }
 }
 
@@ -225,7 +225,7 @@ fn the_largest_curve_is_offered_to_upstream_servers() {
         // What answers to uwsgi is no application, but there is a session with it, and a line of a bad request.
         let lines = || std::fs::read_to_string(site.at("curves.log")).unwrap_or_default();
         eventually("three sessions", || lines() == format!("{version} secp521r1\n").repeat(3));
-        assert_eq!(Client::connect(server.address_number(3)).rest().0, b"secp521r1", "{version}");
+        assert_eq!(TestClient::connect(server.address_number(3)).rest().0, b"secp521r1", "{version}");
     }
 }
 
@@ -285,7 +285,7 @@ fn a_hello_of_any_length_is_looked_into_or_refused() {
         for size in [1000, 16_384] {
             let hello = in_records(&long(length).name("a.test").hello(), size);
             for (number, room) in [(2, 16 << 10), (3, 64 << 10)] {
-                let mut client = Client::connect(server.address_number(number));
+                let mut client = TestClient::connect(server.address_number(number));
                 client.send(&hello);
                 let text = String::from_utf8(client.rest().0).expect("text");
                 let wanted = if hello.len() <= room { "a: a.test TLSv1.3" } else { "" };

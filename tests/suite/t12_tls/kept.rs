@@ -1,7 +1,8 @@
 //! Kept connections to upstream servers: which requests and checks may use one whose session has other settings.
 
 use freerun_testkit::{
-    Answering, Client, Server, Setup, TempDir, TlsServer, Upstream, certificates, eventually, ok, require,
+    AnsweringUpstream, Setup, TempDir, TestClient, TestServer, TestUpstream, TlsServer, certificates, eventually, ok,
+    require,
 };
 use std::fs;
 use std::path::PathBuf;
@@ -25,12 +26,12 @@ impl Changing {
 }
 
 /// A server of TLS that answers all requests and keeps connections.
-fn answering(certificate: &str) -> Answering {
-    Upstream::tls(TlsServer::new(certificate)).answer(|_| ok("hello"))
+fn answering(certificate: &str) -> AnsweringUpstream {
+    TestUpstream::tls(TlsServer::new(certificate)).answer(|_| ok("hello"))
 }
 
 /// Passes everything to this server and keeps connections to it, with these lines in the location.
-fn keeping(upstream: &Answering, lines: &str) -> Server {
+fn keeping(upstream: &AnsweringUpstream, lines: &str) -> TestServer {
     Setup::new()
         .http(&format!(
             "upstream upstream {{ zone u 1m; server {}; keepalive 4; }}
@@ -44,7 +45,7 @@ fn keeping(upstream: &Answering, lines: &str) -> Server {
 
 /// Two requests, and one more after a reload that changes nothing: all of them use one connection.
 #[track_caller]
-fn keeps_one(server: &Server, upstream: &Answering) {
+fn keeps_one(server: &TestServer, upstream: &AnsweringUpstream) {
     for _ in 0..2 {
         assert_eq!(server.get("/").text(), "hello");
     }
@@ -122,7 +123,7 @@ fn a_check_uses_no_connection_of_other_settings_either() {
 }
 
 /// A request on a connection that `ntlm` ties to a server.
-fn tied(client: &mut Client, target: &str) -> u16 {
+fn tied(client: &mut TestClient, target: &str) -> u16 {
     client.send(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nAuthorization: NTLM proof\r\n\r\n"));
     client.response().status
 }

@@ -1,6 +1,6 @@
 //! Secrets of sessions that are logged.
 
-use freerun_testkit::{Client, Kind, Server, Setup, Site, Tls, TlsVersion, check, eventually, require};
+use freerun_testkit::{Kind, Setup, Site, TestClient, TestServer, Tls, TlsVersion, check, eventually, require};
 use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -13,11 +13,11 @@ const BOTH: &str = "
     server { listen 127.0.0.1:@PORT2@; proxy_ssl_key_log @DIR@/upstreams.keys;
              location / { proxy_pass https://127.0.0.1:@PORT@; } }";
 
-fn lines(server: &Server, name: &str) -> Vec<String> {
+fn lines(server: &TestServer, name: &str) -> Vec<String> {
     fs::read_to_string(server.path(name)).unwrap_or_default().lines().map(str::to_owned).collect()
 }
 
-fn mode(server: &Server, name: &str) -> u32 {
+fn mode(server: &TestServer, name: &str) -> u32 {
     fs::metadata(server.path(name)).map_or(0, |metadata| metadata.permissions().mode() & 0o777)
 }
 
@@ -38,7 +38,7 @@ fn the_secrets_of_both_sides_are_those_that_the_peers_know() {
             known.iter().all(|line| logged.contains(line))
         });
     }
-    let mut client = Client::connect(server.address_number(2));
+    let mut client = TestClient::connect(server.address_number(2));
     assert_eq!(client.get("/").text(), "yes");
     eventually("the secrets of the session with the upstream server, in both files", || {
         let (clients, upstreams) = (lines(&server, "clients.keys"), lines(&server, "upstreams.keys"));

@@ -1,6 +1,6 @@
 //! Encrypted keys whose names have variables: the passwords that open them, and the caches that keep them.
 
-use freerun_testkit::{Client, Setup, Tls, require};
+use freerun_testkit::{Setup, TestClient, Tls, require};
 
 /// A certificate and its key, which is encrypted, by a name with a variable that is empty. They are kept in a cache.
 fn pair(prefix: &str) -> String {
@@ -69,7 +69,7 @@ fn a_key_that_sessions_show_to_servers_is_opened_by_the_passwords_of_the_session
             .run();
         for place in order {
             let (number, wanted) = if place == "with" { (3, &b"ok"[..]) } else { (4, &b""[..]) };
-            let mut client = Client::connect(server.address_number(number));
+            let mut client = TestClient::connect(server.address_number(number));
             assert_eq!(client.rest().0, wanted, "{place} in {order:?}: {}", server.error_log());
         }
     }
@@ -94,7 +94,7 @@ fn a_key_that_is_shown_to_clients_is_opened_by_the_passwords_of_the_server() {
         for number in [1, 2] {
             for name in order {
                 let tls = Tls::new().name(name);
-                let opened = Client::connect(server.address_number(number)).try_tls(&tls).is_ok();
+                let opened = TestClient::connect(server.address_number(number)).try_tls(&tls).is_ok();
                 assert_eq!(opened, name == "with", "{name} in {order:?} at {number}: {}", server.error_log());
             }
         }

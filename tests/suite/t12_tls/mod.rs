@@ -1,4 +1,4 @@
-//! TLS of listeners and towards upstream servers.
+//! TLS of listeners.
 
 mod acme;
 mod acme_errors;
@@ -14,23 +14,9 @@ mod ocsp;
 pub(crate) mod pebble;
 mod programs;
 mod resumed;
+mod servers;
 mod serving;
 mod status;
-mod upstreams;
 mod watched;
 
-use freerun_testkit::{Setup, Site};
-
-/// A configuration with one server on `@PORT@` that speaks TLS with the certificate `ec`, with these lines in its block.
-fn secure(site: &Site, lines: &str) -> Setup {
-    secure_with(site, "ec", lines)
-}
-
-/// As [`secure`], with another certificate.
-fn secure_with(site: &Site, certificate: &str, lines: &str) -> Setup {
-    Setup::new().root(site).http(&format!(
-        "server {{ listen 127.0.0.1:@PORT@ ssl; server_name localhost; root @ROOT@;
-                   ssl_certificate @CERTS@/{certificate}.crt; ssl_certificate_key @CERTS@/{certificate}.key;
-                   ssl_protocols TLSv1.2 TLSv1.3; {lines} }}"
-    ))
-}
+use servers::{secure, secure_with};

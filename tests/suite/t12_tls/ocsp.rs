@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use super::secure;
 use super::watched::Renewals;
-use freerun_testkit::{Answering, Response, Server, Setup, Site, TempDir, Tls, TlsVersion, Upstream};
+use freerun_testkit::{AnsweringUpstream, Response, Setup, Site, TempDir, TestServer, TestUpstream, Tls, TlsVersion};
 use freerun_testkit::{Kind, certificates, check, eventually, ok, require};
 
 /// What a responder says.
@@ -49,14 +49,14 @@ type Answers = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
 #[derive(Clone)]
 struct Responder {
     answers: Answers,
-    server: Arc<Answering>,
+    server: Arc<AnsweringUpstream>,
 }
 
 impl Responder {
     fn new() -> Responder {
         let answers = Answers::default();
         let set = answers.clone();
-        let server = Upstream::answering(move |request| {
+        let server = TestUpstream::answering(move |request| {
             assert!(request.line().starts_with("GET ") && request.line().ends_with(" HTTP/1.0"), "{}", request.line());
             let set = set.lock().expect("a lock");
             let asked = set.iter().find(|(name, _)| request.target().starts_with(&format!("/{name}/")));
@@ -95,7 +95,7 @@ fn stapling(responder: &Responder, name: &str, lines: &str) -> Setup {
 }
 
 /// What the server staples to its certificate for a new client.
-fn stapled(server: &Server, version: TlsVersion) -> Vec<u8> {
+fn stapled(server: &TestServer, version: TlsVersion) -> Vec<u8> {
     let tls = Tls::new().only(version);
     assert_eq!(server.connect_tls(&tls).get("/").text(), "yes");
     tls.stapled()
@@ -162,9 +162,8 @@ fn a_renewed_certificate_has_no_response_but_its_own() {
             kinds.push((is_new, stapled.clone()));
             is_new && (in_file || stapled == new)
         });
-        let fitting = |(is_new, stapled): &(bool, Vec<u8>)| match is_new {
-            true => stapled.is_empty() || !in_file && *stapled == new,
-            false => *stapled == old,
+        let fitting = |(is_new, stapled): &(bool, Vec<u8>)| {
+            if *is_new { stapled.is_empty() || !in_file && *stapled == new } else { *stapled == old }
         };
         assert!(kinds.iter().all(fitting), "in a file: {in_file}, beside: {others}");
     }
@@ -258,7 +257,7 @@ fn asking(lines: &str) -> Setup {
 }
 
 /// The answer to a client that shows this certificate.
-fn visit(server: &Server, name: &str) -> Response {
+fn visit(server: &TestServer, name: &str) -> Response {
     let chain = if name.ends_with("below") { format!("{name}-chain") } else { name.to_owned() };
     server.connect_tls(&Tls::new().chain(&chain, name)).get("/")
 }
@@ -333,7 +332,7 @@ fn answers_are_kept_in_the_cache_over_a_reload() {
 
 #[test]
 fn a_responder_that_does_not_answer_holds_up_its_client_alone() {
-    let silent = Upstream::new();
+    let silent = TestUpstream::new();
     let server = asking(&format!("ssl_ocsp leaf; ssl_ocsp_responder http://{}/;", silent.address())).freerun();
     let is_done = Arc::new(AtomicBool::new(false));
     std::thread::scope(|scope| {

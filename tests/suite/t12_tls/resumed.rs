@@ -1,13 +1,13 @@
 //! Sessions that are resumed, and those that must not be.
 
 use super::secure;
-use freerun_testkit::{Agreed, Client, Server, Setup, Site, Tls, TlsVersion, eventually, require};
+use freerun_testkit::{AgreedParameters, Setup, Site, TestClient, TestServer, Tls, TlsVersion, eventually, require};
 
 const TELL: &str =
     "location = /r { return 200 '$ssl_session_reused'; } location = /id { return 200 '$ssl_session_id'; }";
 
 /// One connection with a request on it, after which the tickets of TLS 1.3 have come.
-fn visit(server: &Server, tls: &Tls) -> Agreed {
+fn visit(server: &TestServer, tls: &Tls) -> AgreedParameters {
     let mut client = server.connect_tls(tls);
     let reused = client.get("/r").text();
     let agreed = client.agreed();
@@ -140,7 +140,7 @@ fn sessions_end_with_their_time() {
 }
 
 /// Two servers on one address, with other authorities for clients.
-fn two(lines: &str) -> Server {
+fn two(lines: &str) -> TestServer {
     let server = |name: &str, certificate: &str, ca: &str| {
         format!(
             "server {{ listen 127.0.0.1:@PORT@ ssl; server_name {name}; {TELL}
@@ -156,8 +156,8 @@ fn two(lines: &str) -> Server {
     Setup::new().http(&http).run()
 }
 
-fn who(server: &Server, tls: &Tls, name: &str) -> (u16, String, bool) {
-    let mut client: Client = server.connect_tls(&tls.clone().name(name));
+fn who(server: &TestServer, tls: &Tls, name: &str) -> (u16, String, bool) {
+    let mut client: TestClient = server.connect_tls(&tls.clone().name(name));
     client.send(format!("GET /who HTTP/1.1\r\nHost: {name}\r\n\r\n"));
     let response = client.response();
     (response.status, response.text(), client.agreed().resumed)

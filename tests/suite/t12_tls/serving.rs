@@ -2,7 +2,8 @@
 
 use super::{secure, secure_with};
 use freerun_testkit::{
-    Client, Ending, Setup, Site, Tls, TlsVersion, Upstream, certificates, eventually, ok, on_time, require,
+    ConnectionEnd, Setup, Site, TestClient, TestUpstream, Tls, TlsVersion, certificates, eventually, ok, on_time,
+    require,
 };
 use std::time::Duration;
 
@@ -53,13 +54,13 @@ fn parts_heads_and_old_versions_of_http() {
         assert_eq!(client.response_to("HEAD").header("content-length"), Some("100000"));
         client.send("GET /file HTTP/1.0\r\n\r\n");
         assert_eq!(client.response().body, content(100_000));
-        assert_eq!((client.ending(), client.is_notified()), (Ending::Closed, true));
+        assert_eq!((client.ending(), client.is_notified()), (ConnectionEnd::Closed, true));
         let mut client = server.connect_tls(&Tls::new().only(version));
         client.send("GET /file HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
         assert_eq!(client.response().header("connection"), Some("keep-alive"));
         client.send("GET /file\r\n");
         let (bytes, ending) = client.rest();
-        assert_eq!((bytes, ending, client.is_notified()), (content(100_000), Ending::Closed, true));
+        assert_eq!((bytes, ending, client.is_notified()), (content(100_000), ConnectionEnd::Closed, true));
     }
 }
 
@@ -85,7 +86,7 @@ fn requests_in_a_pipeline_and_in_pieces() {
 
 #[test]
 fn bodies_go_up_with_a_length_and_in_chunks() {
-    let backend = Upstream::answering(|request| freerun_testkit::ok(&request.body));
+    let backend = TestUpstream::answering(|request| freerun_testkit::ok(&request.body));
     let site = Site::new();
     for buffering in ["on", "off"] {
         let lines = format!(
@@ -129,7 +130,7 @@ fn a_body_that_is_not_read_ends_the_connection_in_order() {
         // The server may close before it has all; what it has said arrives all the same.
         let _ = client.try_send(content(3_000_000));
         assert_eq!(client.response().status, 413);
-        assert_ne!(client.ending(), Ending::Silent);
+        assert_ne!(client.ending(), ConnectionEnd::Silent);
         assert!(client.is_notified(), "{version}: no close_notify before the lingering close");
     }
 }
@@ -159,7 +160,7 @@ fn a_slow_client_gets_all_of_a_large_file() {
     site.file("large", content(4 << 20)).file("small", "small");
     let server = secure(&site, "").run();
     for version in TlsVersion::ALL {
-        let client = Client::try_connect_narrow(server.address(), 4096).expect("connecting");
+        let client = TestClient::try_connect_narrow(server.address(), 4096).expect("connecting");
         let mut client = client.tls(&Tls::new().only(version));
         client.send("GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n");
         client.at_least(1000);
@@ -193,12 +194,12 @@ fn a_slow_client_is_told_the_end_of_a_response_without_a_length() {
     let server = server.run();
     for version in TlsVersion::ALL {
         let ask = |size: &usize| {
-            let client = Client::try_connect_unix(&server.path("socket")).expect("connecting");
+            let client = TestClient::try_connect_unix(&server.path("socket")).expect("connecting");
             let mut client = client.tls(&Tls::new().only(version));
             client.send(format!("GET /{size} HTTP/1.0\r\n\r\n"));
             client
         };
-        let clients: Vec<Client> = sizes.iter().map(ask).collect();
+        let clients: Vec<TestClient> = sizes.iter().map(ask).collect();
         // When these are answered, the server has written to the others what their sockets take.
         for _ in 0..5 {
             assert_eq!(server.connect_tls(&Tls::new()).get("/100000").status, 200);
@@ -217,14 +218,14 @@ fn a_file_that_is_cut_while_it_is_sent_ends_without_close_notify() {
     let server = secure(&site, "sendfile_max_chunk 64k; output_buffers 1 32k;").run();
     for version in TlsVersion::ALL {
         site.file("large", content(16 << 20));
-        let client = Client::try_connect_narrow(server.address(), 4096).expect("connecting");
+        let client = TestClient::try_connect_narrow(server.address(), 4096).expect("connecting");
         let mut client = client.tls(&Tls::new().only(version));
         client.send("GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n");
         client.at_least(1000);
         let file = std::fs::File::options().write(true).open(site.at("large")).expect("the file");
         file.set_len(1000).expect("cut");
         let (bytes, ending) = client.rest();
-        assert!(bytes.len() < 16 << 20 && ending != Ending::Silent);
+        assert!(bytes.len() < 16 << 20 && ending != ConnectionEnd::Silent);
         assert!(!client.is_notified(), "{version}: the response looks whole");
     }
 }
@@ -236,7 +237,7 @@ fn a_response_that_is_cut_by_the_server_behind_does_not_look_whole() {
         return;
     }
     let site = Site::new();
-    let backend = Upstream::new();
+    let backend = TestUpstream::new();
     let server =
         secure(&site, &format!("location / {{ proxy_buffering off; proxy_pass http://{}; }}", backend.address())).run();
     for version in TlsVersion::ALL {
@@ -250,7 +251,11 @@ fn a_response_that_is_cut_by_the_server_behind_does_not_look_whole() {
             drop(peer);
             // Without a length, the end of the connection is all that tells this client.
             let reset = head.starts_with("Transfer");
-            assert_eq!(client.ending(), if reset { Ending::Reset } else { Ending::Closed }, "{version} {head:?}");
+            assert_eq!(
+                client.ending(),
+                if reset { ConnectionEnd::Reset } else { ConnectionEnd::Closed },
+                "{version} {head:?}"
+            );
             assert!(!client.is_notified(), "{version} {head:?}: the response looks whole");
         }
     }
@@ -264,17 +269,17 @@ fn the_end_of_keep_alive_is_told() {
     for version in TlsVersion::ALL {
         let mut client = server.connect_tls(&Tls::new().only(version));
         assert_eq!(client.get("/a").text(), "one");
-        assert_eq!((client.ending(), client.is_notified()), (Ending::Closed, true), "{version}: after the time");
+        assert_eq!((client.ending(), client.is_notified()), (ConnectionEnd::Closed, true), "{version}: after the time");
         let mut client = server.connect_tls(&Tls::new().only(version));
         client.send("GET /a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         assert_eq!(client.response().text(), "one");
-        assert_eq!((client.ending(), client.is_notified()), (Ending::Closed, true), "{version}: when asked");
+        assert_eq!((client.ending(), client.is_notified()), (ConnectionEnd::Closed, true), "{version}: when asked");
         // A client that says that it has nothing more to say gets what it has asked for.
         let mut client = server.connect_tls(&Tls::new().only(version));
         client.send("GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n");
         client.half_close();
         assert_eq!(client.response().text(), "one");
-        assert_eq!(client.ending(), Ending::Closed, "{version}: after the client's");
+        assert_eq!(client.ending(), ConnectionEnd::Closed, "{version}: after the client's");
     }
 }
 
@@ -307,7 +312,7 @@ fn clients_that_leave_in_the_middle_leave_nothing_behind() {
     let before = sockets();
     for version in TlsVersion::ALL {
         for number in 0..20 {
-            let client = Client::try_connect_narrow(server.address(), 4096).expect("connecting");
+            let client = TestClient::try_connect_narrow(server.address(), 4096).expect("connecting");
             let mut client = client.tls(&Tls::new().only(version));
             client.send("GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n");
             client.at_least(1000);
@@ -330,7 +335,7 @@ fn a_handshake_has_to_be_done_in_time() {
     for bytes in [&b""[..], &[22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3]] {
         let mut client = server.connect();
         client.send(bytes);
-        assert_eq!(client.rest(), (Vec::new(), Ending::Closed), "{bytes:?}");
+        assert_eq!(client.rest(), (Vec::new(), ConnectionEnd::Closed), "{bytes:?}");
     }
     server.logs(
         "client timed out (110: Connection timed out) while SSL handshaking, client: 127.0.0.1, server: 127.0.0.1:",
@@ -340,7 +345,7 @@ fn a_handshake_has_to_be_done_in_time() {
 
 #[test]
 fn clients_that_wait_for_100_are_told_to_go_on() {
-    let upstream = Upstream::answering(|request| ok(&request.body));
+    let upstream = TestUpstream::answering(|request| ok(&request.body));
     let site = Site::new();
     let server = secure(&site, &format!("location /up {{ proxy_pass http://{}; }}", upstream.address())).run();
     let body = "0123456789".repeat(3000);

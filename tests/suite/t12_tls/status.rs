@@ -1,12 +1,14 @@
 //! What the status page tells of TLS.
 
-use freerun_testkit::{Client, Server, Setup, Site, Tls, TlsServer, TlsVersion, Upstream, certificates, ok, require};
+use freerun_testkit::{
+    Setup, Site, TestClient, TestServer, TestUpstream, Tls, TlsServer, TlsVersion, certificates, ok, require,
+};
 use serde_json::json;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
 /// The status page on `@PORT@`, and servers with these ports, certificates and lines.
-fn servers(lines: &[(u32, &str, &str)]) -> Server {
+fn servers(lines: &[(u32, &str, &str)]) -> TestServer {
     let server = |(port, name, lines): &(u32, &str, &str)| {
         format!(
             "server {{ listen 127.0.0.1:@PORT{port}@ ssl; ssl_protocols TLSv1.2 TLSv1.3; {lines}
@@ -22,8 +24,8 @@ fn servers(lines: &[(u32, &str, &str)]) -> Server {
 }
 
 /// A connection with a request on it; whether it has resumed a session.
-fn visit(server: &Server, port: usize, tls: &Tls) -> bool {
-    let mut client = Client::connect(server.address_number(port)).tls(tls);
+fn visit(server: &TestServer, port: usize, tls: &Tls) -> bool {
+    let mut client = TestClient::connect(server.address_number(port)).tls(tls);
     assert_eq!(client.get("/").text(), "yes");
     client.agreed().resumed
 }
@@ -126,7 +128,7 @@ fn long_signatures_for_upstream_servers_are_made_by_the_pool() {
     fs::set_permissions(&key, Permissions::from_mode(0o644)).expect("another mode");
     let computed = "set $dir @ROOT@; proxy_ssl_certificate $dir/own.crt; proxy_ssl_certificate_key $dir/own.key;";
     for version in TlsVersion::ALL {
-        let upstream = Upstream::tls(TlsServer::with("ec", &[version], true)).answer(|_| ok("yes"));
+        let upstream = TestUpstream::tls(TlsServer::with("ec", &[version], true)).answer(|_| ok("yes"));
         let server = Setup::server(
             &site,
             &format!(

@@ -1,6 +1,6 @@
 //! Certificates that are renewed while the server runs: `ssl_certificate … watch`.
 
-use freerun_testkit::{Kind, Server, Setup, TempDir, Tls, TlsVersion, certificates, check, eventually, require};
+use freerun_testkit::{Kind, Setup, TempDir, TestServer, Tls, TlsVersion, certificates, check, eventually, require};
 use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -46,17 +46,17 @@ impl Renewals {
     }
 }
 
-fn served(server: &Server) -> Vec<u8> {
+fn served(server: &TestServer) -> Vec<u8> {
     server.connect_tls(&Tls::new()).agreed().certificates[0].clone()
 }
 
 #[track_caller]
-fn comes(server: &Server, name: &str) {
+fn comes(server: &TestServer, name: &str) {
     let wanted = certificates().der(&format!("{name}.crt"));
     eventually(&format!("the certificate {name}"), || served(server) == wanted);
 }
 
-fn times(server: &Server, text: &str) -> usize {
+fn times(server: &TestServer, text: &str) -> usize {
     server.error_log().matches(text).count()
 }
 

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
-use freerun_testkit::{Kind, Setup, Site, TempDir, Upstream, check, ok, require};
+use freerun_testkit::{Kind, Setup, Site, TempDir, TestUpstream, check, ok, require};
 use rustix::net::{getsockname, sockopt};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
@@ -15,7 +15,7 @@ fn passing(address: &str, lines: &str) -> Setup {
 
 #[test]
 fn connections_are_made_from_the_address_that_is_bound() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = passing(&upstream.address(), "proxy_bind 127.0.0.7;").run();
     let mut client = server.connect();
     client.send(GET);
@@ -35,7 +35,7 @@ fn unix_sockets() {
     let dir = TempDir::new("upstream");
     let path = dir.path().join("s");
     std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).expect("rights");
-    let upstream = Upstream::unix(&path);
+    let upstream = TestUpstream::unix(&path);
     std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o777)).expect("rights");
     let server = passing(&format!("unix:{}:", path.display()), "").freerun();
     let mut client = server.connect();
@@ -66,7 +66,7 @@ fn trailers_are_passed_on_where_that_is_asked_for() {
     let answer =
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX-Sum: 1\r\nContent-Length: 9\r\n\r\n";
     for (lines, trailers) in [("", "0\r\n\r\n"), ("proxy_pass_trailers on;", "0\r\nX-Sum: 1\r\n\r\n")] {
-        let upstream = Upstream::answering(move |_| answer.into());
+        let upstream = TestUpstream::answering(move |_| answer.into());
         let server = passing(upstream.address(), lines).freerun();
         let mut client = server.connect();
         client.send(GET.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n"));
@@ -80,7 +80,7 @@ fn trailers_are_passed_on_where_that_is_asked_for() {
 fn a_limited_rate_delivers_everything() {
     let body = "0123456789".repeat(40_000);
     let answer = ok(&body);
-    let upstream = Upstream::answering(move |_| answer.clone());
+    let upstream = TestUpstream::answering(move |_| answer.clone());
     let server = passing(upstream.address(), "proxy_limit_rate 300k;").freerun();
     assert!(server.get("/").text() == body);
 }
@@ -88,7 +88,7 @@ fn a_limited_rate_delivers_everything() {
 /// HTTP/1.1 has no request without `Host`, and a client of HTTP/1.0 may have none.
 #[test]
 fn a_host_that_variables_do_not_know_is_that_of_the_server_behind() {
-    let upstream = Upstream::answering(|request| ok(format!("[{}]", request.headers("host").join("|"))));
+    let upstream = TestUpstream::answering(|request| ok(format!("[{}]", request.headers("host").join("|"))));
     let behind = upstream.address();
     for (lines, host, hosts) in [
         ("proxy_set_header Host $http_host;", behind, "h"),
@@ -131,7 +131,7 @@ fn parameters_that_are_not_used_may_name_unknown_variables() {
 
 #[test]
 fn a_limited_rate_may_be_what_the_head_says() {
-    let upstream = Upstream::answering(|request| match request.target() {
+    let upstream = TestUpstream::answering(|request| match request.target() {
         "/bad" => "HTTP/1.1 200 OK\r\nX-Rate: bad\r\nContent-Length: 2\r\n\r\nok".into(),
         _ => "HTTP/1.1 200 OK\r\nX-Rate: 300k\r\nContent-Length: 2\r\n\r\nok".into(),
     });
@@ -143,7 +143,7 @@ fn a_limited_rate_may_be_what_the_head_says() {
 
 #[test]
 fn a_named_location_may_be_where_a_response_sends_the_request() {
-    let upstream = Upstream::answering(|request| match request.target() {
+    let upstream = TestUpstream::answering(|request| match request.target() {
         "/first" => "HTTP/1.1 200 OK\r\nX-Accel-Redirect: @second\r\nContent-Length: 0\r\n\r\n".into(),
         target => ok(format!("at {target}")),
     });
@@ -172,7 +172,7 @@ fn buffers_of_sockets_have_the_sizes_that_are_written() {
         return;
     }
     for member in ["proxy", "fastcgi", "uwsgi", "scgi", "memcached", "tunnel"] {
-        let upstream = Upstream::new();
+        let upstream = TestUpstream::new();
         let scheme = if member == "proxy" { "http://" } else { "" };
         let lines = format!(
             "set $memcached_key k; location / {{ {member}_socket_sndbuf 20k; {member}_socket_rcvbuf 30k;

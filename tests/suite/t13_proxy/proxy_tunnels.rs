@@ -1,14 +1,16 @@
 //! Connections that leave HTTP: `101 Switching Protocols`, and what goes both ways after it.
 
-use freerun_testkit::{Client, Ending, Peer, Server, Setup, Site, Tls, TlsServer, Upstream, eventually};
+use freerun_testkit::{
+    ConnectionEnd, Peer, Setup, Site, TestClient, TestServer, TestUpstream, Tls, TlsServer, eventually,
+};
 use rustix::process::Signal;
 
-fn tunnelling(upstream: &Upstream, lines: &str) -> Setup {
+fn tunnelling(upstream: &TestUpstream, lines: &str) -> Setup {
     tunnelling_over("127.0.0.1:@PORT@", "http", upstream, lines)
 }
 
 /// The same with what `listen` has, and with the scheme of the upstream.
-fn tunnelling_over(listen: &str, scheme: &str, upstream: &Upstream, lines: &str) -> Setup {
+fn tunnelling_over(listen: &str, scheme: &str, upstream: &TestUpstream, lines: &str) -> Setup {
     let http = format!(
         "log_format way '$status|$upstream_status|$bytes_sent|$upstream_bytes_sent|$upstream_http_x_a|$upstream_bytes_received|$upstream_response_length|$upstream_response_time|$upstream_header_time';
          access_log @DIR@/access.log way;
@@ -26,12 +28,12 @@ const SWITCHED: &str =
     "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\nX-A: b\r\n\r\n";
 
 /// Both ends of a tunnel, once it is there, and the length of the head that the client got.
-fn open(server: &Server, upstream: &Upstream, early: &str) -> (Client, Peer, usize) {
+fn open(server: &TestServer, upstream: &TestUpstream, early: &str) -> (TestClient, Peer, usize) {
     open_from(server.connect(), upstream, early)
 }
 
 /// As [`open`], for a client that has connected.
-fn open_from(mut client: Client, upstream: &Upstream, early: &str) -> (Client, Peer, usize) {
+fn open_from(mut client: TestClient, upstream: &TestUpstream, early: &str) -> (TestClient, Peer, usize) {
     client.send(UPGRADE);
     let mut peer = upstream.accept();
     let head = peer.head();
@@ -55,20 +57,20 @@ fn open_from(mut client: Client, upstream: &Upstream, early: &str) -> (Client, P
 }
 
 /// How long the head is that the client gets next; it is left where it is.
-fn head_len(client: &mut Client) -> usize {
+fn head_len(client: &mut TestClient) -> usize {
     let end = |bytes: &[u8]| bytes.windows(4).position(|four| four == b"\r\n\r\n");
     end(client.until(|bytes| end(bytes).is_some())).expect("a head") + 4
 }
 
 /// The next bytes that the client gets.
-fn got(client: &mut Client, count: usize) -> Vec<u8> {
+fn got(client: &mut TestClient, count: usize) -> Vec<u8> {
     client.at_least(count);
     client.take()
 }
 
 #[test]
 fn bytes_go_both_ways() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = tunnelling(&upstream, "").run();
     let (mut client, mut peer, head) = open(&server, &upstream, "early");
     for _ in 0..3 {
@@ -78,7 +80,7 @@ fn bytes_go_both_ways() {
         assert_eq!(got(&mut client, 5), b"pong!");
     }
     drop(peer);
-    assert_eq!(client.ending(), Ending::Closed);
+    assert_eq!(client.ending(), ConnectionEnd::Closed);
     drop(client);
     let line = server.access_lines(1).remove(0);
     let parts: Vec<&str> = line.split('|').collect();
@@ -88,7 +90,7 @@ fn bytes_go_both_ways() {
 
 #[test]
 fn what_the_client_sends_behind_its_request_is_passed_on() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = tunnelling(&upstream, "").run();
     let mut client = server.connect();
     client.send(format!("{UPGRADE}at once"));
@@ -100,7 +102,7 @@ fn what_the_client_sends_behind_its_request_is_passed_on() {
 
 #[test]
 fn large_messages_of_slow_readers_are_not_lost() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = tunnelling(&upstream, "").run();
     let (mut client, mut peer, _) = open(&server, &upstream, "");
     let body: Vec<u8> = (0..5_000_000).map(|at| (at % 251) as u8).collect();
@@ -122,11 +124,12 @@ fn large_messages_of_slow_readers_are_not_lost() {
 fn the_end_of_one_side_ends_the_tunnel() {
     for client_has_tls in [false, true] {
         for upstream_has_tls in [false, true] {
-            let upstream = if upstream_has_tls { Upstream::tls(TlsServer::new("ec")) } else { Upstream::new() };
+            let upstream = if upstream_has_tls { TestUpstream::tls(TlsServer::new("ec")) } else { TestUpstream::new() };
             let scheme = if upstream_has_tls { "https" } else { "http" };
-            let listen = match client_has_tls {
-                true => "127.0.0.1:@PORT@ ssl; ssl_certificate @CERTS@/ec.crt; ssl_certificate_key @CERTS@/ec.key",
-                false => "127.0.0.1:@PORT@",
+            let listen = if client_has_tls {
+                "127.0.0.1:@PORT@ ssl; ssl_certificate @CERTS@/ec.crt; ssl_certificate_key @CERTS@/ec.key"
+            } else {
+                "127.0.0.1:@PORT@"
             };
             let mut server = tunnelling_over(listen, scheme, &upstream, "proxy_read_timeout 1h;").freerun();
             let mut lines = 0;
@@ -139,7 +142,7 @@ fn the_end_of_one_side_ends_the_tunnel() {
                 let client = is_half.then_some(client);
                 assert_eq!(peer.rest(), b"last", "{ends}");
                 if let Some(mut client) = client {
-                    assert_eq!(client.ending(), Ending::Closed, "{ends}");
+                    assert_eq!(client.ending(), ConnectionEnd::Closed, "{ends}");
                 }
                 lines += 1;
                 server.access_lines(lines);
@@ -152,7 +155,7 @@ fn the_end_of_one_side_ends_the_tunnel() {
             }
             peer.half_close();
             assert_eq!(got(&mut client, 4), b"last", "{ends}");
-            assert_eq!(client.ending(), Ending::Closed, "{ends}");
+            assert_eq!(client.ending(), ConnectionEnd::Closed, "{ends}");
             assert_eq!(peer.rest(), b"", "{ends}");
             lines += 1;
             server.access_lines(lines);
@@ -164,7 +167,7 @@ fn the_end_of_one_side_ends_the_tunnel() {
 
 #[test]
 fn an_end_of_the_client_ends_the_upstream_connection() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = tunnelling(&upstream, "").run();
     let (client, mut peer, _) = open(&server, &upstream, "");
     drop(client);
@@ -176,7 +179,7 @@ fn an_end_of_the_client_ends_the_upstream_connection() {
 
 #[test]
 fn tunnels_outlive_a_reload_and_requests_use_the_new_configuration() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = tunnelling(&upstream, "").freerun();
     let (mut client, mut peer, _) = open(&server, &upstream, "");
     server.edit("return 200 old;", "return 200 new;");
@@ -190,7 +193,7 @@ fn tunnels_outlive_a_reload_and_requests_use_the_new_configuration() {
 
 #[test]
 fn a_tunnel_without_news_from_the_upstream_is_closed() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = tunnelling(&upstream, "proxy_read_timeout 2s; ").run();
     // Time enough for the switch itself, of which a busy machine needs some.
     let (mut client, mut peer, _) = open(&server, &upstream, "");
@@ -201,7 +204,7 @@ fn a_tunnel_without_news_from_the_upstream_is_closed() {
 
 #[test]
 fn a_worker_that_ends_leaves_tunnels_their_time() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let mut server = tunnelling(&upstream, "").main("worker_shutdown_timeout 500ms;").freerun();
     let (mut client, mut peer, _) = open(&server, &upstream, "");
     server.signal(Signal::QUIT);
@@ -213,7 +216,7 @@ fn a_worker_that_ends_leaves_tunnels_their_time() {
 /// A tunnel that began before a reload has the time that the configuration of then allows.
 #[test]
 fn a_reload_leaves_old_tunnels_their_time() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = tunnelling(&upstream, "add_header X-Which old;").main("worker_shutdown_timeout 500ms;").freerun();
     let (mut client, mut peer, _) = open(&server, &upstream, "");
     server.edit("worker_shutdown_timeout 500ms;", "worker_shutdown_timeout 1h;");
@@ -232,7 +235,7 @@ fn a_reload_leaves_old_tunnels_their_time() {
 
 #[test]
 fn nobody_switches_protocols_unasked() {
-    let upstream = Upstream::answering(|_| SWITCHED.into());
+    let upstream = TestUpstream::answering(|_| SWITCHED.into());
     let http =
         format!("server {{ listen 127.0.0.1:@PORT@; location / {{ proxy_pass http://{}; }} }}", upstream.address());
     let server = Setup::new().http(&http).freerun();
@@ -243,7 +246,7 @@ fn nobody_switches_protocols_unasked() {
 /// As in nginx: a proxy in front may speak HTTP/1.0, and pass the fields on.
 #[test]
 fn a_client_of_http10_may_switch_protocols() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = tunnelling(&upstream, "").run();
     let mut client = server.connect();
     client.send(UPGRADE.replace("HTTP/1.1", "HTTP/1.0"));
@@ -262,7 +265,7 @@ fn a_client_of_http10_may_switch_protocols() {
 /// What is left of the request's body is not the beginning of what comes after HTTP.
 #[test]
 fn a_switch_before_the_request_was_sent_is_refused() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = tunnelling(&upstream, "proxy_request_buffering off;").freerun();
     let mut client = server.connect();
     let head = UPGRADE.replace("GET", "POST").replace("\r\n\r\n", "\r\nContent-Length: 4\r\n\r\n");
@@ -277,7 +280,7 @@ fn a_switch_before_the_request_was_sent_is_refused() {
 /// behind was told. All of it outlives a reload.
 #[test]
 fn the_log_line_at_the_end_speaks_of_the_request() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let http = format!(
         "map $arg_q $mapped {{ two found; default lost; }}
          map $http_x_b $noted {{ default \"<$http_x_b>\"; }}
@@ -344,7 +347,7 @@ fn the_log_line_at_the_end_speaks_of_the_request() {
 /// A head is read by the rules of the address's default server, whichever server answers, but for the names of fields.
 #[test]
 fn the_log_line_at_the_end_has_the_head_as_it_was_read() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let http = format!(
         "log_format way '$http_x_y|$http_x_z|$request_method|$uri';
          access_log @DIR@/access.log way;
@@ -377,7 +380,7 @@ fn the_log_line_at_the_end_has_the_head_as_it_was_read() {
 /// What `$upstream_…` says at the end is of all that went through; there was no response with a length.
 #[test]
 fn the_log_line_at_the_end_counts_what_went_through() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = tunnelling(&upstream, "").run();
     let mut client = server.connect();
     client.send(UPGRADE);
@@ -409,7 +412,7 @@ fn a_receiver_that_takes_nothing_ends_the_tunnel() {
             "upstream timed out (110: Connection timed out) while proxying upgraded connection",
         ),
     ] {
-        let upstream = Upstream::new();
+        let upstream = TestUpstream::new();
         let server = tunnelling(&upstream, lines).run();
         let (mut client, mut peer, _) = open(&server, &upstream, "");
         // More than all buffers between them hold; the sender sees the end sooner or later.

@@ -1,9 +1,9 @@
 //! A connection that has to be reset is, whoever goes on in the background with its request.
 
-use freerun_testkit::{Client, Ending, Server, Setup, Site, Upstream, eventually, ok};
+use freerun_testkit::{ConnectionEnd, Setup, Site, TestClient, TestServer, TestUpstream, eventually, ok};
 
 /// Passes everything to `backend`; what is mirrored goes to `aside`.
-fn passing(backend: &Upstream, aside: &Upstream, lines: &str) -> Server {
+fn passing(backend: &TestUpstream, aside: &TestUpstream, lines: &str) -> TestServer {
     let http = format!(
         "proxy_cache_path @DIR@/cache keys_zone=z:1m; proxy_cache_valid 1m;
          upstream backend {{ server {}; }}
@@ -21,7 +21,7 @@ fn passing(backend: &Upstream, aside: &Upstream, lines: &str) -> Server {
 }
 
 /// How many connections to this group's server are kept: a request has come to its end there.
-fn idle(server: &Server, group: &str) -> u64 {
+fn idle(server: &TestServer, group: &str) -> u64 {
     let status = server.status();
     let groups = status["upstreams"].as_array().expect("groups");
     let group = groups.iter().find(|found| found["name"] == group).expect("the group");
@@ -30,7 +30,7 @@ fn idle(server: &Server, group: &str) -> u64 {
 
 #[test]
 fn a_cut_response_is_not_whole_for_a_client_of_http_1_0_while_its_mirror_goes_on() {
-    let (backend, aside) = (Upstream::new(), Upstream::new());
+    let (backend, aside) = (TestUpstream::new(), TestUpstream::new());
     let server = passing(&backend, &aside, "");
     let mut client = server.connect();
     client.send("GET /mirrored/a HTTP/1.0\r\nHost: a\r\n\r\n");
@@ -41,7 +41,7 @@ fn a_cut_response_is_not_whole_for_a_client_of_http_1_0_while_its_mirror_goes_on
     peer.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
     client.until(|bytes| bytes.ends_with(b"\r\n\r\nabc"));
     drop(peer);
-    assert_eq!(client.ending(), Ending::Reset);
+    assert_eq!(client.ending(), ConnectionEnd::Reset);
     // It is not given up with the client.
     mirrored.send(ok("aside"));
     eventually("the mirrored request has ended", || idle(&server, "aside") == 1);
@@ -51,9 +51,9 @@ fn a_cut_response_is_not_whole_for_a_client_of_http_1_0_while_its_mirror_goes_on
 fn a_reset_for_a_client_that_takes_nothing_waits_for_nobody_in_the_background() {
     const PART: usize = 12_000_000;
     for place in ["mirrored", "finished", "kept"] {
-        let (backend, aside) = (Upstream::new(), Upstream::new());
+        let (backend, aside) = (TestUpstream::new(), TestUpstream::new());
         let server = passing(&backend, &aside, "send_timeout 1s; reset_timedout_connection on;");
-        let mut client = Client::try_connect_narrow(server.address(), 4096).expect("connecting");
+        let mut client = TestClient::try_connect_narrow(server.address(), 4096).expect("connecting");
         client.send(format!("GET /{place}/a HTTP/1.1\r\nHost: a\r\n\r\n"));
         let mirrored = (place == "mirrored").then(|| {
             let mut mirrored = aside.accept();
@@ -65,7 +65,7 @@ fn a_reset_for_a_client_that_takes_nothing_waits_for_nobody_in_the_background() 
         peer.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", 2 * PART));
         peer.send(vec![b'x'; PART]);
         server.logs("client timed out (110: Connection timed out) while sending response to client");
-        assert_eq!(client.ending(), Ending::Reset, "{place}");
+        assert_eq!(client.ending(), ConnectionEnd::Reset, "{place}");
         match mirrored {
             Some(mut mirrored) => {
                 mirrored.send(ok("aside"));

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use freerun_testkit::http2::{Frame, Http2, code};
-use freerun_testkit::{Client, Server, Setup, Site, TempDir, Upstream, eventually};
+use freerun_testkit::{Setup, Site, TempDir, TestClient, TestServer, TestUpstream, eventually};
 
 use crate::t15_cache::cache_flow::gone_clients::left_waiting;
 
@@ -18,12 +18,12 @@ fn body() -> Vec<u8> {
 
 /// A server that stores what it passes on.
 struct Storing {
-    server: Server,
+    server: TestServer,
     folder: TempDir,
 }
 
 impl Storing {
-    fn new(upstream: &Upstream) -> Storing {
+    fn new(upstream: &TestUpstream) -> Storing {
         let folder = TempDir::new("stored");
         // The worker's user is another one.
         fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o777)).expect("rights");
@@ -53,7 +53,7 @@ impl Storing {
 
 #[test]
 fn a_client_that_goes_before_the_response_does_not_keep_it_from_being_stored() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let storing = Storing::new(&upstream);
     let server = &storing.server;
     for (number, (target, is_reset)) in [("/ended", false), ("/reset", true)].into_iter().enumerate() {
@@ -73,7 +73,7 @@ fn a_client_that_goes_amid_the_response_does_not_keep_it_from_being_stored() {
     let body = body();
     for framing in [format!("Content-Length: {LARGE}\r\n\r\n"), "Connection: close\r\n\r\n".to_owned()] {
         for is_http2 in [false, true] {
-            let upstream = Upstream::new();
+            let upstream = TestUpstream::new();
             let storing = Storing::new(&upstream);
             let server = &storing.server;
             let answer = [b"HTTP/1.1 200 OK\r\n", framing.as_bytes(), &body].concat();
@@ -88,7 +88,7 @@ fn a_client_that_goes_amid_the_response_does_not_keep_it_from_being_stored() {
                 storing.holds("/large", &body);
                 sending.join().expect("the upstream").expect("it has sent all");
             } else {
-                let mut client = Client::try_connect_narrow(server.address(), 4096).expect("connecting");
+                let mut client = TestClient::try_connect_narrow(server.address(), 4096).expect("connecting");
                 client.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
                 let mut peer = upstream.accept();
                 peer.head();
@@ -104,7 +104,7 @@ fn a_client_that_goes_amid_the_response_does_not_keep_it_from_being_stored() {
 
 #[test]
 fn a_response_that_is_cut_leaves_no_file() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let storing = Storing::new(&upstream);
     let server = &storing.server;
     let mut client = server.connect();

@@ -4,10 +4,10 @@ use std::net::{Ipv4Addr, Ipv6Addr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-use freerun_testkit::http2::{Block, Frame, Http2, code};
+use freerun_testkit::http2::{FieldBlock, Frame, Http2, code};
 use freerun_testkit::{
-    Client, Dns, Ending, Full, Kind, Peer, Refusing, Reply, Server, Setup, Site, TempDir, Tls, Upstream, check,
-    eventually, on_time, require,
+    ConnectionEnd, Dns, DnsReply, Full, Kind, Peer, RefusingAddress, Setup, Site, TempDir, TestClient, TestServer,
+    TestUpstream, Tls, check, eventually, on_time, require,
 };
 use rustix::process::Signal;
 
@@ -16,12 +16,12 @@ const FORMAT: &str = "log_format way '$request|$status|$bytes_sent|$body_bytes_s
     access_log @DIR@/access.log way;";
 
 /// A server with a tunnel at its own level, and further lines.
-fn open_proxy(lines: &str) -> Server {
+fn open_proxy(lines: &str) -> TestServer {
     with_http("", lines)
 }
 
 /// The same, with lines of the level around it.
-fn with_http(http: &str, lines: &str) -> Server {
+fn with_http(http: &str, lines: &str) -> TestServer {
     let http = format!("{FORMAT} {http} server {{ listen 127.0.0.1:@PORT@; root @ROOT@; {lines} tunnel_pass; }}");
     Setup::new().root(&Site::new()).http(&http).freerun()
 }
@@ -32,7 +32,7 @@ fn connect(target: &str) -> String {
 }
 
 /// Takes the head of the answer.
-fn head(client: &mut Client) -> String {
+fn head(client: &mut TestClient) -> String {
     let end = |bytes: &[u8]| bytes.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4);
     let end = end(client.until(|bytes| end(bytes).is_some())).expect("a head");
     let all = client.take();
@@ -41,7 +41,7 @@ fn head(client: &mut Client) -> String {
 }
 
 /// Both ends of a tunnel through a client's connection.
-fn open_by(mut client: Client, upstream: &Upstream) -> (Client, Peer) {
+fn open_by(mut client: TestClient, upstream: &TestUpstream) -> (TestClient, Peer) {
     client.send(connect(&upstream.address()));
     let peer = upstream.accept();
     let head = head(&mut client);
@@ -50,18 +50,18 @@ fn open_by(mut client: Client, upstream: &Upstream) -> (Client, Peer) {
 }
 
 /// Both ends of a tunnel.
-fn open(server: &Server, upstream: &Upstream) -> (Client, Peer) {
+fn open(server: &TestServer, upstream: &TestUpstream) -> (TestClient, Peer) {
     open_by(server.connect(), upstream)
 }
 
-fn got(client: &mut Client, bytes: &[u8]) {
+fn got(client: &mut TestClient, bytes: &[u8]) {
     assert_eq!(client.at_least(bytes.len()), bytes);
     client.take();
 }
 
 #[test]
 fn bytes_go_both_ways_and_the_log_line_comes_at_the_end() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = open_proxy("add_header X-Via here;");
     let mut client = server.connect();
     client.send(connect(&upstream.address()));
@@ -77,7 +77,7 @@ fn bytes_go_both_ways_and_the_log_line_comes_at_the_end() {
     }
     assert_eq!(server.access_log(), "", "it is not over");
     drop(peer);
-    assert_eq!(client.ending(), Ending::Closed);
+    assert_eq!(client.ending(), ConnectionEnd::Closed);
     drop(client);
     let address = upstream.address();
     let all = head.len() + 15;
@@ -90,7 +90,7 @@ fn bytes_go_both_ways_and_the_log_line_comes_at_the_end() {
 
 #[test]
 fn what_the_client_sends_behind_its_request_is_passed_on() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = open_proxy("");
     let mut client = server.connect();
     client.send(connect(&upstream.address()) + "at once");
@@ -101,7 +101,7 @@ fn what_the_client_sends_behind_its_request_is_passed_on() {
 }
 
 /// The head and these bytes, which may come together.
-fn head_then(client: &mut Client, bytes: &[u8]) {
+fn head_then(client: &mut TestClient, bytes: &[u8]) {
     let all = client.until(|all| all.ends_with(bytes));
     assert!(all.starts_with(b"HTTP/1.1 200 OK\r\n"));
 }
@@ -109,7 +109,7 @@ fn head_then(client: &mut Client, bytes: &[u8]) {
 /// The server of many protocols speaks first, and the client must not miss it.
 #[test]
 fn the_server_may_speak_first() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = open_proxy("");
     let mut client = server.connect();
     client.send(connect(&upstream.address()));
@@ -124,18 +124,18 @@ fn the_server_may_speak_first() {
 /// RFC 9110 section 9.3.6: when one side has ended, the other one gets what came before, and both connections are closed.
 #[test]
 fn the_end_of_one_side_ends_the_tunnel() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = open_proxy("tunnel_read_timeout 1h;");
     let (mut client, mut peer) = open(&server, &upstream);
     client.send("last").half_close();
     assert_eq!(peer.rest(), b"last");
-    assert_eq!(client.ending(), Ending::Closed);
+    assert_eq!(client.ending(), ConnectionEnd::Closed);
 
     let (mut client, mut peer) = open(&server, &upstream);
     peer.send("last");
     peer.half_close();
     got(&mut client, b"last");
-    assert_eq!(client.ending(), Ending::Closed);
+    assert_eq!(client.ending(), ConnectionEnd::Closed);
     assert_eq!(peer.rest(), b"");
     server.access_lines(2);
 
@@ -151,7 +151,7 @@ fn the_end_of_one_side_ends_the_tunnel() {
 /// Over HTTP/2 a tunnel is a stream, whose end is END_STREAM or a reset: of CONNECT, and of a WebSocket (RFC 8441 section 5).
 #[test]
 fn the_end_of_one_side_ends_the_tunnel_over_http2() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let http = format!(
         "{FORMAT} server {{ listen 127.0.0.1:@PORT@; http2 on; http2_extended_connect on; tunnel_read_timeout 1h; tunnel_pass;
              location /chat {{ proxy_pass http://{}; proxy_read_timeout 1h;
@@ -164,15 +164,16 @@ fn the_end_of_one_side_ends_the_tunnel_over_http2() {
     let mut ended = 0;
     for is_websocket in [false, true] {
         let open = |http2: &mut Http2| {
-            let block = match is_websocket {
-                false => Block::new().fields(&[(":method", "CONNECT"), (":authority", &upstream.address())]),
-                true => Block::new().fields(&[
+            let block = if is_websocket {
+                FieldBlock::new().fields(&[
                     (":method", "CONNECT"),
                     (":protocol", "websocket"),
                     (":scheme", "http"),
                     (":path", "/chat"),
                     (":authority", "localhost"),
-                ]),
+                ])
+            } else {
+                FieldBlock::new().fields(&[(":method", "CONNECT"), (":authority", &upstream.address())])
             };
             let stream = http2.begin(block);
             let mut peer = upstream.accept();
@@ -207,7 +208,7 @@ fn the_end_of_one_side_ends_the_tunnel_over_http2() {
 
 #[test]
 fn large_messages_of_slow_readers_are_not_lost_whatever_the_buffer() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     for (size, length) in [("", 3_000_000), ("tunnel_buffer_size 100;", 200_000), ("tunnel_buffer_size 1m;", 3_000_000)]
     {
         let server = open_proxy(size);
@@ -227,7 +228,7 @@ fn large_messages_of_slow_readers_are_not_lost_whatever_the_buffer() {
 
 #[test]
 fn it_may_be_a_later_request_of_its_connection() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = with_http("", "location /page { return 200 page; } location / { tunnel_pass; }");
     let mut client = server.connect();
     assert_eq!(client.get("/page").text(), "page");
@@ -239,7 +240,7 @@ fn it_may_be_a_later_request_of_its_connection() {
 
 #[test]
 fn the_client_may_have_tls() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let http = "server { listen 127.0.0.1:@PORT@ ssl; ssl_certificate @CERTS@/ec.crt; ssl_certificate_key @CERTS@/ec.key; tunnel_pass; }";
     let server = Setup::new().root(&Site::new()).http(http).freerun();
     let (mut client, mut peer) = open_by(server.connect_tls(&Tls::new()), &upstream);
@@ -249,7 +250,7 @@ fn the_client_may_have_tls() {
     got(&mut client, b"answer");
     client.send("last").half_close();
     assert_eq!(peer.rest(), b"last");
-    assert_eq!(client.ending(), Ending::Closed);
+    assert_eq!(client.ending(), ConnectionEnd::Closed);
 }
 
 #[test]
@@ -280,7 +281,7 @@ fn targets_that_are_no_authority_are_refused() {
 
 #[test]
 fn where_nothing_answers_connect_it_is_not_allowed() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let http = "server { listen 127.0.0.1:@PORT@; server_name none; location / { return 200; } }
                 server { listen 127.0.0.1:@PORT@; server_name 127.0.0.1; root @ROOT@;
                     location / { tunnel_pass; } }
@@ -301,7 +302,7 @@ fn where_nothing_answers_connect_it_is_not_allowed() {
     assert_eq!(server.send("GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").status, 405);
     // Nothing but a tunnel answers CONNECT.
     for number in [2, 3, 4] {
-        let mut client = Client::connect(server.address_number(number));
+        let mut client = TestClient::connect(server.address_number(number));
         client.send(connect(&address));
         assert_eq!(client.response_to("GET").status, 405, "{number}");
     }
@@ -309,7 +310,7 @@ fn where_nothing_answers_connect_it_is_not_allowed() {
 
 #[test]
 fn connect_has_no_body() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = open_proxy("");
     let address = upstream.address();
     for field in ["Content-Length: 3", "Transfer-Encoding: chunked"] {
@@ -359,13 +360,13 @@ fn a_success_without_a_tunnel_ends_the_connection() {
         let text = String::from_utf8(all).unwrap();
         assert!(text.starts_with("HTTP/1.1 200 OK\r\n") && text.contains("Connection: close\r\n"), "{text}");
         assert!(!text.contains("Content-Length"), "{text}");
-        assert_eq!(ending, Ending::Closed);
+        assert_eq!(ending, ConnectionEnd::Closed);
     }
 }
 
 #[test]
 fn servers_that_cannot_be_reached_are_bad_gateways() {
-    let refusing = Refusing::new();
+    let refusing = RefusingAddress::new();
     let silent = Full::new();
     let server = open_proxy(
         "tunnel_connect_timeout 300ms; error_page 502 504 /error; location = /error { return 200 \"<$status $request_method>\"; }
@@ -395,9 +396,9 @@ fn servers_that_cannot_be_reached_are_bad_gateways() {
 
 #[test]
 fn names_are_looked_up_and_groups_are_asked() {
-    let (dns, upstream, refusing) = (Dns::start(), Upstream::new(), Refusing::new());
-    dns.set("a.test", Reply::address(Ipv4Addr::LOCALHOST, 60));
-    dns.set("none.test", Reply::Code(3));
+    let (dns, upstream, refusing) = (Dns::start(), TestUpstream::new(), RefusingAddress::new());
+    dns.set("a.test", DnsReply::address(Ipv4Addr::LOCALHOST, 60));
+    dns.set("none.test", DnsReply::Code(3));
     let (address, port) = (upstream.address(), upstream.port());
     let resolver = dns.address();
     let http = format!(
@@ -411,7 +412,7 @@ fn names_are_looked_up_and_groups_are_asked() {
     );
     let server = Setup::new().root(&Site::new()).http(&http).freerun();
     let through = |number: usize, target: &str| {
-        let mut client = Client::connect(server.address_number(number));
+        let mut client = TestClient::connect(server.address_number(number));
         client.send(connect(target));
         let mut peer = upstream.accept();
         let head = head(&mut client);
@@ -433,7 +434,7 @@ fn names_are_looked_up_and_groups_are_asked() {
     }
     let mut statuses: Vec<u16> = (0..2)
         .map(|_| {
-            let mut client = Client::connect(server.address_number(3));
+            let mut client = TestClient::connect(server.address_number(3));
             client.send(connect("whatever.test:80"));
             let status = head_status(&mut client);
             drop(client);
@@ -446,7 +447,7 @@ fn names_are_looked_up_and_groups_are_asked() {
     eventually("a line with two tries", || server.access_log().contains(&two));
 }
 
-fn head_status(client: &mut Client) -> u16 {
+fn head_status(client: &mut TestClient) -> u16 {
     let text = client.until(|bytes| bytes.windows(4).any(|four| four == b"\r\n\r\n"));
     String::from_utf8_lossy(&text[9..12]).parse().expect("a status")
 }
@@ -457,19 +458,19 @@ fn addresses_of_every_kind_are_reached() {
     let path = folder.path().join("socket");
     let everybody = || std::fs::Permissions::from_mode(0o777);
     std::fs::set_permissions(folder.path(), everybody()).expect("rights");
-    let unix = Upstream::unix(&path);
+    let unix = TestUpstream::unix(&path);
     std::fs::set_permissions(&path, everybody()).expect("rights");
     let server = with_http(
         &format!("server {{ listen 127.0.0.1:@PORT2@; tunnel_pass {}; }}", unix.address()),
         "tunnel_bind 127.0.0.3; tunnel_socket_keepalive on; tunnel_socket_sndbuf 64k; tunnel_socket_rcvbuf 64k;",
     );
-    let mut client = Client::connect(server.address_number(2));
+    let mut client = TestClient::connect(server.address_number(2));
     client.send(connect("h:1"));
     let mut peer = unix.accept();
     head(&mut client);
     client.send("x");
     assert_eq!(peer.bytes(1), b"x");
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let (_client, peer) = open(&server, &upstream);
     assert_eq!(peer.remote().unwrap().ip(), Ipv4Addr::new(127, 0, 0, 3));
 
@@ -479,14 +480,14 @@ fn addresses_of_every_kind_are_reached() {
     let listener = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
-    let six = Upstream::on(address);
+    let six = TestUpstream::on(address);
     let server = open_proxy("");
     let (_client, _peer) = open(&server, &six);
 }
 
 #[test]
 fn a_tunnel_lasts_while_either_side_speaks() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = open_proxy("tunnel_read_timeout 3s;");
     on_time(Duration::from_millis(1500), |steps| {
         let (mut client, mut peer) = open(&server, &upstream);
@@ -507,7 +508,7 @@ fn a_tunnel_lasts_while_either_side_speaks() {
 
 #[test]
 fn tunnels_outlive_a_reload_and_a_worker_that_ends_leaves_them_their_time() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let http = "server { listen 127.0.0.1:@PORT@; location /which { return 200 old; } tunnel_pass; }";
     let mut server = Setup::new().root(&Site::new()).main("worker_shutdown_timeout 500ms;").http(http).freerun();
     let (mut client, mut peer) = open(&server, &upstream);
@@ -569,7 +570,7 @@ fn connect_to_a_path_is_a_bad_request() {
     let server = Setup::new().http(http).freerun();
     for number in [1, 2] {
         for target in ["/", "/a", "http://a/", "a", "a:", "*"] {
-            let mut client = Client::connect(server.address_number(number));
+            let mut client = TestClient::connect(server.address_number(number));
             client.send(format!("CONNECT {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
             assert_eq!(client.response_to("CONNECT").status, 400, "{target} at address {number}");
         }

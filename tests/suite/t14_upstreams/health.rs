@@ -4,13 +4,16 @@ use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use freerun_testkit::{Answering, Dns, Received, Refusing, Reply, Server, Setup, Upstream, eventually, require};
+use freerun_testkit::{
+    AnsweringUpstream, Dns, DnsReply, ReceivedRequest, RefusingAddress, Setup, TestServer, TestUpstream, eventually,
+    require,
+};
 use serde_json::Value;
 
 /// An upstream that answers with the status that the test sets; `text` is its body.
-fn upstream(status: &Arc<AtomicU16>, text: &'static str) -> Answering {
+fn upstream(status: &Arc<AtomicU16>, text: &'static str) -> AnsweringUpstream {
     let status = status.clone();
-    Upstream::answering(move |_: &Received| {
+    TestUpstream::answering(move |_: &ReceivedRequest| {
         let status = status.load(SeqCst);
         format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\nX-Mood: fine\r\n\r\n{text}", text.len()).into_bytes()
     })
@@ -21,18 +24,18 @@ fn status(code: u16) -> Arc<AtomicU16> {
 }
 
 /// What `status` says of the servers of the group `g`.
-fn servers(server: &Server) -> Vec<Value> {
+fn servers(server: &TestServer) -> Vec<Value> {
     servers_of(server, "g")
 }
 
-fn servers_of(server: &Server, group: &str) -> Vec<Value> {
+fn servers_of(server: &TestServer, group: &str) -> Vec<Value> {
     let status = server.status();
     let groups = status["upstreams"].as_array().expect("groups");
     let group = groups.iter().find(|one| one["name"] == group).expect("the group");
     group["servers"].as_array().expect("servers").clone()
 }
 
-fn states(server: &Server) -> Vec<String> {
+fn states(server: &TestServer) -> Vec<String> {
     servers(server).iter().map(|server| server["state"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
@@ -83,11 +86,11 @@ fn several_in_a_row_decide_and_a_dead_server_is_unhealthy() {
     let count = Arc::new(AtomicUsize::new(0));
     // Every third check fails.
     let turn = count.clone();
-    let moody = Upstream::answering(move |_: &Received| {
+    let moody = TestUpstream::answering(move |_: &ReceivedRequest| {
         let status = if turn.fetch_add(1, SeqCst) % 3 == 2 { 500 } else { 200 };
         format!("HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n").into_bytes()
     });
-    let dead = Refusing::new();
+    let dead = RefusingAddress::new();
     let group = format!("upstream g {{ server {}; server {}; }}", moody.address(), dead.address());
     let server = setup(&group, "health_check interval=20ms jitter=5ms fails=2 passes=3;").freerun();
     eventually("the dead one is seen", || states(&server) == ["up", "unhealthy"]);
@@ -101,7 +104,7 @@ fn nobody_is_sent_to_a_server_before_its_first_check() {
     if !require::freerun() {
         return;
     }
-    let silent = Upstream::new();
+    let silent = TestUpstream::new();
     let group = format!("upstream g {{ server {}; }}", silent.address());
     let server = setup(&group, "health_check interval=50ms mandatory persistent;").freerun();
     assert_eq!(states(&server), ["checking"]);
@@ -119,10 +122,10 @@ fn nobody_is_sent_to_a_server_that_a_name_brings_before_its_first_check() {
     }
     const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
     let dns = Dns::start();
-    let first = Upstream::on(([127, 0, 0, 71], 0).into());
+    let first = TestUpstream::on(([127, 0, 0, 71], 0).into());
     let port = first.port();
-    let second = Upstream::on(([127, 0, 0, 72], port).into());
-    dns.set("a.test", Reply::address([127, 0, 0, 71].into(), 1));
+    let second = TestUpstream::on(([127, 0, 0, 72], port).into());
+    dns.set("a.test", DnsReply::address([127, 0, 0, 71].into(), 1));
     let asked: Vec<Arc<Mutex<Vec<String>>>> = [first, second]
         .into_iter()
         .map(|upstream| {
@@ -150,7 +153,7 @@ fn nobody_is_sent_to_a_server_that_a_name_brings_before_its_first_check() {
     );
     let server = setup(&group, "health_check uri=/check interval=50ms mandatory;").freerun();
     eventually("the first has passed", || server.get("/").status == 200);
-    dns.set("a.test", Reply::address([127, 0, 0, 72].into(), 1));
+    dns.set("a.test", DnsReply::address([127, 0, 0, 72].into(), 1));
     // Somebody comes all the time.
     eventually("the second is asked", || {
         server.get("/");
@@ -267,7 +270,7 @@ fn a_connection_that_ends_between_two_checks_is_no_failed_check() {
         return;
     }
     // Each connection is closed when a second request has come on it.
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let group = format!("upstream g {{ server {}; }}", upstream.address());
     std::thread::spawn(move || {
         while let Some(mut peer) = upstream.try_accept(Duration::from_secs(3600)) {
@@ -291,7 +294,7 @@ fn checks_speak_the_location_s_protocol() {
     }
     let code = status(200);
     let answered = code.clone();
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let address = upstream.address();
     std::thread::spawn(move || {
         while let Some(mut peer) = upstream.try_accept(std::time::Duration::from_secs(3600)) {

@@ -2,7 +2,6 @@
 
 pub mod health;
 pub mod resolver;
-pub mod unnamed_servers;
 pub mod upstream_connections;
 pub mod upstream_http2;
 pub mod upstream_ntlm;

@@ -2,19 +2,21 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use freerun_testkit::{Answering, Dns, Kind, Reply, Server, Setup, Site, Upstream, check, eventually, ok};
+use freerun_testkit::{
+    AnsweringUpstream, Dns, DnsReply, Kind, Setup, Site, TestServer, TestUpstream, check, eventually, ok,
+};
 
 /// An upstream on an address of its own, all of them on one port, that answers with its name.
-fn named(name: &'static str) -> Answering {
-    Upstream::answering(move |_| ok(name))
+fn named(name: &'static str) -> AnsweringUpstream {
+    TestUpstream::answering(move |_| ok(name))
 }
 
 /// Upstreams on 127.0.0.`first` and those after it, on the same port, each of which answers with its address.
 fn neighbours(first: u8, count: u8) -> u16 {
     let address = |port| std::net::SocketAddr::from(([127, 0, 0, first], port));
-    let leader = Upstream::on(address(0));
+    let leader = TestUpstream::on(address(0));
     let port = leader.port();
-    let followers = (first + 1..first + count).map(|last| Upstream::on(([127, 0, 0, last], port).into()));
+    let followers = (first + 1..first + count).map(|last| TestUpstream::on(([127, 0, 0, last], port).into()));
     for (index, upstream) in std::iter::once(leader).chain(followers).enumerate() {
         let text = format!("127.0.0.{}", usize::from(first) + index);
         std::thread::spawn(move || {
@@ -31,11 +33,11 @@ fn ip(last: u8) -> Ipv4Addr {
     Ipv4Addr::new(127, 0, 0, last)
 }
 
-fn run(http: &str) -> Server {
+fn run(http: &str) -> TestServer {
     Setup::new().root(&Site::new()).http(http).run()
 }
 
-fn port_of(upstream: &Answering) -> &str {
+fn port_of(upstream: &AnsweringUpstream) -> &str {
     upstream.address().split_once(':').map_or("", |(_, port)| port)
 }
 
@@ -79,7 +81,7 @@ fn names_that_the_system_knows_are_there_from_the_first_request() {
 fn variables_are_resolved_for_each_request() {
     let dns = Dns::start();
     let port = neighbours(21, 2);
-    dns.set("a.test", Reply::address(ip(21), 1));
+    dns.set("a.test", DnsReply::address(ip(21), 1));
     let server = run(&format!(
         "server {{ listen 127.0.0.1:@PORT@;
             location / {{ resolver {} valid=1s; resolver_timeout 4s; proxy_pass http://$arg_host:{port}; }}
@@ -88,18 +90,18 @@ fn variables_are_resolved_for_each_request() {
     ));
     assert_eq!(server.get("/?host=a.test").text(), "127.0.0.21");
     assert_eq!(server.get("/?host=127.0.0.22").text(), "127.0.0.22");
-    dns.set("a.test", Reply::address(ip(22), 1));
+    dns.set("a.test", DnsReply::address(ip(22), 1));
     eventually("the change is seen", || server.get("/?host=a.test").text() == "127.0.0.22");
     for (name, code, words) in [
         ("unknown.test", 3, "3: Host not found"),
         ("broken.test", 2, "2: Server failure"),
         ("no.test", 5, "5: Operation refused"),
     ] {
-        dns.set(name, Reply::Code(code));
+        dns.set(name, DnsReply::Code(code));
         assert_eq!(server.get(&format!("/?host={name}")).status, 502);
         server.logs(&format!("{name} could not be resolved ({words})"));
     }
-    dns.set("silent.test", Reply::Silence);
+    dns.set("silent.test", DnsReply::Silence);
     assert_eq!(server.get("/?host=silent.test").status, 502);
     server.logs("silent.test could not be resolved (110: Operation timed out)");
     assert_eq!(server.get("/none?host=a.test").status, 502);
@@ -112,7 +114,7 @@ fn all_addresses_of_a_name_are_servers() {
     let dns = Dns::start();
     let port = neighbours(31, 5);
     let all: Vec<IpAddr> = (31..36).map(|last| ip(last).into()).collect();
-    dns.set("many.test", Reply::Cut(Box::new(Reply::Addresses(all, 60))));
+    dns.set("many.test", DnsReply::Cut(Box::new(DnsReply::Addresses(all, 60))));
     let server = run(&format!(
         "upstream a {{ resolver {} ipv6=off; zone a 64k; server many.test:{port} resolve; }}
          server {{ listen 127.0.0.1:@PORT@; location / {{ proxy_pass http://a; }} }}",
@@ -129,7 +131,7 @@ fn all_addresses_of_a_name_are_servers() {
 fn servers_with_resolve_follow_their_name_also_over_a_reload() {
     let dns = Dns::start();
     let port = neighbours(41, 2);
-    dns.set("a.test", Reply::Code(3));
+    dns.set("a.test", DnsReply::Code(3));
     let server = run(&format!(
         "resolver {} valid=1s; resolver_timeout 1s;
          upstream a {{ zone a 64k; server a.test:{port} resolve; }}
@@ -138,11 +140,11 @@ fn servers_with_resolve_follow_their_name_also_over_a_reload() {
     ));
     assert_eq!(server.get("/").status, 502);
     server.logs("a.test could not be resolved (3: Host not found)");
-    dns.set("a.test", Reply::address(ip(41), 1));
+    dns.set("a.test", DnsReply::address(ip(41), 1));
     eventually("the name is found", || server.get("/").text() == "127.0.0.41");
-    dns.set("a.test", Reply::address(ip(42), 1));
+    dns.set("a.test", DnsReply::address(ip(42), 1));
     eventually("the change is seen", || server.get("/").text() == "127.0.0.42");
-    dns.set("a.test", Reply::Silence);
+    dns.set("a.test", DnsReply::Silence);
     server.reload();
     for _ in 0..3 {
         assert_eq!(server.get("/").text(), "127.0.0.42", "what was known is known");
@@ -153,9 +155,9 @@ fn servers_with_resolve_follow_their_name_also_over_a_reload() {
 #[test]
 fn a_server_of_a_name_that_a_request_brings_is_not_left_out() {
     let dns = Dns::start();
-    let nobody = freerun_testkit::Refusing::new();
+    let nobody = freerun_testkit::RefusingAddress::new();
     let port: u16 = nobody.address().rsplit_once(':').and_then(|(_, port)| port.parse().ok()).expect("a port");
-    dns.set("a.test", Reply::Addresses(vec![ip(61).into(), ip(62).into()], 60));
+    dns.set("a.test", DnsReply::Addresses(vec![ip(61).into(), ip(62).into()], 60));
     let server = run(&format!(
         "server {{ listen 127.0.0.1:@PORT@; resolver {} ipv6=off; location / {{ proxy_pass http://$arg_host:{port}; }} }}",
         dns.address()
@@ -164,7 +166,7 @@ fn a_server_of_a_name_that_a_request_brings_is_not_left_out() {
         assert_eq!(server.get("/?host=a.test").status, 502);
     }
     assert!(!server.error_log().contains("no live upstreams"), "{}", server.error_log());
-    let _back = Upstream::on(([127, 0, 0, 61], port).into()).answer(|_| ok("back"));
+    let _back = TestUpstream::on(([127, 0, 0, 61], port).into()).answer(|_| ok("back"));
     for _ in 0..3 {
         assert_eq!(server.get("/?host=a.test").text(), "back");
     }
@@ -177,7 +179,7 @@ fn a_name_that_cannot_be_looked_up_keeps_its_addresses_though_its_port_changes()
     }
     let dns = Dns::start();
     let (first, second) = (named("first"), named("second"));
-    dns.set("a.test", Reply::address(ip(1), 1));
+    dns.set("a.test", DnsReply::address(ip(1), 1));
     let server = run(&format!(
         "upstream a {{ resolver {} ipv6=off; resolver_timeout 1s; zone a 64k; server a.test:{} resolve; }}
          server {{ listen 127.0.0.1:@PORT@; location / {{ proxy_pass http://a; }} }}",
@@ -185,7 +187,7 @@ fn a_name_that_cannot_be_looked_up_keeps_its_addresses_though_its_port_changes()
         port_of(&first)
     ));
     assert_eq!(server.get("/").text(), "first");
-    dns.set("a.test", Reply::Silence);
+    dns.set("a.test", DnsReply::Silence);
     let asked = dns.asked("a.test");
     eventually("it is asked again, to no avail", || dns.asked("a.test") > asked);
     server.edit(&format!("a.test:{}", port_of(&first)), &format!("a.test:{}", port_of(&second)));
@@ -197,10 +199,10 @@ fn a_name_that_cannot_be_looked_up_keeps_its_addresses_though_its_port_changes()
 fn services_say_where_servers_are() {
     let dns = Dns::start();
     let (first, second) = (named("first"), named("second"));
-    let port = |upstream: &Answering| port_of(upstream).parse().unwrap();
-    let at = |priority, upstream: &Answering| (priority, 1, port(upstream), "host.test".to_owned());
-    dns.set("_http._tcp.a.test", Reply::Services(vec![at(1, &first), at(2, &second)], 1));
-    dns.set("host.test", Reply::address(ip(1), 60));
+    let port = |upstream: &AnsweringUpstream| port_of(upstream).parse().unwrap();
+    let at = |priority, upstream: &AnsweringUpstream| (priority, 1, port(upstream), "host.test".to_owned());
+    dns.set("_http._tcp.a.test", DnsReply::Services(vec![at(1, &first), at(2, &second)], 1));
+    dns.set("host.test", DnsReply::address(ip(1), 60));
     let server = run(&format!(
         "upstream a {{ resolver {}; zone a 64k; server a.test service=http resolve; }}
          server {{ listen 127.0.0.1:@PORT@; location / {{ proxy_pass http://a; }} }}",
@@ -209,7 +211,7 @@ fn services_say_where_servers_are() {
     for _ in 0..4 {
         assert_eq!(server.get("/").text(), "first");
     }
-    dns.set("_http._tcp.a.test", Reply::Services(vec![at(2, &first), at(1, &second)], 1));
+    dns.set("_http._tcp.a.test", DnsReply::Services(vec![at(2, &first), at(1, &second)], 1));
     eventually("the change is seen", || server.get("/").text() == "second");
 }
 
@@ -217,10 +219,10 @@ fn services_say_where_servers_are() {
 fn a_service_s_host_that_nobody_can_say_anything_of_stays_as_it_was() {
     let dns = Dns::start();
     let (first, second) = (named("first"), named("second"));
-    let at = |upstream: &Answering, host: &str| (1, 1, port_of(upstream).parse().unwrap(), host.to_owned());
-    dns.set("_http._tcp.a.test", Reply::Services(vec![at(&first, "one.test"), at(&second, "two.test")], 1));
+    let at = |upstream: &AnsweringUpstream, host: &str| (1, 1, port_of(upstream).parse().unwrap(), host.to_owned());
+    dns.set("_http._tcp.a.test", DnsReply::Services(vec![at(&first, "one.test"), at(&second, "two.test")], 1));
     for host in ["one.test", "two.test"] {
-        dns.set(host, Reply::address(ip(1), 1));
+        dns.set(host, DnsReply::address(ip(1), 1));
     }
     let server = run(&format!(
         "upstream a {{ resolver {} ipv6=off; resolver_timeout 1s; zone a 64k; server a.test service=http resolve; }}
@@ -233,14 +235,14 @@ fn a_service_s_host_that_nobody_can_say_anything_of_stays_as_it_was() {
         answers
     };
     assert_eq!(answers(), ["first", "second"]);
-    dns.set("two.test", Reply::Code(2));
+    dns.set("two.test", DnsReply::Code(2));
     for _ in 0..2 {
         let asked = dns.asked("two.test");
         eventually("it is asked again, to no avail", || dns.asked("two.test") > asked);
     }
     assert_eq!(answers(), ["first", "second"]);
     // One that is said not to be there is not.
-    dns.set("two.test", Reply::Code(3));
+    dns.set("two.test", DnsReply::Code(3));
     eventually("it is gone", || answers() == ["first", "first"]);
 }
 
@@ -287,7 +289,7 @@ fn an_error_in_a_state_file_names_its_line() {
 fn records_that_nobody_asked_for_do_not_cost_the_answer() {
     let dns = Dns::start();
     let port = neighbours(51, 1);
-    dns.set("a.test", Reply::Followed(Box::new(Reply::address(ip(51), 60)), b"no record".to_vec()));
+    dns.set("a.test", DnsReply::Followed(Box::new(DnsReply::address(ip(51), 60)), b"no record".to_vec()));
     let server = run(&format!(
         "server {{ listen 127.0.0.1:@PORT@; resolver {}; location / {{ proxy_pass http://$arg_host:{port}; }} }}",
         dns.address()
@@ -299,7 +301,7 @@ fn records_that_nobody_asked_for_do_not_cost_the_answer() {
 fn whether_there_is_a_name_is_for_name_servers_to_say() {
     let dns = Dns::start();
     let port = neighbours(52, 1);
-    dns.set("-a.test", Reply::address(ip(52), 60));
+    dns.set("-a.test", DnsReply::address(ip(52), 60));
     let server = run(&format!(
         "server {{ listen 127.0.0.1:@PORT@; resolver {}; location / {{ proxy_pass http://$arg_host:{port}; }} }}",
         dns.address()
@@ -316,8 +318,8 @@ fn services_without_a_port_are_no_servers() {
     let dns = Dns::start();
     let upstream = named("first");
     let at = |port| (1, 1, port, "host.test".to_owned());
-    dns.set("_http._tcp.a.test", Reply::Services(vec![at(0), at(port_of(&upstream).parse().unwrap())], 60));
-    dns.set("host.test", Reply::address(ip(1), 60));
+    dns.set("_http._tcp.a.test", DnsReply::Services(vec![at(0), at(port_of(&upstream).parse().unwrap())], 60));
+    dns.set("host.test", DnsReply::address(ip(1), 60));
     let server = run(&format!(
         "upstream a {{ resolver {}; zone a 64k; server a.test service=http resolve; }}
          server {{ listen 127.0.0.1:@PORT@; location / {{ proxy_pass http://a; }} location /status {{ status; }} }}",
@@ -367,7 +369,7 @@ fn an_address_needs_no_resolver() {
     );
     let server = Setup::new().root(&site).http(&http).stream(&stream).run();
     assert_eq!((server.get("/").text(), server.get("/unix").text()), ("here".to_owned(), "there".to_owned()));
-    let mut client = freerun_testkit::Client::connect(server.address_number(2));
+    let mut client = freerun_testkit::TestClient::connect(server.address_number(2));
     assert_eq!(client.get("/").text(), "here");
 }
 

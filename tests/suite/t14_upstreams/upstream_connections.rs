@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use freerun_testkit::{Client, Peer, Received, Setup, Site, Upstream, eventually, fastcgi_record, ok};
+use freerun_testkit::{Peer, ReceivedRequest, Setup, Site, TestClient, TestUpstream, eventually, fastcgi_record, ok};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
@@ -20,7 +20,7 @@ fn proxied(upstream: &str, directives: &str) -> String {
 
 #[test]
 fn with_four_loops_nearly_every_request_reuses_a_connection() {
-    let upstream = Upstream::answering(|_| OK.into());
+    let upstream = TestUpstream::answering(|_| OK.into());
     let server = setup(4, &proxied(upstream.address(), "")).run();
     for _ in 0..2000 {
         // A connection of its own, which any of the loops takes.
@@ -39,7 +39,7 @@ fn idle_connections_that_die_cost_no_client_an_error() {
         for client in 0..8 {
             let server = &server;
             scope.spawn(move || {
-                let mut connection = Client::connect(server.address());
+                let mut connection = TestClient::connect(server.address());
                 for request in 0..500 {
                     let answer = connection.get(&format!("/{client}/{request}"));
                     assert_eq!((answer.status, answer.text().as_str()), (200, "ok"));
@@ -51,7 +51,7 @@ fn idle_connections_that_die_cost_no_client_an_error() {
 
 /// An upstream that ends a connection after an answer when `ends` says so. Its address.
 fn closing(ends: impl Fn() -> bool + Send + Sync + 'static) -> String {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let address = upstream.address();
     let ends = Arc::new(ends);
     std::thread::spawn(move || {
@@ -69,7 +69,7 @@ fn closing(ends: impl Fn() -> bool + Send + Sync + 'static) -> String {
     address
 }
 
-fn serve_one(upstream: &Upstream, client: impl FnOnce()) -> Peer {
+fn serve_one(upstream: &TestUpstream, client: impl FnOnce()) -> Peer {
     std::thread::scope(|scope| {
         let played = scope.spawn(|| {
             let mut peer = upstream.accept();
@@ -95,7 +95,7 @@ fn is_established(port: u16, of: u16) -> bool {
 
 #[test]
 fn what_is_not_idempotent_is_not_sent_into_a_dead_connection() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = setup(2, &proxied(&upstream.address(), "")).run();
     for _ in 0..10 {
         // The peer ends as soon as it has answered.
@@ -111,7 +111,7 @@ fn what_is_not_idempotent_is_not_sent_into_a_dead_connection() {
 
 #[test]
 fn dead_and_old_connections_are_closed_soon() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = setup(2, &proxied(&upstream.address(), "")).run();
     let mut dead = serve_one(&upstream, || assert_eq!(server.get("/").status, 200));
     dead.half_close();
@@ -126,13 +126,13 @@ fn dead_and_old_connections_are_closed_soon() {
 
 #[test]
 fn limits_of_use_are_kept() {
-    let upstream = Upstream::answering(|_| OK.into());
+    let upstream = TestUpstream::answering(|_| OK.into());
     let server = setup(1, &proxied(upstream.address(), "keepalive_requests 5;")).run();
     for _ in 0..20 {
         server.get("/");
     }
     assert_eq!(upstream.connections(), 4);
-    let none = Upstream::answering(|_| OK.into());
+    let none = TestUpstream::answering(|_| OK.into());
     let server = setup(1, &proxied(none.address(), "keepalive 0;")).run();
     for _ in 0..5 {
         server.get("/");
@@ -142,7 +142,7 @@ fn limits_of_use_are_kept() {
 
 #[test]
 fn a_reload_keeps_idle_connections() {
-    let upstream = Upstream::answering(|_| OK.into());
+    let upstream = TestUpstream::answering(|_| OK.into());
     let http = proxied(upstream.address(), "") + &format!("# {}", 1);
     let server = setup(2, &http).run();
     for _ in 0..3 {
@@ -157,7 +157,7 @@ fn a_reload_keeps_idle_connections() {
 
 #[test]
 fn local_connections_stay_with_their_location() {
-    let upstream = Upstream::answering(|request: &Received| ok(request.target()));
+    let upstream = TestUpstream::answering(|request: &ReceivedRequest| ok(request.target()));
     let http = |keepalive: &str| {
         format!(
             "upstream a {{ server {}; {keepalive} }}
@@ -178,7 +178,7 @@ fn local_connections_stay_with_their_location() {
 
 #[test]
 fn locations_of_one_name_in_servers_without_one_are_two() {
-    let upstream = Upstream::answering(|request: &Received| ok(request.target()));
+    let upstream = TestUpstream::answering(|request: &ReceivedRequest| ok(request.target()));
     let http = format!(
         "upstream a {{ server {}; keepalive 8 local; }}
          server {{ listen 127.0.0.1:@PORT@; location / {{ proxy_pass http://a; }} }}
@@ -190,7 +190,7 @@ fn locations_of_one_name_in_servers_without_one_are_two() {
     for _ in 0..2 {
         assert_eq!(server.get("/x").text(), "/x");
         for target in ["/x", "/"] {
-            let mut client = freerun_testkit::Client::connect(other);
+            let mut client = freerun_testkit::TestClient::connect(other);
             client.send(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
             assert_eq!(client.response().text(), target);
         }
@@ -203,7 +203,7 @@ fn locations_of_one_name_in_servers_without_one_are_two() {
 /// An application that is done with its body and never ends the request: its connection is of no use.
 #[test]
 fn what_ends_a_response_is_not_waited_for_without_end() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let http = format!(
         "upstream a {{ server {}; }}
          server {{ listen 127.0.0.1:@PORT@; location / {{ fastcgi_pass a; fastcgi_keep_conn on; fastcgi_param A b; }} }}",
@@ -225,7 +225,7 @@ fn what_ends_a_response_is_not_waited_for_without_end() {
 /// Error output between the last bytes of a body and what ends the response: nobody asks for more of the body then.
 #[test]
 fn what_an_application_says_behind_its_body_is_logged() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let http = format!(
         "upstream a {{ server {}; }}
          server {{ listen 127.0.0.1:@PORT@; location / {{ fastcgi_pass a; fastcgi_keep_conn on; fastcgi_param A b; }} }}",
@@ -264,7 +264,7 @@ fn what_ends_a_response_is_read_and_its_connection_used_again() {
         ("set $memcached_key /; memcached_pass a;", b"get /\r\n".to_vec(), value, 0),
     ] {
         for more in ["", "fastcgi_buffering off;"] {
-            let upstream = Upstream::new();
+            let upstream = TestUpstream::new();
             let http = format!(
                 "upstream a {{ server {}; }}
                  server {{ listen 127.0.0.1:@PORT@; location / {{ {pass} {more} }} location = /status {{ status; }} }}",

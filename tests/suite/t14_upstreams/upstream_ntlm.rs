@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use freerun_testkit::{Client, Peer, Server, Setup, Upstream, eventually, ok, require};
+use freerun_testkit::{Peer, Setup, TestClient, TestServer, TestUpstream, eventually, ok, require};
 
 /// A server that knows by the connection who asks: it answers with its name, the connection's number and the user. It ends the
 /// connection after a request for `/bye`.
@@ -15,7 +15,7 @@ struct Knowing {
 
 impl Knowing {
     fn new(name: &'static str) -> Knowing {
-        let upstream = Upstream::new();
+        let upstream = TestUpstream::new();
         let (address, open) = (upstream.address(), Arc::<Mutex<BTreeSet<usize>>>::default());
         let all = open.clone();
         std::thread::spawn(move || {
@@ -65,19 +65,19 @@ fn passing(loops: usize, group: &str) -> Setup {
     ))
 }
 
-fn get(client: &mut Client, target: &str, fields: &str) -> freerun_testkit::Response {
+fn get(client: &mut TestClient, target: &str, fields: &str) -> freerun_testkit::Response {
     client.send(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n"));
     client.response()
 }
 
 /// Authenticates the client's connection; what the server says of it from then on.
-fn authenticate(client: &mut Client, scheme: &str, user: &str) -> String {
+fn authenticate(client: &mut TestClient, scheme: &str, user: &str) -> String {
     let challenge = get(client, "/", &format!("Authorization: {scheme} hello\r\n"));
     assert_eq!((challenge.status, challenge.header("www-authenticate")), (401, Some("NTLM prove-it")));
     get(client, "/", &format!("Authorization: {scheme} {user}\r\n")).text()
 }
 
-fn two(loops: usize) -> (Knowing, Knowing, Server) {
+fn two(loops: usize) -> (Knowing, Knowing, TestServer) {
     let (one, two) = (Knowing::new("one"), Knowing::new("two"));
     let server =
         passing(loops, &format!("server {}; server {}; keepalive 16; keepalive_timeout 1h;", one.address, two.address))
@@ -91,7 +91,7 @@ fn who_has_authenticated_a_connection_keeps_it() {
         return;
     }
     let (one, two, server) = two(2);
-    let mut clients: Vec<(Client, String)> = Vec::new();
+    let mut clients: Vec<(TestClient, String)> = Vec::new();
     for (scheme, user) in [("NTLM", "ann"), ("Negotiate", "bob"), ("ntlm", "cy")] {
         let mut client = server.connect();
         // What comes before does not count.

@@ -4,12 +4,14 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Barrier};
 
-use freerun_testkit::{Answering, Kind, Received, Server, Setup, Upstream, eventually, ok, require};
+use freerun_testkit::{
+    AnsweringUpstream, Kind, ReceivedRequest, Setup, TestServer, TestUpstream, eventually, ok, require,
+};
 use serde_json::Value;
 
 /// A server that answers with its name.
-fn named(name: &'static str) -> Answering {
-    Upstream::answering(move |_: &Received| ok(name))
+fn named(name: &'static str) -> AnsweringUpstream {
+    TestUpstream::answering(move |_: &ReceivedRequest| ok(name))
 }
 
 fn passing(group: &str) -> Setup {
@@ -25,7 +27,7 @@ fn passing_on(loops: usize, group: &str) -> Setup {
 }
 
 /// What `status` says of a server of the group.
-fn of(server: &Server, number: usize) -> Value {
+fn of(server: &TestServer, number: usize) -> Value {
     let status = server.status();
     let groups = status["upstreams"].as_array().cloned().unwrap_or_default();
     groups.iter().find(|group| group["name"] == "g").expect("the group")["servers"][number].clone()
@@ -64,7 +66,7 @@ fn a_server_that_dies_leaves_and_comes_back() {
     server.logs("connect() failed (111: Connection refused) while connecting to upstream");
     server.logs("upstream server temporarily disabled while connecting to upstream");
     // The same port again: whoever plays it, it is back after its time.
-    let revived = Upstream::on(address);
+    let revived = TestUpstream::on(address);
     std::thread::spawn(move || {
         while let Some(mut peer) = revived.try_accept(std::time::Duration::from_secs(3600)) {
             std::thread::spawn(move || {
@@ -86,7 +88,7 @@ fn figures_say_what_was_done() {
     if !require::freerun() {
         return;
     }
-    let upstream = Upstream::answering(|request: &Received| match request.target() {
+    let upstream = TestUpstream::answering(|request: &ReceivedRequest| match request.target() {
         "/404" => b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n".to_vec(),
         "/cut" => Vec::new(),
         target => ok(target),
@@ -187,7 +189,7 @@ fn a_route_leads_to_a_backup_server_once_the_others_are_dead() {
     for _ in 0..3 {
         assert_eq!(server.get("/?r=c").text(), "one");
     }
-    let nobody = freerun_testkit::Refusing::new();
+    let nobody = freerun_testkit::RefusingAddress::new();
     let server = passing(&servers(&nobody.address())).freerun();
     for _ in 0..3 {
         assert_eq!(server.get("/?r=c").text(), "three");
@@ -221,7 +223,7 @@ fn sessions_are_learned() {
         return;
     }
     let with_session = |name: &'static str| {
-        Upstream::answering(move |request: &Received| {
+        TestUpstream::answering(move |request: &ReceivedRequest| {
             let cookie = match request.header("cookie") {
                 None => format!("Set-Cookie: session=of-{name}; path=/\r\n"),
                 Some(_) => String::new(),
@@ -254,7 +256,7 @@ fn no_more_connections_than_a_server_may_have_and_others_wait() {
     if !require::freerun() {
         return;
     }
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let group = format!("server {} max_conns=1; queue 1 timeout=30s;", upstream.address());
     let server = passing(&group).freerun();
     let request = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -283,7 +285,7 @@ fn those_who_wait_are_served_in_the_order_in_which_they_came() {
     if !require::freerun() {
         return;
     }
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let group = format!("server {} max_conns=1; queue 30 timeout=60s; keepalive 0;", upstream.address());
     let server = passing_on(3, &group).freerun();
     let waiting = || count(&server.status()["upstreams"][0]["waiting"]);
@@ -325,7 +327,7 @@ fn max_conns_holds_for_all_loops_together() {
     if !require::freerun() {
         return;
     }
-    let slow = Upstream::new();
+    let slow = TestUpstream::new();
     let fast = named("fast");
     let group = format!("server {} max_conns=2; server {} backup;", slow.address(), fast.address());
     let server = passing_on(4, &group).freerun();
@@ -335,7 +337,7 @@ fn max_conns_holds_for_all_loops_together() {
         .map(|_| {
             let barrier = barrier.clone();
             std::thread::spawn(move || {
-                let mut client = freerun_testkit::Client::connect(address);
+                let mut client = freerun_testkit::TestClient::connect(address);
                 barrier.wait();
                 client.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
                 client.response().text()
@@ -361,7 +363,7 @@ fn outliers_are_left_out() {
     }
     let bad = Arc::new(AtomicBool::new(true));
     let is_bad = bad.clone();
-    let moody = Upstream::answering(move |_: &Received| {
+    let moody = TestUpstream::answering(move |_: &ReceivedRequest| {
         if is_bad.load(SeqCst) { b"HTTP/1.1 503 Bad\r\nContent-Length: 0\r\n\r\n".to_vec() } else { ok("moody") }
     });
     let good = named("good");

@@ -1,10 +1,10 @@
 //! A Node server and a Python WebSocket server behind `proxy_pass`.
 
-use freerun_testkit::{Application, Client, Kind, Server, Setup};
+use freerun_testkit::{Application, Kind, Setup, TestClient, TestServer};
 
 use super::{events_come_one_by_one, noise, numbered_lines, peers};
 
-fn server(application: &Application, lines: &str) -> Server {
+fn server(application: &Application, lines: &str) -> TestServer {
     Setup::new()
         .http(&format!(
             "client_max_body_size 64m;
@@ -86,7 +86,7 @@ fn long_downloads_to_slow_clients() {
     let expected = numbered_lines(60_000);
     for lines in ["", "proxy_buffering off;", "proxy_max_temp_file_size 0;"] {
         let server = server(&node, lines);
-        let mut slow = Client::try_connect_narrow(server.address(), 16_384).expect("connecting");
+        let mut slow = TestClient::try_connect_narrow(server.address(), 16_384).expect("connecting");
         slow.send("GET /long?lines=60000 HTTP/1.1\r\nHost: h\r\n\r\n");
         slow.at_least(1000);
         assert_eq!(server.get("/tell").status, 200, "{lines}");

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::net::TcpStream;
 
 use flate2::Compression;
-use freerun_testkit::{Application, Server, Setup, Upstream, eventually, require};
+use freerun_testkit::{Application, Setup, TestServer, TestUpstream, eventually, require};
 
 use super::{noise, peers};
 
@@ -20,7 +20,7 @@ fn keep(memcached: &Application, key: &str, flags: u32, value: &[u8]) {
     assert_eq!(&answer, b"STORED\r\n");
 }
 
-fn server(memcached: &Application, lines: &str) -> Server {
+fn server(memcached: &Application, lines: &str) -> TestServer {
     Setup::new()
         .http(&format!(
             "types {{ text/css css; }} default_type text/plain;
@@ -109,7 +109,7 @@ fn ends_that_come_late() {
     if !require::freerun() {
         return;
     }
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = Setup::new()
         .http(&format!(
             "upstream values {{ server {}; keepalive 2; }}

@@ -6,7 +6,7 @@ mod peers;
 mod php;
 mod python;
 
-use freerun_testkit::{Client, TempDir};
+use freerun_testkit::{TempDir, TestClient};
 
 /// Lines of 64 bytes that an application numbers from 0.
 fn numbered_lines(lines: usize) -> Vec<u8> {
@@ -34,7 +34,7 @@ fn crc32(bytes: &[u8]) -> u32 {
 }
 
 /// Asks for events, and lets the application go on only when the one before has come: they come one by one, or not at all.
-fn events_come_one_by_one(client: &mut Client, target: &str) {
+fn events_come_one_by_one(client: &mut TestClient, target: &str) {
     let folder = TempDir::new("events");
     let separator = if target.contains('?') { '&' } else { '?' };
     let target = format!("{target}{separator}folder={}", folder.path().display());

@@ -12,10 +12,7 @@ fn file(name: &str) -> String {
 
 /// An address that is free: a port, or a Unix socket in the folder.
 fn address(unix: bool, dir: &Path) -> String {
-    match unix {
-        true => format!("unix:{}/socket", dir.display()),
-        false => format!("127.0.0.1:{}", ports::free()),
-    }
+    if unix { format!("unix:{}/socket", dir.display()) } else { format!("127.0.0.1:{}", ports::free()) }
 }
 
 fn program(name: &str) -> Option<Command> {

@@ -1,12 +1,12 @@
 //! A PHP application under php-fpm.
 
-use freerun_testkit::{Application, Client, Kind, Server, Setup};
+use freerun_testkit::{Application, Kind, Setup, TestClient, TestServer};
 use std::collections::HashSet;
 
 use super::{crc32, events_come_one_by_one, noise, numbered_lines, peers};
 
 /// What a usual configuration has for PHP, with further lines for the location.
-fn server(php: &Application, lines: &str) -> Server {
+fn server(php: &Application, lines: &str) -> TestServer {
     Setup::new()
         .http(&format!(
             "client_max_body_size 64m;
@@ -131,7 +131,7 @@ fn long_downloads_to_slow_clients() {
         ["", "fastcgi_buffering off;", "fastcgi_max_temp_file_size 0;", "fastcgi_buffers 4 8k; fastcgi_keep_conn on;"]
     {
         let server = server(&php, lines);
-        let mut slow = Client::try_connect_narrow(server.address(), 16_384).expect("connecting");
+        let mut slow = TestClient::try_connect_narrow(server.address(), 16_384).expect("connecting");
         slow.send("GET /app.php?do=long&lines=60000 HTTP/1.1\r\nHost: h\r\n\r\n");
         slow.at_least(1000);
         // While this one does not read, others are served.

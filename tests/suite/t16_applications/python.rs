@@ -1,13 +1,13 @@
 //! A Python application under uWSGI: by its own protocol, by SCGI, by FastCGI.
 
-use freerun_testkit::{Application, Client, Kind, Server, Setup};
+use freerun_testkit::{Application, Kind, Setup, TestClient, TestServer};
 
 use super::{crc32, events_come_one_by_one, noise, numbered_lines, peers};
 
 /// The protocols, and whether over a Unix socket.
 const PROTOCOLS: [(&str, bool); 4] = [("uwsgi", true), ("uwsgi", false), ("scgi", false), ("fastcgi", true)];
 
-fn server(application: &Application, name: &str, lines: &str) -> Server {
+fn server(application: &Application, name: &str, lines: &str) -> TestServer {
     Setup::new()
         .http(&format!(
             "client_max_body_size 64m;
@@ -89,7 +89,7 @@ fn long_downloads_to_slow_clients() {
     with_each(|name, application| {
         for lines in [String::new(), format!("{name}_buffering off;")] {
             let server = server(application, name, &lines);
-            let mut slow = Client::try_connect_narrow(server.address(), 16_384).expect("connecting");
+            let mut slow = TestClient::try_connect_narrow(server.address(), 16_384).expect("connecting");
             slow.send("GET /long?lines=30000 HTTP/1.1\r\nHost: h\r\n\r\n");
             slow.at_least(1000);
             assert_eq!(server.get("/known").text(), "known", "{name} {lines}");

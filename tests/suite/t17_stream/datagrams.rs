@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use freerun_testkit::{Client, Datagrams, Kind, Server, Setup, eventually, require};
+use freerun_testkit::{Datagrams, Kind, Setup, TestClient, TestServer, eventually, require};
 use rustix::process::Signal;
 
 /// A server for datagrams on `@PORT2@` with these lines, and with others beside it; `@PORT@` is there to see that it runs.
@@ -22,7 +22,7 @@ fn listening(listen: &str, around: &str, lines: &str) -> Setup {
 }
 
 /// The address of the server for datagrams.
-fn front(server: &Server) -> SocketAddr {
+fn front(server: &TestServer) -> SocketAddr {
     server.address_number(2)
 }
 
@@ -397,8 +397,8 @@ fn what_does_not_go_together_with_datagrams_is_refused() {
 }
 
 /// What the server's `status` says of stream.
-fn status(server: &Server) -> serde_json::Value {
-    let text = Client::connect(server.address_number(4)).get("/status").text();
+fn status(server: &TestServer) -> serde_json::Value {
+    let text = TestClient::connect(server.address_number(4)).get("/status").text();
     serde_json::from_str::<serde_json::Value>(&text).expect("JSON")["stream"].clone()
 }
 

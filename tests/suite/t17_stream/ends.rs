@@ -1,7 +1,7 @@
 //! The end of a worker, and of a configuration, while sessions are there.
 
 use super::{said, stream};
-use freerun_testkit::{Client, Ending, Setup, eventually, require};
+use freerun_testkit::{ConnectionEnd, Setup, TestClient, eventually, require};
 use rustix::process::Signal;
 
 /// A server whose sessions wait until the client sends more, and one that answers at once.
@@ -12,8 +12,8 @@ fn waiting() -> Option<Setup> {
     )
 }
 
-fn open(server: &freerun_testkit::Server) -> Client {
-    let mut client = Client::connect(server.address_number(2));
+fn open(server: &freerun_testkit::TestServer) -> TestClient {
+    let mut client = TestClient::connect(server.address_number(2));
     client.send("\x16");
     server.logs(&format!("connected to 127.0.0.1:{}", server.port_number(2)));
     client
@@ -26,10 +26,10 @@ fn a_worker_that_ends_waits_for_sessions() {
     let mut client = open(&server);
     server.signal(Signal::QUIT);
     server.logs("gracefully shutting down");
-    eventually("no new sessions", || Client::try_connect(server.address()).is_err());
+    eventually("no new sessions", || TestClient::try_connect(server.address()).is_err());
     assert!(server.runs());
     client.half_close();
-    assert_eq!(client.rest(), (Vec::new(), Ending::Closed));
+    assert_eq!(client.rest(), (Vec::new(), ConnectionEnd::Closed));
     assert!(server.wait().success());
 }
 
@@ -80,7 +80,7 @@ fn addresses_come_and_go_with_a_reload() {
     assert_eq!((said(address(port), b""), said(address(other), b"")), ("two".to_owned(), "other".to_owned()));
     server.edit(&format!("server {{ listen 127.0.0.1:{other}; return other; }}"), "");
     server.reload();
-    eventually("the address is closed", || Client::try_connect(address(other)).is_err());
+    eventually("the address is closed", || TestClient::try_connect(address(other)).is_err());
     assert_eq!(said(address(port), b""), "two");
 }
 
@@ -88,9 +88,9 @@ fn addresses_come_and_go_with_a_reload() {
 fn many_sessions_share_the_room_with_requests() {
     let Some(setup) = waiting() else { return };
     let server = setup.events("worker_connections 32;").run();
-    let clients: Vec<Client> = (0..20)
+    let clients: Vec<TestClient> = (0..20)
         .map(|_| {
-            let mut client = Client::connect(server.address_number(2));
+            let mut client = TestClient::connect(server.address_number(2));
             client.send("\x16");
             client
         })

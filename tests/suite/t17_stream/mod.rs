@@ -10,7 +10,7 @@ mod sessions;
 mod tls;
 mod upstreams;
 
-use freerun_testkit::{Client, Ending, Kind, Server, Setup, require};
+use freerun_testkit::{ConnectionEnd, Kind, Setup, TestClient, TestServer, require};
 use std::net::SocketAddr;
 
 /// A configuration with these lines in `stream`. `None`: nginx is under test, and has no stream module here.
@@ -23,14 +23,14 @@ fn stream(lines: &str) -> Option<Setup> {
 
 /// What the server says to a client that sends these bytes.
 fn said(address: SocketAddr, bytes: &[u8]) -> String {
-    let (text, ending) = Client::connect(address).send(bytes).rest();
-    assert_ne!(ending, Ending::Silent);
+    let (text, ending) = TestClient::connect(address).send(bytes).rest();
+    assert_ne!(ending, ConnectionEnd::Silent);
     String::from_utf8_lossy(&text).into_owned()
 }
 
 /// The lines of the log `sessions.log`, when there are so many. The harness's own sessions are not among them: they have no
 /// marks.
-fn lines(server: &Server, count: usize) -> Vec<String> {
+fn lines(server: &TestServer, count: usize) -> Vec<String> {
     let read = || std::fs::read_to_string(server.path("sessions.log")).unwrap_or_default();
     freerun_testkit::eventually(&format!("{count} lines"), || read().lines().count() >= count);
     read().lines().map(str::to_owned).collect()

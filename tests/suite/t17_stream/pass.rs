@@ -2,7 +2,7 @@
 
 use super::{lines, said, stream};
 use freerun_testkit::http2::Http2;
-use freerun_testkit::{Client, Setup, Tls, require};
+use freerun_testkit::{Setup, TestClient, Tls, require};
 
 /// freerun with these lines in `stream`; nginx has `pass` since 1.25.5.
 fn passing(lines: &str) -> Option<Setup> {
@@ -27,18 +27,18 @@ fn a_connection_goes_to_http() {
     let server = setup.http(http).run();
     let port = |number| server.port_number(number);
     // Several requests go over the connection.
-    let mut client = Client::connect(server.address());
+    let mut client = TestClient::connect(server.address());
     for _ in 0..3 {
         assert_eq!(client.get("/").text(), format!("http 127.0.0.1 {}  ", port(3)));
     }
-    let mut client = Client::connect(server.address_number(2)).tls(&Tls::new().alpn(&["http/1.1"]));
+    let mut client = TestClient::connect(server.address_number(2)).tls(&Tls::new().alpn(&["http/1.1"]));
     for _ in 0..2 {
         assert_eq!(client.get("/").text(), format!("https 127.0.0.1 {} TLSv1.3 on", port(3)));
     }
     // What was preread is not lost.
-    let mut client = Client::connect(server.address_number(5)).tls(&Tls::new().name("x.test"));
+    let mut client = TestClient::connect(server.address_number(5)).tls(&Tls::new().name("x.test"));
     assert_eq!(client.get("/").text(), format!("https {} x.test", port(4)));
-    let mut client = Client::connect(server.address_number(5));
+    let mut client = TestClient::connect(server.address_number(5));
     assert_eq!(client.get("/").text(), format!("http 127.0.0.1 {}  ", port(3)));
 }
 
@@ -57,7 +57,7 @@ fn a_connection_goes_to_another_server_of_stream() {
         return;
     };
     let server = setup.run();
-    let mut client = Client::connect(server.address_number(2)).tls(&Tls::new());
+    let mut client = TestClient::connect(server.address_number(2)).tls(&Tls::new());
     assert_eq!(client.rest().0, b"127.0.0.1 TLSv1.3 localhost");
     assert_eq!(said(server.address_number(5), b""), "wildcard");
     let logged = lines(&server, 5);

@@ -1,7 +1,7 @@
 //! The first bytes of a session: `ssl_preread`, and the server that they choose.
 
 use super::{lines, said, stream};
-use freerun_testkit::{Client, Ending, Tls, require};
+use freerun_testkit::{ConnectionEnd, TestClient, Tls, require};
 
 const SHOW: &str = "$ssl_preread_server_name|$ssl_preread_protocol|$ssl_preread_alpn_protocols";
 
@@ -20,7 +20,7 @@ fn a_client_hello_says_what_it_wants() {
     assert_eq!(said(server.address(), &[0x80, 0x2e, 1, 3, 1, 0]), "|TLSv1|");
     // The pieces of a hello may be small.
     let bytes = Tls::new().hello();
-    let mut client = Client::connect(server.address());
+    let mut client = TestClient::connect(server.address());
     for byte in &bytes[..bytes.len() - 1] {
         client.send([*byte]);
     }
@@ -41,9 +41,12 @@ fn what_does_not_come_or_does_not_fit_ends_the_session() {
     assert_eq!(said(second, b"\x16"), "");
     let hello = Tls::new().hello();
     assert!(hello.len() > 64);
-    let (text, ending) = Client::connect(second).send(&hello).rest();
-    assert!(text.is_empty() && ending != Ending::Silent);
-    assert_eq!(Client::connect(second).send(b"\x16\x03\x01").half_close().rest(), (Vec::new(), Ending::Closed));
+    let (text, ending) = TestClient::connect(second).send(&hello).rest();
+    assert!(text.is_empty() && ending != ConnectionEnd::Silent);
+    assert_eq!(
+        TestClient::connect(second).send(b"\x16\x03\x01").half_close().rest(),
+        (Vec::new(), ConnectionEnd::Closed)
+    );
     assert_eq!(lines(&server, 3), ["200  0", "400  0", "200  0"]);
     server.logs("preread buffer full while prereading client data, client: 127.0.0.1, server: 127.0.0.1:");
     assert!(!server.error_log().contains("timed out"), "{}", server.error_log());

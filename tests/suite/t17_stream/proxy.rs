@@ -5,7 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use freerun_testkit::{
-    Client, Dns, Ending, Kind, Peer, Refusing, Reply, Server, Setup, Tls, TlsServer, Upstream, eventually, require,
+    ConnectionEnd, Dns, DnsReply, Kind, Peer, RefusingAddress, Setup, TestClient, TestServer, TestUpstream, Tls,
+    TlsServer, eventually, require,
 };
 use rustix::process::Signal;
 
@@ -25,12 +26,12 @@ fn streaming_on(listen: &str, around: &str, lines: &str) -> Setup {
 }
 
 /// Connects to the server for sessions.
-pub fn session(server: &Server) -> Client {
-    Client::connect(server.address_number(2))
+pub fn session(server: &TestServer) -> TestClient {
+    TestClient::connect(server.address_number(2))
 }
 
 /// A session whose upstream has its first message.
-fn open(server: &Server, upstream: &Upstream) -> (Client, Peer) {
+fn open(server: &TestServer, upstream: &TestUpstream) -> (TestClient, Peer) {
     let mut client = session(server);
     client.send("hello");
     let mut peer = upstream.accept();
@@ -39,13 +40,13 @@ fn open(server: &Server, upstream: &Upstream) -> (Client, Peer) {
 }
 
 /// The next bytes that a client gets.
-fn got(client: &mut Client, count: usize) -> Vec<u8> {
+fn got(client: &mut TestClient, count: usize) -> Vec<u8> {
     client.at_least(count);
     client.take()
 }
 
 /// The parts of the log's only line.
-fn logged(server: &Server) -> Vec<String> {
+fn logged(server: &TestServer) -> Vec<String> {
     server.access_lines(1).remove(0).split('|').map(str::to_owned).collect()
 }
 
@@ -54,13 +55,13 @@ fn is_time(text: &str) -> bool {
 }
 
 /// The number of a port at the end of an address.
-fn port_of(client: &Client) -> u16 {
+fn port_of(client: &TestClient) -> u16 {
     client.socket().local_addr().ok().and_then(|address| address.as_socket()).expect("an address").port()
 }
 
 #[test]
 fn bytes_go_both_ways_and_are_counted() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = streaming("", &format!("proxy_pass {};", upstream.address())).run();
     let (mut client, mut peer) = open(&server, &upstream);
     for _ in 0..3 {
@@ -70,7 +71,7 @@ fn bytes_go_both_ways_and_are_counted() {
         assert_eq!(got(&mut client, 5), b"pong!");
     }
     drop(peer);
-    assert_eq!(client.ending(), Ending::Closed);
+    assert_eq!(client.ending(), ConnectionEnd::Closed);
     let parts = logged(&server);
     assert_eq!(parts[..6], ["200", &upstream.address(), "17", "15", "15", "17"], "{parts:?}");
     assert!(parts[6..].iter().all(|time| is_time(time)), "{parts:?}");
@@ -86,7 +87,7 @@ fn bytes_go_both_ways_and_are_counted() {
 
 #[test]
 fn a_server_that_speaks_first_is_heard() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = streaming("", &format!("proxy_pass {};", upstream.address())).run();
     let mut client = session(&server);
     let mut peer = upstream.accept();
@@ -96,7 +97,7 @@ fn a_server_that_speaks_first_is_heard() {
 
 #[test]
 fn large_messages_of_slow_readers_are_not_lost() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = streaming("", &format!("proxy_pass {};", upstream.address())).run();
     let (mut client, mut peer) = open(&server, &upstream);
     let body: Vec<u8> = (0..5_000_000).map(|at| (at % 251) as u8).collect();
@@ -114,7 +115,7 @@ fn large_messages_of_slow_readers_are_not_lost() {
 
 #[test]
 fn large_messages_go_through_sessions_of_tls_on_both_sides() {
-    let upstream = Upstream::tls(TlsServer::new("ec"));
+    let upstream = TestUpstream::tls(TlsServer::new("ec"));
     let listen = "127.0.0.1:@PORT2@ ssl; ssl_certificate @CERTS@/ec.crt; ssl_certificate_key @CERTS@/ec.key";
     let lines = format!("proxy_pass {}; proxy_ssl on; proxy_half_close on;", upstream.address());
     let server = streaming_on(listen, "", &lines).run();
@@ -139,19 +140,19 @@ fn large_messages_go_through_sessions_of_tls_on_both_sides() {
     peer.notify();
     peer.half_close();
     assert_eq!(got(&mut client, 3), b"bye");
-    assert_eq!(client.ending(), Ending::Closed);
+    assert_eq!(client.ending(), ConnectionEnd::Closed);
     let parts = logged(&server);
     assert_eq!(parts[2..6], ["3000005", "3000003", "3000003", "3000005"], "{parts:?}");
 }
 
 #[test]
 fn an_end_of_one_side_is_the_end_unless_there_is_half_close() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = streaming("", &format!("proxy_pass {};", upstream.address())).run();
     let (mut client, mut peer) = open(&server, &upstream);
     client.send("last").half_close();
     assert_eq!(peer.rest(), b"last");
-    assert_eq!(client.ending(), Ending::Closed);
+    assert_eq!(client.ending(), ConnectionEnd::Closed);
     let server = streaming("", &format!("proxy_pass {}; proxy_half_close on;", upstream.address())).run();
     let (mut client, mut peer) = open(&server, &upstream);
     client.send("last").half_close();
@@ -159,12 +160,12 @@ fn an_end_of_one_side_is_the_end_unless_there_is_half_close() {
     peer.send("answer");
     assert_eq!(got(&mut client, 6), b"answer");
     drop(peer);
-    assert_eq!(client.ending(), Ending::Closed);
+    assert_eq!(client.ending(), ConnectionEnd::Closed);
 }
 
 #[test]
 fn the_next_server_is_asked_if_one_refuses() {
-    let (refusing, upstream) = (Refusing::new(), Upstream::new());
+    let (refusing, upstream) = (RefusingAddress::new(), TestUpstream::new());
     let group = format!("upstream g {{ server {}; server {} backup; }}", refusing.address(), upstream.address());
     let server = streaming(&group, "proxy_pass g;").run();
     let (client, peer) = open(&server, &upstream);
@@ -187,33 +188,33 @@ fn the_next_server_is_asked_if_one_refuses() {
 
 #[test]
 fn a_session_whose_servers_all_fail_ends_with_502() {
-    let (one, two) = (Refusing::new(), Refusing::new());
+    let (one, two) = (RefusingAddress::new(), RefusingAddress::new());
     let group = format!("upstream g {{ server {} max_fails=1; server {}; }}", one.address(), two.address());
     let server = streaming(&group, "proxy_pass g;").run();
-    assert_eq!(session(&server).ending(), Ending::Closed);
+    assert_eq!(session(&server).ending(), ConnectionEnd::Closed);
     let parts = logged(&server);
     assert_eq!((parts[0].as_str(), parts[1].split(", ").count()), ("502", 2), "{parts:?}");
     // Both have failed, so that none is left.
-    assert_eq!(session(&server).ending(), Ending::Closed);
+    assert_eq!(session(&server).ending(), ConnectionEnd::Closed);
     let line = server.access_lines(2).remove(1);
     assert!(line.starts_with("502|g|0|0|0|0|-|-|0.000"), "{line}");
     assert!(server.error_log().contains("no live upstreams while connecting to upstream, client: 127.0.0.1, server: "));
     let only_one = streaming(&group, "proxy_pass g; proxy_next_upstream off;").run();
-    assert_eq!(session(&only_one).ending(), Ending::Closed);
+    assert_eq!(session(&only_one).ending(), ConnectionEnd::Closed);
     assert_eq!(logged(&only_one)[1].split(", ").count(), 1);
     let only_one = streaming(&group, "proxy_pass g; proxy_next_upstream_tries 1;").run();
-    assert_eq!(session(&only_one).ending(), Ending::Closed);
+    assert_eq!(session(&only_one).ending(), ConnectionEnd::Closed);
     assert_eq!(logged(&only_one)[1].split(", ").count(), 1);
 }
 
 #[test]
 fn a_silent_session_ends_after_its_time() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = streaming("", &format!("proxy_pass {}; proxy_timeout 1s;", upstream.address())).run();
     // A moment before the server's own time can have begun.
     let began = Instant::now();
     let (mut client, mut peer) = open(&server, &upstream);
-    assert_eq!(client.ending(), Ending::Closed);
+    assert_eq!(client.ending(), ConnectionEnd::Closed);
     assert_eq!(peer.rest(), b"");
     assert!(began.elapsed() >= Duration::from_millis(800));
     assert_eq!(logged(&server)[0], "200");
@@ -222,7 +223,7 @@ fn a_silent_session_ends_after_its_time() {
 
 #[test]
 fn rates_are_kept() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let lines = format!("proxy_pass {}; proxy_download_rate 1000; proxy_upload_rate $rate;", upstream.address());
     let server = streaming("map $remote_addr $rate { default 2k; }", &lines).run();
     // Before the session begins, from which on its bytes are counted.
@@ -238,7 +239,7 @@ fn rates_are_kept() {
 fn unix_sockets_and_names_of_variables_are_upstreams() {
     let folder = freerun_testkit::TempDir::new("stream-upstream");
     let path = folder.path().join("s");
-    let upstream = Upstream::unix(&path);
+    let upstream = TestUpstream::unix(&path);
     std::fs::set_permissions(&path, Permissions::from_mode(0o777)).expect("rights");
     let server = streaming("", &format!("proxy_pass {};", upstream.address())).run();
     let (client, peer) = open(&server, &upstream);
@@ -246,8 +247,8 @@ fn unix_sockets_and_names_of_variables_are_upstreams() {
     assert_eq!(logged(&server)[1], upstream.address());
 
     let dns = Dns::start();
-    dns.set("back.test", Reply::address([127, 0, 0, 1].into(), 300));
-    let upstream = Upstream::new();
+    dns.set("back.test", DnsReply::address([127, 0, 0, 1].into(), 300));
+    let upstream = TestUpstream::new();
     let lines = format!("resolver {} ipv6=off; proxy_pass $name:{};", dns.address(), upstream.port());
     let server = streaming("map $remote_addr $name { default back.test; }", &lines).run();
     let (client, peer) = open(&server, &upstream);
@@ -255,7 +256,7 @@ fn unix_sockets_and_names_of_variables_are_upstreams() {
     assert_eq!(logged(&server)[1], upstream.address());
     let lines = format!("resolver {} ipv6=off; proxy_pass $name:1;", dns.address());
     let server = streaming("map $remote_addr $name { default none.test; }", &lines).run();
-    assert_eq!(session(&server).ending(), Ending::Closed);
+    assert_eq!(session(&server).ending(), ConnectionEnd::Closed);
     let parts = logged(&server);
     assert_eq!(parts[..2], ["500", "-"], "{parts:?}");
     assert!(server.error_log().contains("none.test could not be resolved (3: Host not found)"));
@@ -263,7 +264,7 @@ fn unix_sockets_and_names_of_variables_are_upstreams() {
 
 #[test]
 fn a_header_of_version_1_names_the_client() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = streaming("", &format!("proxy_pass {}; proxy_protocol on;", upstream.address())).run();
     let mut client = session(&server);
     client.send("hello");
@@ -306,7 +307,7 @@ fn a_header_of_version_2_has_fields() {
     if !require::freerun() {
         return;
     }
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let lines = format!(
         "proxy_pass {}; proxy_protocol 2; proxy_protocol_tlv 0xe0 $server_port; proxy_protocol_tlv unique_id a$remote_port;
          proxy_protocol_tlv 0xe1 $nothing;",
@@ -332,7 +333,7 @@ fn a_header_tells_of_the_clients_tls() {
     if !require::freerun() {
         return;
     }
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let listen =
         "127.0.0.1:@PORT2@ ssl; ssl_certificate @CERTS@/ec.crt; ssl_certificate_key @CERTS@/ec.key; ssl_alpn one two";
     let lines = format!("proxy_pass {}; proxy_protocol 2;", upstream.address());
@@ -356,7 +357,7 @@ fn a_header_tells_of_the_clients_tls() {
 
 #[test]
 fn servers_are_spoken_to_with_tls() {
-    let upstream = Upstream::tls(TlsServer::new("ec").alpn(&["one", "two"]));
+    let upstream = TestUpstream::tls(TlsServer::new("ec").alpn(&["one", "two"]));
     let trusted = "proxy_ssl_verify on; proxy_ssl_trusted_certificate @CERTS@/ca.crt;";
     let lines = format!(
         "proxy_pass {}; proxy_ssl on; proxy_ssl_server_name on; proxy_ssl_name localhost; {trusted}",
@@ -372,7 +373,7 @@ fn servers_are_spoken_to_with_tls() {
     assert_eq!(got(&mut client, 6), b"answer");
     peer.notify();
     drop(peer);
-    assert_eq!(client.ending(), Ending::Closed);
+    assert_eq!(client.ending(), ConnectionEnd::Closed);
     let parts = logged(&server);
     assert_eq!((parts[0].as_str(), parts[2..6].join("|").as_str()), ("200", "5|6|6|5"), "{parts:?}");
     // A certificate for another name is none.
@@ -384,7 +385,7 @@ fn servers_are_spoken_to_with_tls() {
         let _ = peer.try_visitor();
         drop(peer);
     });
-    assert_eq!(client.ending(), Ending::Closed);
+    assert_eq!(client.ending(), ConnectionEnd::Closed);
     peer.join().expect("an upstream");
     assert_eq!(logged(&server)[0], "502");
     let wanted = "upstream SSL certificate does not match \"other.test\" while SSL handshaking to upstream, client: ";
@@ -396,7 +397,7 @@ fn a_server_with_tls_is_offered_protocols_and_told_of_the_client_before() {
     if !require::freerun() {
         return;
     }
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let lines =
         format!("proxy_pass {}; proxy_ssl on; proxy_ssl_alpn $first two; proxy_protocol on;", upstream.address());
     let server = streaming("map $remote_addr $first { default ''; }", &lines).freerun();
@@ -412,7 +413,7 @@ fn a_server_with_tls_is_offered_protocols_and_told_of_the_client_before() {
 
 #[test]
 fn sessions_outlive_a_reload() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = streaming("", &format!("proxy_pass {};", upstream.address())).freerun();
     let (mut client, mut peer) = open(&server, &upstream);
     server.edit("return 204;", "return 200 new;");
@@ -428,25 +429,26 @@ fn sessions_outlive_a_reload() {
 
 #[test]
 fn a_server_that_is_shutting_down_waits_for_its_sessions() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let mut server = streaming("", &format!("proxy_pass {};", upstream.address())).run();
     let (mut client, mut peer) = open(&server, &upstream);
     server.signal(Signal::QUIT);
     peer.send("still here");
     assert_eq!(got(&mut client, 10), b"still here");
     drop(peer);
-    assert_eq!(client.ending(), Ending::Closed);
+    assert_eq!(client.ending(), ConnectionEnd::Closed);
     assert!(server.wait().success());
 }
 
 #[test]
 fn local_addresses_are_bound() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = streaming("", &format!("proxy_pass {}; proxy_bind 127.0.0.9;", upstream.address())).run();
     let (_client, peer) = open(&server, &upstream);
     assert_eq!(peer.remote().expect("an address").ip().to_string(), "127.0.0.9");
     let server = streaming("", &format!("proxy_pass {}; proxy_bind $remote_addr;", upstream.address())).run();
-    let mut client = Client::try_connect_from([127, 0, 0, 7].into(), server.address_number(2)).expect("a connection");
+    let mut client =
+        TestClient::try_connect_from([127, 0, 0, 7].into(), server.address_number(2)).expect("a connection");
     client.send("hello");
     assert_eq!(upstream.accept().remote().expect("an address").ip().to_string(), "127.0.0.7");
 }

@@ -1,7 +1,7 @@
 //! What becomes of sessions, and what is logged of them.
 
 use super::{lines, said, stream};
-use freerun_testkit::{Client, Ending, Site, Upstream, require};
+use freerun_testkit::{ConnectionEnd, Site, TestClient, TestUpstream, require};
 use std::net::{Ipv4Addr, SocketAddr};
 
 #[test]
@@ -23,10 +23,10 @@ fn a_text_with_variables_is_returned() {
     assert!(text.starts_with(&wanted), "{text}");
     assert_eq!(said(server.address_number(2), b""), "");
     let path = server.path("stream.sock");
-    let (text, ending) = Client::try_connect_unix(&path).expect("connecting").rest();
+    let (text, ending) = TestClient::try_connect_unix(&path).expect("connecting").rest();
     assert_eq!(
         (String::from_utf8_lossy(&text).as_ref(), ending),
-        (&*format!("unix: unix:{} .", path.display()), Ending::Closed)
+        (&*format!("unix: unix:{} .", path.display()), ConnectionEnd::Closed)
     );
 }
 
@@ -48,9 +48,9 @@ fn a_large_text_reaches_a_slow_client() {
         return;
     };
     let server = setup.run();
-    let mut client = Client::try_connect_narrow(server.address(), 4096).expect("connecting");
+    let mut client = TestClient::try_connect_narrow(server.address(), 4096).expect("connecting");
     let (got, ending) = client.rest();
-    assert_eq!(ending, Ending::Closed);
+    assert_eq!(ending, ConnectionEnd::Closed);
     assert!(got == text.as_bytes(), "{} of {} bytes", got.len(), text.len());
 }
 
@@ -86,7 +86,7 @@ fn sessions_end_with_nginxs_statuses_and_lines() {
         port(3)
     ));
     server.logs(&format!("connected to 127.0.0.1:{}", port(3)));
-    let mut first = Client::connect(server.address_number(5));
+    let mut first = TestClient::connect(server.address_number(5));
     first.send("\x16");
     // The second one comes when the first is counted.
     server.logs(&format!("connected to 127.0.0.1:{}", port(5)));
@@ -97,7 +97,7 @@ fn sessions_end_with_nginxs_statuses_and_lines() {
     ));
     assert_eq!(lines(&server, 4)[3], format!("{} TCP 503 0 [127.0.0.1] REJECTED", port(5)));
     first.half_close();
-    assert_eq!(first.rest(), (Vec::new(), Ending::Closed));
+    assert_eq!(first.rest(), (Vec::new(), ConnectionEnd::Closed));
     assert_eq!(lines(&server, 5)[4], format!("{} TCP 200 0 [127.0.0.1] PASSED", port(5)));
     // Its place is free again.
     assert_eq!(said(server.address_number(5), b"no TLS"), "over");
@@ -114,7 +114,7 @@ fn a_limit_may_be_tried_out() {
         return;
     };
     let server = setup.run();
-    let mut first = Client::connect(server.address_number(2));
+    let mut first = TestClient::connect(server.address_number(2));
     first.send("\x16");
     server.logs(&format!("connected to 127.0.0.1:{}", server.port_number(2)));
     assert_eq!(said(server.address_number(2), b"x"), "over");
@@ -165,9 +165,9 @@ fn a_database_is_asked_for_the_address() {
     if !require::freerun() {
         return;
     }
-    use freerun_testkit::mmdb::{Value, database};
+    use freerun_testkit::mmdb::{MmdbValue, database};
     let site = Site::new();
-    let record = Value::Map(vec![("iso_code", Value::Text("AA"))]);
+    let record = MmdbValue::Map(vec![("iso_code", MmdbValue::Text("AA"))]);
     site.file("a.mmdb", database(&[("127.0.0.0/8", record)], 1));
     let lines = format!(
         "geoip2 {} {{ $country iso_code; }} server {{ listen 127.0.0.1:@PORT@; return $country; }}",
@@ -235,7 +235,7 @@ fn sessions_are_counted() {
     said(server.address_number(2), b"");
     said(server.address_number(2), b"");
     said(server.address_number(3), b"");
-    let mut open = Client::connect(server.address_number(4));
+    let mut open = TestClient::connect(server.address_number(4));
     open.send("\x16");
     server.logs(&format!("connected to 127.0.0.1:{}", server.port_number(4)));
     let stream = server.status()["stream"].clone();
@@ -268,7 +268,7 @@ fn a_server_without_a_handler_ends_its_sessions() {
 /// Who connects again while a session of theirs ends is let in: a place is free as soon as its client has gone.
 #[test]
 fn the_place_of_a_client_that_has_just_gone_is_free() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let Some(setup) = stream(&format!(
         "limit_conn_zone $binary_remote_addr zone=z:1m;
          server {{ listen 127.0.0.1:@PORT@; return \"\"; }}
@@ -280,14 +280,14 @@ fn the_place_of_a_client_that_has_just_gone_is_free() {
     let server = setup.run();
     let address = server.address_number(2);
     for round in 0..100 {
-        let client = Client::connect(address);
+        let client = TestClient::connect(address);
         let _peer = upstream.accept();
         if round % 10 == 0 {
             // The place is taken as long as the client is there.
             assert_eq!(said(address, b""), "", "{round}");
         }
         drop(client);
-        let mut next = Client::connect(address);
+        let mut next = TestClient::connect(address);
         let mut peer = upstream.accept();
         peer.send("in");
         drop(peer);

@@ -1,21 +1,21 @@
 //! TLS of sessions: `listen … ssl`.
 
 use super::{lines, said, stream};
-use freerun_testkit::{Client, Ending, Server, Tls, TlsVersion, require};
+use freerun_testkit::{ConnectionEnd, TestClient, TestServer, Tls, TlsVersion, require};
 use std::net::SocketAddr;
 
 const CERTIFICATE: &str = "ssl_certificate @CERTS@/ec.crt; ssl_certificate_key @CERTS@/ec.key;";
 
 /// What the server says to a client of TLS.
 fn secret(address: SocketAddr, tls: &Tls) -> String {
-    let (text, ending) = Client::connect(address).tls(tls).rest();
-    assert_eq!(ending, Ending::Closed);
+    let (text, ending) = TestClient::connect(address).tls(tls).rest();
+    assert_eq!(ending, ConnectionEnd::Closed);
     String::from_utf8_lossy(&text).into_owned()
 }
 
 /// Whether a client of TLS has no session, or one that says nothing.
 fn is_refused(address: SocketAddr, tls: &Tls) -> bool {
-    match Client::connect(address).try_tls(tls) {
+    match TestClient::connect(address).try_tls(tls) {
         Ok(mut client) => client.rest().0.is_empty(),
         Err(_) => true,
     }
@@ -40,7 +40,7 @@ fn sessions_are_encrypted() {
     for bytes in [&b"GET / HTTP/1.0\r\n\r\n"[..], b"SSH-2.0-x\r\n", b"", b"\x16\x03\x01"] {
         assert_eq!(said(second, bytes), "", "{}", bytes.escape_ascii());
     }
-    assert_eq!(Client::connect(second).half_close().rest(), (Vec::new(), Ending::Closed));
+    assert_eq!(TestClient::connect(second).half_close().rest(), (Vec::new(), ConnectionEnd::Closed));
     assert_eq!(lines(&server, 7)[2..], ["500 - - 0"; 5]);
     let context = format!("while SSL handshaking, client: 127.0.0.1, server: 127.0.0.1:{}", server.port_number(2));
     for why in [
@@ -97,7 +97,7 @@ fn clients_show_certificates() {
 }
 
 /// Servers with names, as nginx has them since 1.25.5.
-fn named() -> Option<Server> {
+fn named() -> Option<TestServer> {
     if !require::freerun() {
         return None;
     }
@@ -152,7 +152,7 @@ fn a_proxy_tells_the_address_before_the_handshake() {
         return;
     };
     let server = setup.run();
-    let mut client = Client::connect(server.address());
+    let mut client = TestClient::connect(server.address());
     client.send(b"PROXY TCP4 192.0.2.1 192.0.2.2 11 22\r\n");
     assert_eq!(client.tls(&Tls::new()).rest().0, b"192.0.2.1");
 }

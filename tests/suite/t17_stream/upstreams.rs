@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use freerun_testkit::{Client, Ending, Kind, Refusing, Server, Upstream, eventually, require};
+use freerun_testkit::{
+    ConnectionEnd, Kind, RefusingAddress, TestClient, TestServer, TestUpstream, eventually, require,
+};
 
 use super::proxy::{session, streaming};
 
@@ -14,7 +16,7 @@ struct Letters {
 impl Letters {
     fn new(count: usize) -> Letters {
         let addresses = (0..count).map(|number| {
-            let upstream = Upstream::new();
+            let upstream = TestUpstream::new();
             let address = upstream.address();
             std::thread::spawn(move || {
                 while let Some(mut peer) = upstream.try_accept(std::time::Duration::from_secs(600)) {
@@ -38,16 +40,16 @@ impl Letters {
 }
 
 /// The letter that a session gets.
-fn letter(server: &Server) -> String {
+fn letter(server: &TestServer) -> String {
     said(session(server))
 }
 
-fn said(mut client: Client) -> String {
+fn said(mut client: TestClient) -> String {
     let (bytes, _) = client.rest();
     String::from_utf8(bytes).expect("a letter")
 }
 
-fn counted(server: &Server, sessions: usize) -> BTreeMap<String, usize> {
+fn counted(server: &TestServer, sessions: usize) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for _ in 0..sessions {
         *counts.entry(letter(server)).or_default() += 1;
@@ -77,7 +79,7 @@ fn a_hash_chooses_by_values_of_the_session() {
         let group = letters.group(&format!("{method} server @0@; server @1@; server @2@;"));
         let server = streaming(&group, "proxy_pass g;").run();
         let of = |last: u8| {
-            let client = Client::try_connect_from([127, 0, 0, last].into(), server.address_number(2));
+            let client = TestClient::try_connect_from([127, 0, 0, last].into(), server.address_number(2));
             said(client.expect("a connection"))
         };
         let first: Vec<String> = (1..20).map(of).collect();
@@ -89,7 +91,7 @@ fn a_hash_chooses_by_values_of_the_session() {
 
 #[test]
 fn the_server_with_the_fewest_sessions_is_next() {
-    let (one, two) = (Upstream::new(), Upstream::new());
+    let (one, two) = (TestUpstream::new(), TestUpstream::new());
     let group = format!("upstream g {{ least_conn; server {}; server {}; }}", one.address(), two.address());
     let server = streaming(&group, "proxy_pass g;").run();
     let _first = (session(&server), one.accept());
@@ -106,11 +108,11 @@ fn the_server_with_the_fewest_sessions_is_next() {
 
 #[test]
 fn who_finds_no_room_is_refused_or_waits() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let group = format!("upstream g {{ server {} max_conns=1; }}", upstream.address());
     let server = streaming(&group, "proxy_pass g;").run();
     let (first, peer) = (session(&server), upstream.accept());
-    assert_eq!(session(&server).ending(), Ending::Closed);
+    assert_eq!(session(&server).ending(), ConnectionEnd::Closed);
     assert!(server.access_lines(1)[0].starts_with("502|g|"));
     drop((first, peer));
     if !require::freerun() {
@@ -135,7 +137,7 @@ fn clients_stay_with_the_server_that_was_learned() {
         letters.group("sticky learn create=$remote_addr lookup=$remote_addr zone=clients:64k; server @0@; server @1@;");
     let server = streaming(&group, "proxy_pass g;").freerun();
     let of = |last: u8| {
-        let client = Client::try_connect_from([127, 0, 0, last].into(), server.address_number(2));
+        let client = TestClient::try_connect_from([127, 0, 0, last].into(), server.address_number(2));
         said(client.expect("a connection"))
     };
     let first: Vec<String> = (1..5).map(of).collect();
@@ -150,7 +152,7 @@ fn a_server_that_is_not_well_gets_no_session() {
     if !require::freerun() {
         return;
     }
-    let (letters, refusing) = (Letters::new(1), Refusing::new());
+    let (letters, refusing) = (Letters::new(1), RefusingAddress::new());
     let group = format!(
         "upstream g {{ server {} max_fails=0; server {} max_fails=0; }}",
         letters.addresses[0],
@@ -184,7 +186,7 @@ fn sessions_end_with_their_server_if_they_are_told_to() {
     if !require::freerun() {
         return;
     }
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let group = format!("upstream g {{ server {} max_fails=0; server 127.0.0.1:1 down; }}", upstream.address());
     let lines = "proxy_pass g; proxy_session_drop on; health_check interval=50ms fails=1; proxy_timeout 60s;";
     let server = streaming(&group, lines).freerun();
@@ -202,7 +204,7 @@ fn sessions_end_with_their_server_if_they_are_told_to() {
     server.logs("peer is unhealthy while connecting to upstream");
     let _ = peer.try_send("more");
     let (_, ending) = client.rest();
-    assert_eq!(ending, Ending::Closed);
+    assert_eq!(ending, ConnectionEnd::Closed);
     server.logs("upstream server is no longer used");
 }
 
@@ -218,7 +220,7 @@ fn status_shows_groups_and_their_servers() {
         .freerun();
     assert_eq!(letter(&server), "a");
     eventually("it has ended", || server.access_log().lines().count() == 1);
-    let status = Client::connect(server.address_number(3)).get("/").text();
+    let status = TestClient::connect(server.address_number(3)).get("/").text();
     let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
     let group = &status["stream"]["upstreams"][0];
     assert_eq!((&group["name"], &group["declared"]), (&"g".into(), &true.into()), "{status}");
@@ -268,7 +270,7 @@ fn a_server_that_breaks_sessions_off_is_left_out_as_an_outlier() {
     if !require::freerun() {
         return;
     }
-    let (letters, breaking) = (Letters::new(1), Upstream::new());
+    let (letters, breaking) = (Letters::new(1), TestUpstream::new());
     let address = breaking.address();
     std::thread::spawn(move || {
         while let Some(peer) = breaking.try_accept(std::time::Duration::from_secs(600)) {

@@ -1,6 +1,6 @@
 //! Access and error logs.
 
-use freerun_testkit::{Client, Server, Setup, Site, eventually};
+use freerun_testkit::{Setup, Site, TestClient, TestServer, eventually};
 use rustix::process::Signal;
 use std::fs;
 use std::io::Read as _;
@@ -96,7 +96,7 @@ fn buffered_lines_are_written_in_the_end() {
     let mut server = Setup::new().root(&site).http(http).run();
     for _ in 0..10 {
         server.get("/a");
-        freerun_testkit::Client::connect(server.address_number(2)).get("/a");
+        freerun_testkit::TestClient::connect(server.address_number(2)).get("/a");
     }
     // By its time, and otherwise at the end of the server.
     assert_eq!(server.access_lines(10).len(), 10);
@@ -154,7 +154,7 @@ fn named_logs_are_made_anew_when_logs_are_reopened() {
 }
 
 /// What was logged before stays in the files that were renamed, and what is logged then comes into new ones.
-fn logs_are_opened_anew(by: impl FnOnce(&Server)) {
+fn logs_are_opened_anew(by: impl FnOnce(&TestServer)) {
     let site = site();
     let server = Setup::server(&site, "").run();
     server.get("/a");
@@ -187,7 +187,7 @@ fn a_reload_opens_logs_anew() {
 
 /// Rotates a log of two servers again and again: the lines of the requests before belong into the file that was renamed, all of
 /// them and no others.
-fn rotations(main: &str, log: &str, read: impl Fn(&[u8]) -> String, by: impl Fn(&Server)) {
+fn rotations(main: &str, log: &str, read: impl Fn(&[u8]) -> String, by: impl Fn(&TestServer)) {
     const ROTATIONS: usize = 40;
     const REQUESTS: usize = 6;
     // One of them has the log from the block around it, the other one names it.
@@ -199,7 +199,7 @@ fn rotations(main: &str, log: &str, read: impl Fn(&[u8]) -> String, by: impl Fn(
     let server = Setup::new().main(main).http(&http).run();
     for rotation in 0..ROTATIONS {
         for request in 0..REQUESTS {
-            Client::connect(server.address_number(1 + request % 2)).get(&format!("/{rotation}/{request}"));
+            TestClient::connect(server.address_number(1 + request % 2)).get(&format!("/{rotation}/{request}"));
         }
         let old = server.path(&format!("a.{rotation}"));
         fs::rename(server.path("a.log"), &old).expect("renaming");
@@ -225,7 +225,7 @@ fn buffered_lines_of_sessions_are_in_the_file_that_was_renamed() {
     let server = Setup::server(&site(), "").main("worker_processes 2;").stream(stream).run();
     for rotation in 0..20 {
         for _ in 0..5 {
-            assert_eq!(Client::connect(server.address_number(2)).rest().0, b"text");
+            assert_eq!(TestClient::connect(server.address_number(2)).rest().0, b"text");
         }
         let old = server.path(&format!("s.{rotation}"));
         fs::rename(server.path("s.log"), &old).expect("renaming");
@@ -287,7 +287,7 @@ fn levels_are_kept() {
         server { listen 127.0.0.1:@PORT2@; root @ROOT@; error_log @DIR@/own.log error; }";
     let server = Setup::new().root(&site).http(http).run();
     server.get("/none");
-    freerun_testkit::Client::connect(server.address_number(2)).get("/none");
+    freerun_testkit::TestClient::connect(server.address_number(2)).get("/none");
     eventually("own.log", || fs::read_to_string(server.path("own.log")).is_ok_and(|text| text.contains("/none")));
     assert_eq!(fs::read_to_string(server.path("quiet.log")).expect("quiet.log"), "");
 }

@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
-use freerun_testkit::{Client, Datagrams, Ending, Server, Setup, Site, Tls, eventually, require};
+use freerun_testkit::{ConnectionEnd, Datagrams, Setup, Site, TestClient, TestServer, Tls, eventually, require};
 use rustix::process::Signal;
 
 /// Connections, or clients of UDP, that come while a loop is held up.
@@ -20,21 +20,21 @@ fn can_be_held_up() -> bool {
 }
 
 /// Sends what holds up a loop, and waits until it does.
-fn hold_up(server: &Server, mut client: Client, bytes: &str) -> Client {
+fn hold_up(server: &TestServer, mut client: TestClient, bytes: &str) -> TestClient {
     client.send(bytes);
     server.logs("this loop is held up");
     client
 }
 
 /// The sum of a figure of the connections of all loops.
-fn connections(server: &Server, figure: &str) -> u64 {
+fn connections(server: &TestServer, figure: &str) -> u64 {
     let status = server.status();
     let loops = status["loops"].as_array().expect("loops").iter();
     loops.filter_map(|one| one["connections"][figure].as_u64()).sum()
 }
 
 /// Lets the loop go on.
-fn let_go(server: &Server) {
+fn let_go(server: &TestServer) {
     std::fs::write(server.path("go"), "").expect("the server's folder");
 }
 
@@ -74,14 +74,14 @@ fn a_connection_that_a_late_loop_has_accepted_before_its_first_bytes_is_served_b
                 location /held {{ {HELD} empty_gif; }} }}"
         );
         let server = Setup::new().main("worker_processes 3;").events(events).http(&http).run();
-        let connect = |number: u64| Client::connect(server.address_number(1 + (number % 2) as usize));
-        let mut silent: Vec<Client> = (0..SILENT).map(connect).collect();
+        let connect = |number: u64| TestClient::connect(server.address_number(1 + (number % 2) as usize));
+        let mut silent: Vec<TestClient> = (0..SILENT).map(connect).collect();
         eventually("all are accepted", || connections(&server, "active") > SILENT);
         let accepted = connections(&server, "accepted");
         // The loop that has one of them is likely to have others, however they were shared out.
         let mut held = hold_up(&server, silent.swap_remove(0), "GET /held HTTP/1.1\r\nHost: h\r\n\r\n");
         let tls = Tls::new();
-        let mut heard: Vec<Client> = Vec::new();
+        let mut heard: Vec<TestClient> = Vec::new();
         for (number, client) in silent.into_iter().enumerate() {
             // The last one is where the first was.
             let is_plain = number % 2 == 0 && number > 0;
@@ -91,9 +91,10 @@ fn a_connection_that_a_late_loop_has_accepted_before_its_first_bytes_is_served_b
             let own = client.send(format!("GET / HTTP/1.1\r\nHost: h\r\n{field}\r\n")).response().text();
             let own: u64 = own.parse().expect("$connection");
             assert!(own <= accepted, "{events} {options} {number}: it is the same connection");
-            match ends {
-                true => assert_eq!(client.ending(), Ending::Closed, "{events} {options} {number}"),
-                false => heard.push(client),
+            if ends {
+                assert_eq!(client.ending(), ConnectionEnd::Closed, "{events} {options} {number}")
+            } else {
+                heard.push(client)
             }
         }
         if options == "reuseport" {
@@ -125,7 +126,7 @@ fn a_connection_of_an_address_that_is_gone_waits_for_the_loop_that_knows_its_con
         server {{ listen 127.0.0.1:@PORT2@ reuseport; return 200 old; }}"
     );
     let server = Setup::new().main("worker_processes 3;").http(&http).run();
-    let mut silent: Vec<Client> = (0..SILENT).map(|_| Client::connect(server.address_number(2))).collect();
+    let mut silent: Vec<TestClient> = (0..SILENT).map(|_| TestClient::connect(server.address_number(2))).collect();
     eventually("all are accepted", || connections(&server, "active") > SILENT as u64);
     let mut held = hold_up(&server, server.connect(), "GET /held HTTP/1.1\r\nHost: h\r\n\r\n");
     server.edit("return 200 one", "return 200 two");
@@ -169,7 +170,7 @@ fn a_turn_that_is_passed_to_a_loop_that_is_late_keeps_nobody_waiting() {
         client
     };
     // The other loop has the turn after these.
-    let mut kept: Vec<Client> = (0..TURN + TURN / 4).map(served).collect();
+    let mut kept: Vec<TestClient> = (0..TURN + TURN / 4).map(served).collect();
     let mut held = hold_up(&server, kept.swap_remove(0), "GET /held HTTP/1.1\r\nHost: h\r\n\r\n");
     kept.extend((0..3 * TURN).map(served));
     let_go(&server);
@@ -189,14 +190,14 @@ fn no_session_waits_for_a_loop_that_is_late() {
         let http = "server { listen 127.0.0.1:@PORT@; return 204; }";
         let setup = Setup::new().main("worker_processes 3;").events(events).http(http).stream(&stream);
         let server = setup.run();
-        let mut held = hold_up(&server, Client::connect(server.address_number(3)), "");
+        let mut held = hold_up(&server, TestClient::connect(server.address_number(3)), "");
         for number in 0..CLIENTS {
-            let (text, ending) = Client::connect(server.address_number(2)).rest();
+            let (text, ending) = TestClient::connect(server.address_number(2)).rest();
             let text = String::from_utf8_lossy(&text).into_owned();
-            assert_eq!((&*text, ending), ("served", Ending::Closed), "{events} {options} {number}");
+            assert_eq!((&*text, ending), ("served", ConnectionEnd::Closed), "{events} {options} {number}");
         }
         let_go(&server);
-        assert_eq!(held.rest(), (b"held".to_vec(), Ending::Closed));
+        assert_eq!(held.rest(), (b"held".to_vec(), ConnectionEnd::Closed));
     }
 }
 
@@ -222,7 +223,7 @@ fn go_on(clients: &[(Datagrams, SocketAddr, u16)]) -> bool {
 
 /// Holds up one of three loops, while clients with sessions and new ones send to these addresses, which the servers of `listen`
 /// have.
-fn serves_udp_beside_a_late_loop(listen: &str, fronts: impl Fn(&Server) -> Vec<SocketAddr>) -> Server {
+fn serves_udp_beside_a_late_loop(listen: &str, fronts: impl Fn(&TestServer) -> Vec<SocketAddr>) -> TestServer {
     let http = format!(
         "server {{ listen 127.0.0.1:@PORT@;
             location / {{ return 200 served; }}

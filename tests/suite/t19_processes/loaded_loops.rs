@@ -1,9 +1,9 @@
 //! Loops that have more than their share: connections move to others between two requests.
 
-use freerun_testkit::{Client, Server, Setup, Tls, eventually, require};
+use freerun_testkit::{Setup, TestClient, TestServer, Tls, eventually, require};
 
 /// What the status says of a loop.
-fn of_loop(server: &Server, index: usize, what: &str) -> u64 {
+fn of_loop(server: &TestServer, index: usize, what: &str) -> u64 {
     server.status()["loops"][index]["connections"][what].as_u64().unwrap_or_default()
 }
 
@@ -19,21 +19,21 @@ enum Speaking {
 const WAYS: [Speaking; 3] = [Speaking::Plainly, Speaking::BehindAProxy, Speaking::ByTls];
 
 impl Speaking {
-    fn connect(self, server: &Server) -> Client {
+    fn connect(self, server: &TestServer) -> TestClient {
         match self {
             Speaking::Plainly => server.connect(),
             Speaking::BehindAProxy => {
-                let mut client = Client::connect(server.address_number(2));
+                let mut client = TestClient::connect(server.address_number(2));
                 client.send("PROXY TCP4 192.0.2.7 192.0.2.8 1000 2000\r\n");
                 client
             }
-            Speaking::ByTls => Client::connect(server.address_number(3)).tls(&Tls::new()),
+            Speaking::ByTls => TestClient::connect(server.address_number(3)).tls(&Tls::new()),
         }
     }
 }
 
 /// A server with a second loop that comes when these connections are there, each with a request behind it.
-fn with_a_second_loop(connections: usize, way: Speaking) -> (Server, Vec<Client>) {
+fn with_a_second_loop(connections: usize, way: Speaking) -> (TestServer, Vec<TestClient>) {
     // A request that takes its time is one that holds up the loop, which only builds for tests have.
     let work = if cfg!(debug_assertions) { "debug_block_loop 2ms;" } else { "" };
     let http = format!(
@@ -46,7 +46,7 @@ fn with_a_second_loop(connections: usize, way: Speaking) -> (Server, Vec<Client>
             location /status {{ status; }} }}"
     );
     let server = Setup::new().main("worker_processes 1;").http(&http).freerun();
-    let mut clients: Vec<Client> = (0..connections).map(|_| way.connect(&server)).collect();
+    let mut clients: Vec<TestClient> = (0..connections).map(|_| way.connect(&server)).collect();
     for client in &mut clients {
         assert_eq!(client.get("/").status, 200);
     }

@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use freerun_testkit::{Client, Datagrams, Ending, Server, Setup, Tls, eventually, require};
+use freerun_testkit::{ConnectionEnd, Datagrams, Setup, TestClient, TestServer, Tls, eventually, require};
 use rustix::process::Signal;
 
 /// The ways to share an address: lines of `events`, options of `listen`.
@@ -11,7 +11,7 @@ const WAYS: [(&str, &str); 3] = [("", ""), ("accept_mutex on;", ""), ("", "reuse
 const REQUEST: &str = "GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 
 /// A server with so many loops, whose answers say with which configuration they were made.
-fn serving(loops: usize, (events, options): (&str, &str)) -> Server {
+fn serving(loops: usize, (events, options): (&str, &str)) -> TestServer {
     let http = format!(
         "ssl_certificate @CERTS@/ec.crt; ssl_certificate_key @CERTS@/ec.key;
         server {{ listen 127.0.0.1:@PORT@ {options}; listen 127.0.0.1:@PORT2@ ssl {options};
@@ -22,14 +22,14 @@ fn serving(loops: usize, (events, options): (&str, &str)) -> Server {
 }
 
 /// How many loops the worker runs: those that end are still among them.
-fn loops(server: &Server) -> usize {
+fn loops(server: &TestServer) -> usize {
     let tasks = std::fs::read_dir(format!("/proc/{}/task", server.worker())).expect("the worker's threads");
     let name = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
     tasks.flatten().map(name).filter(|name| name.starts_with("loop-")).count()
 }
 
 /// Changes the number of loops and the answer, and has the server read it.
-fn edit(server: &Server, (from, to): (usize, usize), (old, new): (&str, &str)) {
+fn edit(server: &TestServer, (from, to): (usize, usize), (old, new): (&str, &str)) {
     server.edit(&format!("worker_processes {from};"), &format!("worker_processes {to};"));
     server.edit(&format!("return 200 {old}"), &format!("return 200 {new}"));
 }
@@ -44,9 +44,9 @@ fn connections_stay_however_many_loops_there_are() {
         let tls = Tls::new();
         let connect = |number: usize| match number % 2 {
             0 => server.connect(),
-            _ => Client::connect(server.address_number(2)).tls(&tls),
+            _ => TestClient::connect(server.address_number(2)).tls(&tls),
         };
-        let mut clients: Vec<Client> = (0..40).map(connect).collect();
+        let mut clients: Vec<TestClient> = (0..40).map(connect).collect();
         let mut all = |answer: &str| {
             for client in &mut clients {
                 // The next request waits behind the first one: the connection goes with it, or after it.
@@ -76,9 +76,9 @@ fn connections_stay_however_many_loops_there_are() {
 }
 
 /// Clients that are connected, with a request sent, while the worker stands still: the kernel has taken them in.
-fn clients_that_wait(server: &Server, address: SocketAddr) -> Vec<Client> {
+fn clients_that_wait(server: &TestServer, address: SocketAddr) -> Vec<TestClient> {
     server.signal_pid(server.worker(), Signal::STOP);
-    let mut clients: Vec<Client> = (0..60).map(|_| Client::connect(address)).collect();
+    let mut clients: Vec<TestClient> = (0..60).map(|_| TestClient::connect(address)).collect();
     for client in &mut clients {
         client.send("GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
     }
@@ -105,7 +105,7 @@ fn no_connection_that_waits_is_lost() {
                 // Accepted before or after the change.
                 let text = client.response().text();
                 assert!([old, new].contains(&&*text), "{way:?} {text}");
-                assert_eq!(client.ending(), Ending::Closed);
+                assert_eq!(client.ending(), ConnectionEnd::Closed);
             }
             eventually("the new configuration", || server.get("/").text() == new);
             eventually("as many loops as there are to be", || loops(&server) == to);
@@ -120,8 +120,8 @@ fn a_request_ends_on_the_loop_that_it_began_on() {
         return;
     }
     let server = serving(4, ("", "reuseport"));
-    let secured = |_| Client::connect(server.address_number(2)).tls(&Tls::new());
-    let mut clients: Vec<Client> = (0..20).map(|_| server.connect()).chain((0..20).map(secured)).collect();
+    let secured = |_| TestClient::connect(server.address_number(2)).tls(&Tls::new());
+    let mut clients: Vec<TestClient> = (0..20).map(|_| server.connect()).chain((0..20).map(secured)).collect();
     for client in &mut clients {
         client.send("GET / HTTP/1.1\r\n");
     }

@@ -1,7 +1,7 @@
 //! Master and worker: signals, a worker that dies, pid file, rights.
 
 use freerun_testkit::http2::Http2;
-use freerun_testkit::{Client, Ending, Kind, Setup, Site, Tls, Upstream, eventually, require, within};
+use freerun_testkit::{ConnectionEnd, Kind, Setup, Site, TestClient, TestUpstream, Tls, eventually, require, within};
 use rustix::process::Signal;
 use std::fs;
 use std::time::Duration;
@@ -39,7 +39,7 @@ fn titles_say_what_a_process_is() {
     assert!(shown.starts_with("freerun: master process /"), "{shown}");
     assert!(shown.contains(&format!(" -c {}", server.path("nginx.conf").display())), "{shown}");
     assert_eq!(title(worker), "freerun: worker process");
-    let mut busy = Client::try_connect_narrow(server.address(), 65_536).expect("connecting");
+    let mut busy = TestClient::try_connect_narrow(server.address(), 65_536).expect("connecting");
     busy.send("GET /big HTTP/1.1\r\nHost: h\r\n\r\n").at_least(1);
     server.signal(Signal::QUIT);
     eventually("the worker shows that it ends", || title(worker) == "freerun: worker process is shutting down");
@@ -55,12 +55,12 @@ fn stop_is_at_once() {
         let worker = server.worker();
         let mut idle = server.connect();
         idle.get("/a");
-        let mut busy = Client::try_connect_narrow(server.address(), 4096).expect("connecting");
+        let mut busy = TestClient::try_connect_narrow(server.address(), 4096).expect("connecting");
         busy.send("GET /big HTTP/1.1\r\nHost: h\r\n\r\n").at_least(1);
         server.signal(signal);
         assert_eq!(server.wait().code(), Some(0));
         assert!(!fs::exists(format!("/proc/{worker}")).unwrap_or(true), "the worker is gone too");
-        assert_ne!(idle.ending(), Ending::Silent);
+        assert_ne!(idle.ending(), ConnectionEnd::Silent);
         assert!(busy.rest().0.len() < 30_000_000);
     }
 }
@@ -72,16 +72,16 @@ fn quit_lets_requests_end() {
     let mut idle = server.connect();
     idle.get("/a");
     let mut fresh = server.connect();
-    let mut busy = Client::try_connect_narrow(server.address(), 65_536).expect("connecting");
+    let mut busy = TestClient::try_connect_narrow(server.address(), 65_536).expect("connecting");
     busy.send("GET /big HTTP/1.1\r\nHost: h\r\n\r\n").at_least(1);
     server.signal(Signal::QUIT);
-    assert_eq!(idle.ending(), Ending::Closed, "an idle connection is closed");
-    eventually("the listener is closed", || Client::try_connect(server.address()).is_err());
+    assert_eq!(idle.ending(), ConnectionEnd::Closed, "an idle connection is closed");
+    eventually("the listener is closed", || TestClient::try_connect(server.address()).is_err());
     assert!(server.runs(), "it waits for the request under way");
     let response = busy.response();
     assert_eq!((response.status, response.body.len()), (200, 30_000_000));
     assert_eq!(fresh.get("/a").text(), "file a", "and for a first one that comes late");
-    assert_eq!(fresh.ending(), Ending::Closed);
+    assert_eq!(fresh.ending(), ConnectionEnd::Closed);
     assert_eq!(server.wait().code(), Some(0));
 }
 
@@ -89,7 +89,7 @@ fn quit_lets_requests_end() {
 fn a_shutdown_has_its_time() {
     let site = site();
     let mut server = Setup::server(&site, "").main("worker_shutdown_timeout 1s;").run();
-    let mut busy = Client::try_connect_narrow(server.address(), 4096).expect("connecting");
+    let mut busy = TestClient::try_connect_narrow(server.address(), 4096).expect("connecting");
     busy.send("GET /big HTTP/1.1\r\nHost: h\r\n\r\n").at_least(1);
     server.signal(Signal::QUIT);
     assert_eq!(server.wait().code(), Some(0));
@@ -99,7 +99,7 @@ fn a_shutdown_has_its_time() {
 /// What a client asked for and got stands in the access log, though the time was up.
 #[test]
 fn requests_that_a_shutdown_cuts_off_are_logged() {
-    let (site, upstream) = (site(), Upstream::new());
+    let (site, upstream) = (site(), TestUpstream::new());
     let http = format!(
         "log_format line '$request_uri $status $request_completion$body_bytes_sent'; access_log @DIR@/cut.log line buffer=32k;
          server {{ listen 127.0.0.1:@PORT@; root @ROOT@; http2 on; location /silent {{ proxy_pass http://{}; }} }}",
@@ -108,7 +108,7 @@ fn requests_that_a_shutdown_cuts_off_are_logged() {
     let mut server = Setup::new().root(&site).main("worker_shutdown_timeout 100ms;").http(&http).run();
     let mut silent = server.connect();
     silent.send("GET /silent/1 HTTP/1.1\r\nHost: h\r\n\r\n");
-    let mut busy = Client::try_connect_narrow(server.address(), 4096).expect("connecting");
+    let mut busy = TestClient::try_connect_narrow(server.address(), 4096).expect("connecting");
     busy.send("GET /big?1 HTTP/1.1\r\nHost: h\r\n\r\n").at_least(1);
     let mut streams = Http2::new(server.connect());
     streams.ask_for("/silent/2");
@@ -138,7 +138,7 @@ fn a_shutdown_has_its_time_whatever_the_protocol() {
     if !require::freerun() {
         return;
     }
-    let (site, upstream) = (site(), Upstream::new());
+    let (site, upstream) = (site(), TestUpstream::new());
     let http = format!(
         "ssl_certificate @CERTS@/ec.crt; ssl_certificate_key @CERTS@/ec.key;
          server {{ listen 127.0.0.1:@PORT@; listen 127.0.0.1:@PORT2@ ssl; http2 on; root @ROOT@;
@@ -148,7 +148,8 @@ fn a_shutdown_has_its_time_whatever_the_protocol() {
     );
     let mut server = Setup::new().root(&site).main("worker_shutdown_timeout 1s;").http(&http).freerun();
     const BIG: &str = "GET /big HTTP/1.1\r\nHost: h\r\n\r\n";
-    let mut secure = Client::try_connect_narrow(server.address_number(2), 4096).expect("connecting").tls(&Tls::new());
+    let mut secure =
+        TestClient::try_connect_narrow(server.address_number(2), 4096).expect("connecting").tls(&Tls::new());
     secure.send(BIG).at_least(1);
     let mut streams = Http2::new(server.connect());
     let stream = streams.ask_for("/big");
@@ -163,7 +164,7 @@ fn a_shutdown_has_its_time_whatever_the_protocol() {
     assert_eq!(server.wait().code(), Some(0));
     tunnel.take();
     for (name, ending) in [("tls", secure.rest().1), ("http2", streams.end().1), ("tunnel", tunnel.ending())] {
-        assert_ne!(ending, Ending::Silent, "{name}");
+        assert_ne!(ending, ConnectionEnd::Silent, "{name}");
     }
 }
 
@@ -196,10 +197,9 @@ fn a_worker_that_cannot_live_does_not_spin() {
             server.signal_pid(*worker, Signal::KILL);
         }
     }
-    assert!(within(Duration::from_secs(15), || Client::try_connect(server.address())
-        .is_ok_and(
-            |mut client| client.try_send("GET /a HTTP/1.0\r\n\r\n").is_ok() && client.try_response("GET").is_ok()
-        )));
+    assert!(within(Duration::from_secs(15), || TestClient::try_connect(server.address()).is_ok_and(
+        |mut client| client.try_send("GET /a HTTP/1.0\r\n\r\n").is_ok() && client.try_response("GET").is_ok()
+    )));
     assert_eq!(server.stop().code(), Some(0));
 }
 

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use freerun_testkit::http2::Http2;
-use freerun_testkit::{Client, Ending, Setup, Site, eventually, require};
+use freerun_testkit::{ConnectionEnd, Setup, Site, TestClient, eventually, require};
 use rustix::process::Signal;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -39,22 +39,22 @@ fn idle_connections_of_an_address_that_is_gone_are_closed_at_once() {
         server { listen 127.0.0.1:@PORT2@; http2 on; root @ROOT@; }";
     let site = site();
     let server = Setup::new().root(&site).http(lines).run();
-    let (mut stays, mut idle) = (server.connect(), Client::connect(server.address_number(2)));
+    let (mut stays, mut idle) = (server.connect(), TestClient::connect(server.address_number(2)));
     assert_eq!(stays.get("/a").text(), "file a");
     assert_eq!(idle.get("/a").text(), "file a");
-    let mut streams = Http2::new(Client::connect(server.address_number(2)));
+    let mut streams = Http2::new(TestClient::connect(server.address_number(2)));
     assert_eq!(streams.get("/a").text(), "file a");
-    let mut busy = Client::try_connect_narrow(server.address_number(2), 65_536).expect("connecting");
+    let mut busy = TestClient::try_connect_narrow(server.address_number(2), 65_536).expect("connecting");
     busy.send("GET /big HTTP/1.1\r\nHost: h\r\n\r\n").at_least(1);
     server.edit(
         &format!("server {{ listen 127.0.0.1:{}; http2 on;", server.port_number(2)),
         &format!("server {{ listen unix:{};", server.path("s").display()),
     );
     server.reload();
-    assert_eq!(idle.ending(), Ending::Closed);
-    assert_ne!(streams.end().1, Ending::Silent);
+    assert_eq!(idle.ending(), ConnectionEnd::Closed);
+    assert_ne!(streams.end().1, ConnectionEnd::Silent);
     assert_eq!(busy.response().body.len(), 30_000_000, "a request that goes on gets its answer");
-    assert_eq!(busy.ending(), Ending::Closed);
+    assert_eq!(busy.ending(), ConnectionEnd::Closed);
     assert_eq!(stays.get("/a").text(), "file a");
 }
 
@@ -65,7 +65,7 @@ fn a_request_ends_with_what_it_began() {
     }
     let site = site();
     let server = Setup::server(&site, "location /v { return 200 one; }").freerun();
-    let mut slow = Client::try_connect_narrow(server.address(), 16_384).expect("connecting");
+    let mut slow = TestClient::try_connect_narrow(server.address(), 16_384).expect("connecting");
     slow.send("GET /big HTTP/1.1\r\nHost: h\r\n\r\n").at_least(1);
     server.edit("return 200 one", "return 200 two");
     server.edit("root ", "root /nowhere");
@@ -84,7 +84,7 @@ fn the_end_of_an_old_configuration_is_told() {
     let site = site();
     let mut server = Setup::server(&site, "location /v { return 200 one; }").freerun();
     let old = format!("configuration 1 of worker process {}", server.worker());
-    let mut slow = Client::try_connect_narrow(server.address(), 16_384).expect("connecting");
+    let mut slow = TestClient::try_connect_narrow(server.address(), 16_384).expect("connecting");
     slow.send("GET /big HTTP/1.1\r\nHost: h\r\n\r\n").at_least(1);
     server.edit("return 200 one", "return 200 two");
     server.reload();
@@ -237,19 +237,19 @@ fn a_connection_of_an_address_that_is_gone_logs_where_it_belongs() {
         server { listen 127.0.0.1:@PORT2@; access_log @DIR@/two.log place; server_name two; return 200 two; } # two
         server { listen 127.0.0.1:@PORT3@; access_log @DIR@/three.log place; server_name three; return 200 three; }";
     let server = Setup::new().root(&site).http(http).freerun();
-    let mut client = Client::connect(server.address_number(2));
+    let mut client = TestClient::connect(server.address_number(2));
     assert_eq!(client.get("/before").text(), "two");
-    let mut fresh = Client::connect(server.address_number(2));
+    let mut fresh = TestClient::connect(server.address_number(2));
     let config = server.config();
     let start = config.find("server { listen").expect("servers");
     let lines: Vec<&str> = config[start..].lines().filter(|line| line.ends_with("# two")).collect();
     server.edit(lines[0], "");
     server.reload();
-    eventually("the address is gone", || Client::try_connect(server.address_number(2)).is_err());
-    assert_eq!(client.ending(), Ending::Closed, "who waits for another request is not served as it began");
+    eventually("the address is gone", || TestClient::try_connect(server.address_number(2)).is_err());
+    assert_eq!(client.ending(), ConnectionEnd::Closed, "who waits for another request is not served as it began");
     let log = |name: &str| std::fs::read_to_string(server.path(name)).unwrap_or_default();
     assert_eq!(fresh.get("/first").text(), "two", "so is who had no request yet");
-    assert_eq!(fresh.ending(), Ending::Closed);
+    assert_eq!(fresh.ending(), ConnectionEnd::Closed);
     eventually("the log of its server", || log("two.log") == "/before two\n/first two\n");
     assert_eq!(log("one.log") + &log("three.log"), "");
 }
@@ -270,11 +270,11 @@ fn a_connection_without_a_request_keeps_no_old_configuration() {
     let lines = "keepalive_timeout 1h; aio threads=old; location /v { return 200 one; }";
     let server = Setup::server(&site, lines).main("thread_pool old threads=2;").freerun();
     let worker = server.worker();
-    let mut idle: Vec<Client> = (0..40).map(|_| server.connect()).collect();
+    let mut idle: Vec<TestClient> = (0..40).map(|_| server.connect()).collect();
     for client in &mut idle {
         assert_eq!(client.get("/v").text(), "one");
     }
-    let mut late = Client::try_connect_narrow(server.address(), 16_384).expect("connecting");
+    let mut late = TestClient::try_connect_narrow(server.address(), 16_384).expect("connecting");
     late.send("GET /big HTTP/1.1\r\nHost: h\r\n\r\n").at_least(1);
     assert!(has_thread(worker, "old/0"));
     server.edit("thread_pool old threads=2;", "");
@@ -292,8 +292,8 @@ fn a_connection_without_a_request_keeps_no_old_configuration() {
 }
 
 /// Whether there is no listener: one that nobody accepts from takes connections as well.
-fn refuses(server: &freerun_testkit::Server) -> bool {
-    Client::try_connect(server.address()).is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused)
+fn refuses(server: &freerun_testkit::TestServer) -> bool {
+    TestClient::try_connect(server.address()).is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused)
 }
 
 #[test]
@@ -303,7 +303,7 @@ fn an_end_that_was_ordered_is_not_followed_by_a_reload() {
     }
     let site = site();
     let mut server = Setup::server(&site, "").freerun();
-    let mut busy = Client::try_connect_narrow(server.address(), 16_384).expect("connecting");
+    let mut busy = TestClient::try_connect_narrow(server.address(), 16_384).expect("connecting");
     busy.send("GET /big HTTP/1.1\r\nHost: h\r\n\r\n").at_least(1);
     // Both are there when it looks.
     for signal in [Signal::STOP, Signal::HUP, Signal::QUIT, Signal::CONT] {
@@ -324,7 +324,7 @@ fn a_reload_under_way_does_not_keep_the_listener_of_a_server_that_ends() {
     let site = site();
     let mut server = Setup::server(&site, "").freerun();
     let worker = server.worker();
-    let mut busy = Client::try_connect_narrow(server.address(), 16_384).expect("connecting");
+    let mut busy = TestClient::try_connect_narrow(server.address(), 16_384).expect("connecting");
     busy.send("GET /big HTTP/1.1\r\nHost: h\r\n\r\n").at_least(1);
     server.signal_pid(worker, Signal::STOP);
     // Without waiting for an outcome, of which there is none yet.
@@ -339,9 +339,9 @@ fn a_reload_under_way_does_not_keep_the_listener_of_a_server_that_ends() {
 }
 
 /// Clients that are connected, with a request sent, while the worker stands still: the kernel has taken them in.
-fn clients_that_wait(server: &freerun_testkit::Server, address: SocketAddr) -> Vec<Client> {
+fn clients_that_wait(server: &freerun_testkit::TestServer, address: SocketAddr) -> Vec<TestClient> {
     server.signal_pid(server.worker(), Signal::STOP);
-    let mut clients: Vec<Client> = (0..60).map(|_| Client::connect(address)).collect();
+    let mut clients: Vec<TestClient> = (0..60).map(|_| TestClient::connect(address)).collect();
     for client in &mut clients {
         client.send("GET /v HTTP/1.1\r\nHost: h\r\n\r\n");
     }
@@ -372,7 +372,7 @@ fn who_waits_at_an_address_that_goes_is_answered() {
         for client in &mut clients {
             assert_eq!(client.response().text(), "two", "{events} {options}");
         }
-        eventually("the address is gone", || Client::try_connect(server.address_number(2)).is_err());
+        eventually("the address is gone", || TestClient::try_connect(server.address_number(2)).is_err());
     }
 }
 
@@ -390,7 +390,7 @@ fn who_waits_when_the_server_is_to_end_is_answered() {
     server.signal_pid(worker, Signal::CONT);
     for client in &mut clients {
         assert_eq!(client.response().text(), "one");
-        assert_eq!(client.ending(), Ending::Closed);
+        assert_eq!(client.ending(), ConnectionEnd::Closed);
     }
     assert_eq!(server.wait().code(), Some(0));
 }

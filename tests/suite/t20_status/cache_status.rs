@@ -2,20 +2,20 @@
 
 use std::path::{Path, PathBuf};
 
-use freerun_testkit::{Client, Server, Upstream, eventually, require};
+use freerun_testkit::{TestClient, TestServer, TestUpstream, eventually, require};
 use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::t15_cache::cache_flow::{counting, ok, said, serve};
 
-fn json(server: &Server, target: &str) -> Value {
+fn json(server: &TestServer, target: &str) -> Value {
     let response = server.get(target);
     assert_eq!(response.status, 200, "{target}: {}", response.text());
     serde_json::from_slice(&response.body).expect("JSON")
 }
 
 /// The figures of the only cache.
-fn figures(server: &Server) -> Value {
+fn figures(server: &TestServer) -> Value {
     json(server, "/status")["caches"][0].clone()
 }
 
@@ -24,7 +24,7 @@ fn number(value: &Value, pointer: &str) -> u64 {
 }
 
 /// What the cache knows of a key.
-fn explain(server: &Server, key: &str) -> Value {
+fn explain(server: &TestServer, key: &str) -> Value {
     json(server, &format!("/status?cache=z&key={key}"))
 }
 
@@ -92,7 +92,7 @@ fn a_key_is_explained() {
     if !require::freerun() {
         return;
     }
-    let origin = Upstream::answering(|request| match request.target() {
+    let origin = TestUpstream::answering(|request| match request.target() {
         "/stale" => ok("Cache-Control: max-age=1, stale-if-error=2000000000|X-Accel-Expires: @1000000000", "old"),
         "/private" => ok("Cache-Control: private", "mine"),
         "/vary" => ok("Cache-Control: max-age=1000|Vary: Accept", "some"),
@@ -145,11 +145,11 @@ fn what_is_being_fetched_is_told() {
     if !require::freerun() {
         return;
     }
-    let origin = Upstream::new();
+    let origin = TestUpstream::new();
     let lines =
         format!("proxy_cache_key $uri; proxy_cache_lock on; location / {{ proxy_pass http://{}; }}", origin.address());
     let server = serve(&lines, "");
-    let mut clients: Vec<Client> = (0..3).map(|_| server.connect()).collect();
+    let mut clients: Vec<TestClient> = (0..3).map(|_| server.connect()).collect();
     for client in &mut clients {
         client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
     }
@@ -176,7 +176,7 @@ fn a_cache_is_never_over_its_limit() {
         return;
     }
     const LIMIT: u64 = 400 << 10;
-    let origin = Upstream::answering(|request| {
+    let origin = TestUpstream::answering(|request| {
         ok("Cache-Control: max-age=1000", request.target().repeat(10_000 / request.target().len()))
     });
     let lines = format!("location / {{ proxy_pass http://{}; }}", origin.address());

@@ -1,6 +1,6 @@
 //! The status handler: figures that agree with what was done.
 
-use freerun_testkit::{Client, Server, Setup, Site, eventually, ports, require};
+use freerun_testkit::{Setup, Site, TestClient, TestServer, eventually, ports, require};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ fn site() -> Site {
     site
 }
 
-fn json(server: &Server) -> Value {
+fn json(server: &TestServer) -> Value {
     let response = server.get("/status");
     assert_eq!(response.status, 200);
     assert_eq!(response.header("content-type"), Some("application/json"));
@@ -41,7 +41,7 @@ fn connections_and_requests_are_counted() {
     });
     assert_eq!(before["loops"].as_array().map(Vec::len), Some(2));
     assert_eq!(before["pid"].as_u64(), Some(u64::from(server.worker())));
-    let mut clients: Vec<Client> = (0..10).map(|_| server.connect()).collect();
+    let mut clients: Vec<TestClient> = (0..10).map(|_| server.connect()).collect();
     for client in &mut clients {
         for _ in 0..5 {
             client.get("/text");

@@ -1,6 +1,6 @@
 //! `status_zone`: what is counted of requests, sessions and handshakes.
 
-use freerun_testkit::{Client, Ending, Server, Setup, Site, Tls, certificates, eventually, require};
+use freerun_testkit::{ConnectionEnd, Setup, Site, TestClient, TestServer, Tls, certificates, eventually, require};
 use serde_json::{Value, json};
 
 const STATUS: &str = "location = /status { status; }";
@@ -12,14 +12,14 @@ fn site() -> Site {
 }
 
 /// What `status` says of a zone of this list.
-fn zone(server: &Server, list: &str, name: &str) -> Value {
+fn zone(server: &TestServer, list: &str, name: &str) -> Value {
     let status = server.status();
     let zones = status.pointer(list).and_then(Value::as_array).cloned().unwrap_or_default();
     zones.into_iter().find(|zone| zone["name"] == name).unwrap_or(Value::Null)
 }
 
 /// The zone, when so many requests of it have ended.
-fn ended(server: &Server, list: &str, name: &str, count: u64) -> Value {
+fn ended(server: &TestServer, list: &str, name: &str, count: u64) -> Value {
     let mut found = Value::Null;
     eventually("the requests of the zone have ended", || {
         found = zone(server, list, name);
@@ -48,7 +48,7 @@ fn requests_are_counted_by_server_and_by_the_location_where_they_end() {
         server.get(path);
     }
     let (rest, ending) = server.connect().send("GET /gone HTTP/1.1\r\nHost: localhost\r\n\r\n").rest();
-    assert_eq!((rest.len(), ending), (0, Ending::Closed));
+    assert_eq!((rest.len(), ending), (0, ConnectionEnd::Closed));
     let files = ended(&server, "/location_zones", "files", 5);
     assert_eq!(files["codes"], json!({"200": 2, "204": 1, "404": 1}));
     assert_eq!(files["responses"], json!({"1xx": 0, "2xx": 3, "3xx": 0, "4xx": 1, "5xx": 0}));
@@ -74,7 +74,7 @@ fn bytes_are_those_of_whole_messages() {
         return;
     }
     let site = site();
-    let behind = freerun_testkit::Upstream::answering(|_| freerun_testkit::ok("b"));
+    let behind = freerun_testkit::TestUpstream::answering(|_| freerun_testkit::ok("b"));
     let lines = format!(
         "{STATUS} location = /a {{ status_zone a; }} location = /b {{ status_zone b; proxy_pass http://{}; }}",
         behind.address()
@@ -117,7 +117,7 @@ fn a_tunnel_is_there_until_it_ends() {
         return;
     }
     let site = site();
-    let behind = freerun_testkit::Upstream::new();
+    let behind = freerun_testkit::TestUpstream::new();
     let lines = format!(
         "status_zone site; {STATUS}
          location /ws {{ status_zone ws; proxy_pass http://{}; proxy_http_version 1.1;
@@ -152,7 +152,7 @@ fn handshakes_are_counted_by_the_server_that_the_client_names() {
     let _ = certificates();
     let server = Setup::new().http(http).freerun();
     let address = server.address_number(2);
-    let named = |name: &str| Client::connect(address).try_tls(&Tls::new().name(name));
+    let named = |name: &str| TestClient::connect(address).try_tls(&Tls::new().name(name));
     for name in ["other.test", "other.test", "first.test", "unknown.test"] {
         let mut client = named(name).unwrap_or_else(|failure| panic!("{name}: {failure:?}"));
         client.send(format!("GET / HTTP/1.0\r\nHost: {name}\r\n\r\n")).rest();
@@ -176,7 +176,7 @@ fn sessions_are_counted() {
     );
     let server = setup.freerun();
     for number in [2, 2, 3] {
-        Client::connect(server.address_number(number)).rest();
+        TestClient::connect(server.address_number(number)).rest();
     }
     let list = "/stream/server_zones";
     let all = ended(&server, list, "all", 3);

@@ -245,6 +245,7 @@ pages! {
     slow_disks "slow-disks.md",
     a_caching_node "caching-node.md",
     http2 "http2.md",
+    http3 "http3.md",
     tls "tls.md",
     load_balancing "load-balancing.md",
     operating "operating.md",

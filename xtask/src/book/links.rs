@@ -25,17 +25,17 @@ pub(super) fn for_book(path: &str, text: &str, pages: &Pages, tree: &Tree) -> (S
             let target = link.get(2..end).unwrap_or_default();
             rest = link.get(end + 1..).unwrap_or_default();
             match place(folder, target, pages, tree) {
-                Place::Same => out.push_str(link.get(..=end).unwrap_or_default()),
-                Place::File(file) => {
+                LinkTarget::Same => out.push_str(link.get(..=end).unwrap_or_default()),
+                LinkTarget::File(file) => {
                     files.insert(file);
                     out.push_str(link.get(..=end).unwrap_or_default());
                 }
-                Place::Page(target) => {
+                LinkTarget::Page(target) => {
                     out.push_str("](");
                     out.push_str(&target);
                     out.push(')');
                 }
-                Place::Outside => unlink(&mut out),
+                LinkTarget::Outside => unlink(&mut out),
             }
         }
         out.push_str(rest);
@@ -44,7 +44,7 @@ pub(super) fn for_book(path: &str, text: &str, pages: &Pages, tree: &Tree) -> (S
 }
 
 /// The target of a link.
-enum Place {
+enum LinkTarget {
     /// An address of the web, a place in the same page, or a page of the book.
     Same,
     /// The page of a folder, by this link.
@@ -55,18 +55,18 @@ enum Place {
     Outside,
 }
 
-fn place(folder: &str, target: &str, pages: &Pages, tree: &Tree) -> Place {
+fn place(folder: &str, target: &str, pages: &Pages, tree: &Tree) -> LinkTarget {
     let (file, part) = target.find('#').map_or((target, ""), |at| target.split_at(at));
     if file.is_empty() || file.contains(':') {
-        return Place::Same;
+        return LinkTarget::Same;
     }
     match tidy::resolve(folder, file) {
-        Some(path) if pages.has(&path) => Place::Same,
+        Some(path) if pages.has(&path) => LinkTarget::Same,
         Some(path) if pages.has(&format!("{path}/README.md")) => {
-            Place::Page(format!("{}/README.md{part}", file.trim_end_matches('/')))
+            LinkTarget::Page(format!("{}/README.md{part}", file.trim_end_matches('/')))
         }
-        Some(path) if tree.is_file(&path) && !path.ends_with(".md") => Place::File(path),
-        _ => Place::Outside,
+        Some(path) if tree.is_file(&path) && !path.ends_with(".md") => LinkTarget::File(path),
+        _ => LinkTarget::Outside,
     }
 }
 

@@ -15,13 +15,13 @@ use crate::tidy::{self, Tree};
 
 /// The reason why the book was not made.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum BookError {
     /// The repository cannot be read.
     #[error(transparent)]
-    Tree(#[from] tidy::Error),
+    Tree(#[from] tidy::TidyError),
     /// mdBook did not build or did not run.
     #[error(transparent)]
-    Command(#[from] command::Error),
+    Command(#[from] command::CommandError),
     /// A file cannot be read or written.
     #[error("{}: {reason}", path.display())]
     File {
@@ -36,7 +36,7 @@ pub enum Error {
 }
 
 /// Builds the book in `target/book` (the folder `book` in `CARGO_TARGET_DIR`) and answers where its first page is.
-pub fn book(repository: &Path) -> Result<PathBuf, Error> {
+pub fn book(repository: &Path) -> Result<PathBuf, BookError> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository.join("target"), PathBuf::from);
     let target = std::path::absolute(&target).unwrap_or(target);
     let (source, site) = (target.join("book-source"), target.join("book"));
@@ -51,14 +51,14 @@ pub fn book(repository: &Path) -> Result<PathBuf, Error> {
         eprintln!("book: {line}");
     }
     if !broken.is_empty() {
-        return Err(Error::Broken(broken.len()));
+        return Err(BookError::Broken(broken.len()));
     }
     eprintln!("book: {count} links lead somewhere");
     Ok(site.join("index.html"))
 }
 
 /// Writes what mdBook reads.
-fn fill(repository: &Path, source: &Path) -> Result<(), Error> {
+fn fill(repository: &Path, source: &Path) -> Result<(), BookError> {
     let tree = Tree::read(repository)?;
     let pages = pages::Pages::of(&tree);
     remove(source)?;
@@ -77,20 +77,20 @@ fn fill(repository: &Path, source: &Path) -> Result<(), Error> {
 }
 
 /// Removes what an earlier run has left.
-fn remove(folder: &Path) -> Result<(), Error> {
+fn remove(folder: &Path) -> Result<(), BookError> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => at(folder, Err(error)),
         _ => Ok(()),
     }
 }
 
-fn write(path: &Path, contents: &[u8]) -> Result<(), Error> {
+fn write(path: &Path, contents: &[u8]) -> Result<(), BookError> {
     if let Some(folder) = path.parent() {
         at(folder, fs::create_dir_all(folder))?;
     }
     at(path, fs::write(path, contents))
 }
 
-fn at<T>(path: &Path, result: io::Result<T>) -> Result<T, Error> {
-    result.map_err(|reason| Error::File { path: path.to_path_buf(), reason })
+fn at<T>(path: &Path, result: io::Result<T>) -> Result<T, BookError> {
+    result.map_err(|reason| BookError::File { path: path.to_path_buf(), reason })
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde::Deserialize;
 
-use super::Error;
+use super::CountError;
 use super::cases::{Case, Unit};
 use crate::command::ask;
 
@@ -51,8 +51,8 @@ pub struct Budget {
 
 impl Budget {
     /// Reads the file; `None` if there is none.
-    pub fn load(path: &Path) -> Result<Option<Budget>, Error> {
-        let failed = |reason: String| Error::Budget { path: path.to_owned(), reason };
+    pub fn load(path: &Path) -> Result<Option<Budget>, CountError> {
+        let failed = |reason: String| CountError::Budget { path: path.to_owned(), reason };
         match fs::read_to_string(path) {
             Ok(text) => toml::from_str(&text).map(Some).map_err(|error| failed(error.to_string())),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
@@ -61,9 +61,9 @@ impl Budget {
     }
 
     /// Writes the file.
-    pub fn store(path: &Path, toolchain: &str, cases: &[(&str, f64)]) -> Result<(), Error> {
+    pub fn store(path: &Path, toolchain: &str, cases: &[(&str, f64)]) -> Result<(), CountError> {
         fs::write(path, text(toolchain, cases))
-            .map_err(|error| Error::Budget { path: path.to_owned(), reason: error.to_string() })
+            .map_err(|error| CountError::Budget { path: path.to_owned(), reason: error.to_string() })
     }
 }
 
@@ -74,7 +74,7 @@ fn text(toolchain: &str, cases: &[(&str, f64)]) -> String {
 }
 
 /// The environment that the counts depend on: the compiler, the kind of machine and the C library.
-pub fn toolchain() -> Result<String, Error> {
+pub fn toolchain() -> Result<String, CountError> {
     let compiler = ask(Command::new("rustc").arg("--version"))?;
     // Only glibc's getconf knows this name.
     let library = ask(Command::new("getconf").arg("GNU_LIBC_VERSION")).unwrap_or_default();
@@ -84,7 +84,7 @@ pub fn toolchain() -> Result<String, Error> {
 
 /// The judgement of the budget about a count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum BudgetVerdict {
     /// Not more than it may be.
     Within,
     /// More.
@@ -93,23 +93,23 @@ pub enum Verdict {
     Unknown,
 }
 
-impl Verdict {
+impl BudgetVerdict {
     /// Compares a count with the recorded one; `alike` says that both were made with the same toolchain.
-    pub fn of(case: Case, count: f64, recorded: f64, alike: bool) -> Verdict {
+    pub fn of(case: Case, count: f64, recorded: f64, alike: bool) -> BudgetVerdict {
         let tolerance = if alike { TOLERANCE } else { OTHER_TOOLCHAIN };
         let most = match case.unit() {
             Unit::Instructions => recorded * (1.0 + (tolerance.percent + case.chance()) / 100.0),
             Unit::Bytes => recorded + tolerance.bytes,
         };
-        if count <= most { Verdict::Within } else { Verdict::Over }
+        if count <= most { BudgetVerdict::Within } else { BudgetVerdict::Over }
     }
 
     /// The text that is printed behind the figures.
     pub fn word(self) -> &'static str {
         match self {
-            Verdict::Within => "",
-            Verdict::Over => "  OVER BUDGET",
-            Verdict::Unknown => "  not recorded",
+            BudgetVerdict::Within => "",
+            BudgetVerdict::Over => "  OVER BUDGET",
+            BudgetVerdict::Unknown => "  not recorded",
         }
     }
 }
@@ -120,18 +120,18 @@ mod tests {
 
     #[test]
     fn instructions_have_two_per_cent_and_bytes_sixteen() {
-        let instructions = |count| Verdict::of(Case::Return, count, 1_000.0, true);
-        assert_eq!((instructions(1_020.0), instructions(1_021.0)), (Verdict::Within, Verdict::Over));
-        let bytes = |count| Verdict::of(Case::Idle, count, 400.0, true);
-        assert_eq!((bytes(416.0), bytes(417.0)), (Verdict::Within, Verdict::Over));
-        assert_eq!(instructions(500.0), Verdict::Within);
+        let instructions = |count| BudgetVerdict::of(Case::Return, count, 1_000.0, true);
+        assert_eq!((instructions(1_020.0), instructions(1_021.0)), (BudgetVerdict::Within, BudgetVerdict::Over));
+        let bytes = |count| BudgetVerdict::of(Case::Idle, count, 400.0, true);
+        assert_eq!((bytes(416.0), bytes(417.0)), (BudgetVerdict::Within, BudgetVerdict::Over));
+        assert_eq!(instructions(500.0), BudgetVerdict::Within);
     }
 
     #[test]
     fn another_toolchain_is_held_loosely() {
-        assert_eq!(Verdict::of(Case::Return, 1_099.0, 1_000.0, false), Verdict::Within);
-        assert_eq!(Verdict::of(Case::Return, 1_101.0, 1_000.0, false), Verdict::Over);
-        assert_eq!(Verdict::of(Case::Idle, 465.0, 400.0, false), Verdict::Over);
+        assert_eq!(BudgetVerdict::of(Case::Return, 1_099.0, 1_000.0, false), BudgetVerdict::Within);
+        assert_eq!(BudgetVerdict::of(Case::Return, 1_101.0, 1_000.0, false), BudgetVerdict::Over);
+        assert_eq!(BudgetVerdict::of(Case::Idle, 465.0, 400.0, false), BudgetVerdict::Over);
     }
 
     #[test]

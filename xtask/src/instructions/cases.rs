@@ -5,9 +5,9 @@
 
 use std::net::SocketAddr;
 
-use freerun_testkit::{Answering, Client, Ending, Setup, Site, Upstream, ok};
+use freerun_testkit::{AnsweringUpstream, ConnectionEnd, Setup, Site, TestClient, TestUpstream, ok};
 
-use super::Error;
+use super::CountError;
 
 /// The unit of a case's count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,12 +84,12 @@ impl Case {
     }
 
     /// Something else than the right answer.
-    fn wrong(self, what: impl Into<String>) -> Error {
-        Error::Answer { case: self.name().to_owned(), what: what.into() }
+    fn wrong(self, what: impl Into<String>) -> CountError {
+        CountError::Answer { case: self.name().to_owned(), what: what.into() }
     }
 
     /// Sends one request, and reads its response to the end.
-    fn ask(self, client: &mut Client, fields: &str) -> Result<(), Error> {
+    fn ask(self, client: &mut TestClient, fields: &str) -> Result<(), CountError> {
         let request = format!("GET {} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n", self.path());
         client.try_send(request).map_err(|error| self.wrong(error.to_string()))?;
         let response = client.try_response("GET").map_err(|what| self.wrong(what))?;
@@ -100,12 +100,12 @@ impl Case {
         Ok(())
     }
 
-    fn connect(self, address: SocketAddr) -> Result<Client, Error> {
-        Client::try_connect(address).map_err(|error| self.wrong(error.to_string()))
+    fn connect(self, address: SocketAddr) -> Result<TestClient, CountError> {
+        TestClient::try_connect(address).map_err(|error| self.wrong(error.to_string()))
     }
 
     /// Sends `count` requests, or leaves `count` connections idle, which are answered.
-    pub fn load(self, address: SocketAddr, count: usize) -> Result<Vec<Client>, Error> {
+    pub fn load(self, address: SocketAddr, count: usize) -> Result<Vec<TestClient>, CountError> {
         match self {
             Case::Return | Case::File | Case::Proxied | Case::Hit => {
                 let mut client = self.connect(address)?;
@@ -118,7 +118,7 @@ impl Case {
                 for _ in 0..count {
                     let mut client = self.connect(address)?;
                     self.ask(&mut client, "Connection: close\r\n")?;
-                    if client.ending() != Ending::Closed {
+                    if client.ending() != ConnectionEnd::Closed {
                         return Err(self.wrong("the connection was not closed"));
                     }
                 }
@@ -135,18 +135,18 @@ impl Case {
 }
 
 /// The content that a server under valgrind serves: a file, and an upstream server in this process.
-pub struct Served {
+pub struct ServedContent {
     site: Site,
-    upstream: Answering,
+    upstream: AnsweringUpstream,
 }
 
-impl Served {
+impl ServedContent {
     /// Makes both.
-    pub fn new() -> Served {
+    pub fn new() -> ServedContent {
         let site = Site::new();
         // Old enough for its date to be a validator, and the same in each run: its text is in the response.
         site.dated("1k.bin", vec![b'x'; SIZE], 1_700_000_000);
-        Served { site, upstream: Upstream::answering(|_| ok(vec![b'y'; SIZE])) }
+        ServedContent { site, upstream: TestUpstream::answering(|_| ok(vec![b'y'; SIZE])) }
     }
 
     /// The configuration for a case. With `master_process off` there is one process, whose instructions are all counted.

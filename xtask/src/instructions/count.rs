@@ -6,8 +6,8 @@ use std::path::Path;
 use freerun_testkit::{Kind, Setup};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::Error;
-use super::cases::{Case, Served, Unit};
+use super::CountError;
+use super::cases::{Case, ServedContent, Unit};
 
 /// Requests of the two loads. Start and end of the server, and what only first requests do, are in both.
 const REQUESTS: [usize; 2] = [500, 4_500];
@@ -30,7 +30,7 @@ const PIECE_HEADER: u64 = 8;
 const ALLOCATOR: &str = "--soname-synonyms=somalloc=NONE";
 
 /// The cost of one request, or one connection.
-pub fn count(case: Case, kind: Kind, program: &Path) -> Result<f64, Error> {
+pub fn count(case: Case, kind: Kind, program: &Path) -> Result<f64, CountError> {
     match case.unit() {
         Unit::Instructions => {
             let mut least = [u64::MAX; 2];
@@ -55,8 +55,8 @@ fn each(counts: [u64; 2], loads: [usize; 2]) -> f64 {
 }
 
 /// The count of one run with this load.
-fn once(case: Case, kind: Kind, program: &Path, load: usize) -> Result<u64, Error> {
-    let served = Served::new();
+fn once(case: Case, kind: Kind, program: &Path, load: usize) -> Result<u64, CountError> {
+    let served = ServedContent::new();
     let setup = under(served.setup(case).program(program), case.unit());
     let mut server = setup.try_start(kind)?;
     let clients = case.load(server.address(), load)?;
@@ -67,7 +67,7 @@ fn once(case: Case, kind: Kind, program: &Path, load: usize) -> Result<u64, Erro
         Unit::Bytes => ("valgrind.log", bytes),
     };
     let text = fs::read_to_string(server.path(file)).unwrap_or_default();
-    find(&text).ok_or_else(|| Error::NoCount(text.lines().take(20).collect::<Vec<_>>().join("\n")))
+    find(&text).ok_or_else(|| CountError::NoCount(text.lines().take(20).collect::<Vec<_>>().join("\n")))
 }
 
 /// Has a server run under the tool that counts this.
@@ -96,12 +96,12 @@ fn bytes(text: &str) -> Option<u64> {
 }
 
 /// Makes sure that this process and the servers it starts may have this number of open files.
-fn raise_limit(wanted: u64) -> Result<(), Error> {
+fn raise_limit(wanted: u64) -> Result<(), CountError> {
     let now = getrlimit(Resource::Nofile);
     let limit = now.maximum.unwrap_or(u64::MAX);
     let raised = now.current.is_none_or(|current| current >= wanted)
         || limit >= wanted && setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..now }).is_ok();
-    if raised { Ok(()) } else { Err(Error::OpenFiles { wanted, limit }) }
+    if raised { Ok(()) } else { Err(CountError::OpenFiles { wanted, limit }) }
 }
 
 #[cfg(test)]

@@ -6,22 +6,22 @@ use crate::command;
 
 /// The reason for which there are no counts.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum CountError {
     /// A command did not start or failed.
     #[error(transparent)]
-    Command(#[from] command::Error),
+    Command(#[from] command::CommandError),
     /// Without valgrind nothing can be counted.
     #[error("valgrind is not installed; on Debian: apt-get install valgrind")]
     NoValgrind,
     /// A server under valgrind did not start.
     #[error(transparent)]
-    Server(#[from] freerun_testkit::Error),
+    Server(#[from] freerun_testkit::HarnessError),
     /// A server did not answer as it has to.
     #[error("{case}: {what}")]
     Answer {
         /// The name of the case.
         case: String,
-        /// What came instead.
+        /// The answer that came instead.
         what: String,
     },
     /// Valgrind has written something else than a count.
@@ -32,7 +32,7 @@ pub enum Error {
     Budget {
         /// Its file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// As many connections as are wanted need more open files than may be had.

@@ -16,16 +16,16 @@ use std::process::Command;
 use freerun_testkit::Kind;
 
 use crate::command::{ask, cargo, run};
-use budget::{Budget, Verdict};
+use budget::{Budget, BudgetVerdict};
 use cases::Case;
-pub use error::Error;
+pub use error::CountError;
 
 /// The file with the budget, from the root of the repository.
 const BUDGET: &str = "xtask/instructions.toml";
 
 /// The options of the command line.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Options {
+pub struct CountOptions {
     check: bool,
     record: bool,
     nginx: bool,
@@ -34,10 +34,10 @@ pub struct Options {
     case: Option<String>,
 }
 
-impl Options {
+impl CountOptions {
     /// Reads the arguments; `None` if one is not understood.
-    pub fn read(arguments: &[&str]) -> Option<Options> {
-        let mut options = Options::default();
+    pub fn read(arguments: &[&str]) -> Option<CountOptions> {
+        let mut options = CountOptions::default();
         let mut arguments = arguments.iter();
         while let Some(argument) = arguments.next() {
             match *argument {
@@ -54,9 +54,9 @@ impl Options {
 }
 
 /// Builds freerun, counts each case and prints the table. Answers whether all is within the budget, or need not be.
-pub fn instructions(repository: &Path, options: Options) -> Result<bool, Error> {
+pub fn instructions(repository: &Path, options: CountOptions) -> Result<bool, CountError> {
     if ask(Command::new("valgrind").arg("--version")).is_err() {
-        return Err(Error::NoValgrind);
+        return Err(CountError::NoValgrind);
     }
     let binary = match options.freerun {
         Some(path) => std::path::absolute(&path).unwrap_or(path),
@@ -84,10 +84,10 @@ pub fn instructions(repository: &Path, options: Options) -> Result<bool, Error> 
             None => String::new(),
         };
         let verdict = match recorded {
-            Some(recorded) => Verdict::of(case, count, recorded, alike),
-            None => Verdict::Unknown,
+            Some(recorded) => BudgetVerdict::of(case, count, recorded, alike),
+            None => BudgetVerdict::Unknown,
         };
-        within &= verdict != Verdict::Over;
+        within &= verdict != BudgetVerdict::Over;
         println!(
             "{:24} {count:>9.0} {:>9} {:>7} {other:>9}{}",
             case.name(),
@@ -119,7 +119,7 @@ pub fn instructions(repository: &Path, options: Options) -> Result<bool, Error> 
 }
 
 /// Builds freerun as users build it.
-fn build(repository: &Path) -> Result<PathBuf, Error> {
+fn build(repository: &Path) -> Result<PathBuf, CountError> {
     run(cargo(repository).args(["build", "--release", "--locked", "--package", "freerun"]))?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository.join("target"), PathBuf::from);
     Ok(std::path::absolute(&target).unwrap_or(target).join("release/freerun"))
@@ -131,9 +131,9 @@ mod tests {
 
     #[test]
     fn options_are_read_and_others_refused() {
-        let read = Options::read(&["--check", "--freerun", "/a"]);
-        assert_eq!(read, Some(Options { check: true, freerun: Some("/a".into()), ..Options::default() }));
-        assert_eq!(Options::read(&["--chekc"]), None);
-        assert_eq!(Options::read(&["--freerun"]), None);
+        let read = CountOptions::read(&["--check", "--freerun", "/a"]);
+        assert_eq!(read, Some(CountOptions { check: true, freerun: Some("/a".into()), ..CountOptions::default() }));
+        assert_eq!(CountOptions::read(&["--chekc"]), None);
+        assert_eq!(CountOptions::read(&["--freerun"]), None);
     }
 }

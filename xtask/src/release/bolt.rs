@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{Compiler, Error, LEAST_COUNTS, ask, at, empty};
+use super::{Compiler, LEAST_COUNTS, ReleaseError, ask, at, empty};
 
 /// The information that the linker has to leave in a program for BOLT: the places of addresses.
 pub const LINKED: &str = "-Clink-arg=-Wl,--emit-relocs";
@@ -47,8 +47,8 @@ impl Bolt {
         program: &Path,
         placed: &Path,
         folder: &Path,
-        load: impl FnOnce(&Path) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+        load: impl FnOnce(&Path) -> Result<(), ReleaseError>,
+    ) -> Result<(), ReleaseError> {
         empty(folder)?;
         let (raw, counted, counting) = (folder.join("raw"), folder.join("counts"), folder.join("freerun"));
         empty(&raw)?;
@@ -74,7 +74,7 @@ impl Bolt {
         }
         let counts = if counted.exists() { total(&at(&counted, fs::read_to_string(&counted))?) } else { 0 };
         if counts < LEAST_COUNTS {
-            return Err(Error::NotCounted { counts, folder: raw });
+            return Err(ReleaseError::NotCounted { counts, folder: raw });
         }
 
         let mut place = Command::new(&self.bolt);

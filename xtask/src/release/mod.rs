@@ -32,7 +32,7 @@ const TOLD: (&str, &str) = ("FREERUN_PROFILE_GUIDED", "1");
 
 /// The reason why no binary was built.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum ReleaseError {
     /// The tool that merges profiles is missing, or is too old to read what this compiler's programs write.
     #[error(
         "no llvm-profdata of LLVM {llvm} or newer is there: `rustup component add llvm-tools`, or name one in LLVM_PROFDATA"
@@ -51,7 +51,7 @@ pub enum Error {
     },
     /// A command did not start or failed.
     #[error(transparent)]
-    Failed(#[from] command::Error),
+    Failed(#[from] command::CommandError),
     /// A file or folder cannot be made.
     #[error("{}: {reason}", path.display())]
     File {
@@ -72,7 +72,7 @@ struct Compiler {
 }
 
 /// Builds the binary and answers where it is. Everything is in `target/pgo` (the folder `pgo` in `CARGO_TARGET_DIR`).
-pub fn release(repository: &Path) -> Result<PathBuf, Error> {
+pub fn release(repository: &Path) -> Result<PathBuf, ReleaseError> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository.join("target"), PathBuf::from);
     let folder = std::path::absolute(&target).unwrap_or(target).join("pgo");
     let compiler = Compiler::ask()?;
@@ -105,7 +105,7 @@ pub fn release(repository: &Path) -> Result<PathBuf, Error> {
     let shown = ask(Command::new(&profdata).args(["show", "--topn=1"]).arg(&counted))?;
     let counts = total(&shown).unwrap_or(0);
     if counts < LEAST_COUNTS {
-        return Err(Error::NotCounted { counts, folder: raw });
+        return Err(ReleaseError::NotCounted { counts, folder: raw });
     }
 
     say("the binary to use");
@@ -139,7 +139,7 @@ pub fn release(repository: &Path) -> Result<PathBuf, Error> {
 }
 
 /// Runs the benchmarks of the training on a binary that counts.
-fn load(repository: &Path, scratch: &Path, counting: &Path) -> Result<(), Error> {
+fn load(repository: &Path, scratch: &Path, counting: &Path) -> Result<(), ReleaseError> {
     let mut load = cargo(repository);
     load.args(["run", "--release", "--quiet", "--package", "freerun-bench", "--"]).args(TRAINING);
     load.args(["--only", "freerun", "--runs", "1", "--seconds", TRAINING_SECONDS]);
@@ -150,7 +150,7 @@ fn load(repository: &Path, scratch: &Path, counting: &Path) -> Result<(), Error>
 }
 
 impl Compiler {
-    fn ask() -> Result<Compiler, Error> {
+    fn ask() -> Result<Compiler, ReleaseError> {
         let version = ask(Command::new("rustc").arg("-vV"))?;
         let field =
             |name: &str| version.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim().to_owned();
@@ -162,12 +162,12 @@ impl Compiler {
 
     /// The tool that merges counts: named by the user, the compiler's own, or an installed one. It is looked for before
     /// anything is built, and asked for its version: an older tool does not read these counts.
-    fn profdata(&self) -> Result<PathBuf, Error> {
+    fn profdata(&self) -> Result<PathBuf, ReleaseError> {
         if let Some(named) = std::env::var_os("LLVM_PROFDATA") {
             return Ok(named.into());
         }
         self.tool("llvm-profdata", &["merge", "--version"])
-            .ok_or(Error::NoTool { llvm: major(&self.llvm).unwrap_or(0) })
+            .ok_or(ReleaseError::NoTool { llvm: major(&self.llvm).unwrap_or(0) })
     }
 
     /// A tool of LLVM that says with `version` that it is as new as the compiler's.
@@ -185,7 +185,13 @@ impl Compiler {
     }
 
     /// Builds freerun with `flags` for the compiler. With `--target` they are not for build scripts.
-    fn build(&self, repository: &Path, target: &Path, flags: &str, told: &[(&str, &str)]) -> Result<PathBuf, Error> {
+    fn build(
+        &self,
+        repository: &Path,
+        target: &Path,
+        flags: &str,
+        told: &[(&str, &str)],
+    ) -> Result<PathBuf, ReleaseError> {
         let mut build = cargo(repository);
         build.args(["build", "--release", "--package", "freerun", "--target", &self.host]);
         build.env("CARGO_TARGET_DIR", target).env("RUSTFLAGS", flags).env("CARGO_INCREMENTAL", "0");
@@ -213,12 +219,12 @@ fn total(text: &str) -> Option<u64> {
 }
 
 /// The result of an operation at `path`.
-fn at<T>(path: &Path, result: std::io::Result<T>) -> Result<T, Error> {
-    result.map_err(|reason| Error::File { path: path.to_path_buf(), reason })
+fn at<T>(path: &Path, result: std::io::Result<T>) -> Result<T, ReleaseError> {
+    result.map_err(|reason| ReleaseError::File { path: path.to_path_buf(), reason })
 }
 
 /// Makes an empty folder.
-fn empty(folder: &Path) -> Result<(), Error> {
+fn empty(folder: &Path) -> Result<(), ReleaseError> {
     if folder.exists() {
         at(folder, fs::remove_dir_all(folder))?;
     }

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::order::Order;
+use super::order::FolderOrder;
 use super::rules::Sort;
 use super::tree::line_of;
 use super::wording::WordingLimit;
@@ -21,7 +21,7 @@ const ANY: &str = "any";
 /// The file, as written.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct AllowFile {
     #[serde(default)]
     blocking: Vec<WrittenBlocking>,
     #[serde(default)]
@@ -82,7 +82,7 @@ struct WrittenLong {
 
 /// An exception, and whether it was needed.
 #[derive(Debug)]
-struct Entry<T> {
+struct AllowEntry<T> {
     /// A file, or a folder with `/` at its end.
     path: String,
     /// The line of the path in [`FILE`].
@@ -92,7 +92,7 @@ struct Entry<T> {
     used: bool,
 }
 
-impl<T> Entry<T> {
+impl<T> AllowEntry<T> {
     fn covers(&self, path: &str) -> bool {
         if self.path.ends_with('/') { path.starts_with(&self.path) } else { path == self.path }
     }
@@ -102,10 +102,10 @@ impl<T> Entry<T> {
 #[derive(Debug, Default)]
 pub(crate) struct Exceptions {
     /// `None` stands for every sort.
-    blocking: Vec<Entry<Option<Sort>>>,
-    long: Vec<Entry<()>>,
-    folder_style: Vec<Entry<()>>,
-    orders: Vec<Order>,
+    blocking: Vec<AllowEntry<Option<Sort>>>,
+    long: Vec<AllowEntry<()>>,
+    folder_style: Vec<AllowEntry<()>>,
+    orders: Vec<FolderOrder>,
     wording: Vec<WordingLimit>,
     least_assertions: usize,
 }
@@ -114,7 +114,7 @@ impl Exceptions {
     /// Reads [`FILE`]; mistakes in it become problems.
     pub(crate) fn read(tree: &Tree, problems: &mut Vec<Problem>) -> Self {
         let text = tree.get(FILE).unwrap_or_default();
-        let written: Written = match toml::from_str(text) {
+        let written: AllowFile = match toml::from_str(text) {
             Ok(written) => written,
             Err(error) => {
                 let line = error.span().map_or(1, |span| line_of(text, span.start));
@@ -138,24 +138,24 @@ impl Exceptions {
                     problems.push(Problem::new(FILE, line, format!("unknown sort \"{word}\""), fix));
                     continue;
                 }
-                all.blocking.push(Entry { path: path.clone(), line, what: sort, used: false });
+                all.blocking.push(AllowEntry { path: path.clone(), line, what: sort, used: false });
             }
         }
         for entry in &written.long {
             let line = line_of(text, entry.path.span().start);
             check_entry(tree, entry.path.get_ref(), &entry.reason, line, problems);
-            all.long.push(Entry { path: entry.path.get_ref().clone(), line, what: (), used: false });
+            all.long.push(AllowEntry { path: entry.path.get_ref().clone(), line, what: (), used: false });
         }
         for entry in &written.folder_style {
             let line = line_of(text, entry.path.span().start);
             check_entry(tree, entry.path.get_ref(), &entry.reason, line, problems);
-            all.folder_style.push(Entry { path: entry.path.get_ref().clone(), line, what: (), used: false });
+            all.folder_style.push(AllowEntry { path: entry.path.get_ref().clone(), line, what: (), used: false });
         }
         for entry in written.order {
             let line = line_of(text, entry.folder.span().start);
             let steps = entry.steps.iter().map(|step| step.split_whitespace().map(str::to_owned).collect()).collect();
             let folder = entry.folder.into_inner();
-            all.orders.push(Order { folder, line, steps, arrows: entry.arrows, circles: entry.circles });
+            all.orders.push(FolderOrder { folder, line, steps, arrows: entry.arrows, circles: entry.circles });
         }
         for WrittenWording { folder, names, sentences } in written.words {
             let line = line_of(text, folder.span().start);
@@ -171,7 +171,7 @@ impl Exceptions {
     }
 
     /// The orders of folders.
-    pub(crate) fn orders(&self) -> &[Order] {
+    pub(crate) fn orders(&self) -> &[FolderOrder] {
         &self.orders
     }
 
@@ -187,7 +187,8 @@ impl Exceptions {
 
     /// Whether a file may wait in this way.
     pub(crate) fn blocking(&mut self, path: &str, sort: Sort) -> bool {
-        let covers = |entry: &&mut Entry<Option<Sort>>| entry.covers(path) && entry.what.is_none_or(|own| own == sort);
+        let covers =
+            |entry: &&mut AllowEntry<Option<Sort>>| entry.covers(path) && entry.what.is_none_or(|own| own == sort);
         self.blocking.iter_mut().filter(covers).map(|entry| entry.used = true).count() > 0
     }
 

@@ -1,7 +1,7 @@
 //! The number of assertions in the product: code that says what it relies on fails where it goes wrong.
 
 use super::allow::Exceptions;
-use super::source::{Kind, Source, Token};
+use super::source::{Source, Token, TokenKind};
 use super::{Problem, Tree, allow};
 
 /// Macros that say what has to hold.
@@ -64,7 +64,7 @@ fn length_of_documentation(tokens: &[Token]) -> usize {
 
 /// Whether the token is the name of a macro that asserts, and what follows calls it.
 fn is_assertion(token: &Token, next: &[Token]) -> bool {
-    let is_called = matches!(next, [mark, open, ..] if mark.is_mark('!') && matches!(open.kind, Kind::Open(_)));
+    let is_called = matches!(next, [mark, open, ..] if mark.is_mark('!') && matches!(open.kind, TokenKind::Open(_)));
     is_called && token.word().is_some_and(|word| MACROS.contains(&word))
 }
 

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use super::Problem;
 use super::allow::Exceptions;
-use super::rules::{CLOCKLESS, Name, RULES, Sort};
-use super::source::{Kind, Source, Token};
+use super::rules::{CLOCKLESS, NamePattern, RULES, Sort};
+use super::source::{Source, Token, TokenKind};
 
 /// The number of times that a name may lead to another name of the same file (`use std::fs; use fs::File;`).
 const ALIAS_DEPTH: usize = 4;
@@ -36,14 +36,14 @@ pub(crate) fn check(sources: &[Source], exceptions: &mut Exceptions, problems: &
 
 /// A call that may wait.
 #[derive(Debug, PartialEq, Eq)]
-struct Found {
+struct BlockingCall {
     sort: Sort,
     name: String,
     line: usize,
 }
 
 /// Every call of the file's live code that may wait, in order.
-fn find(source: &Source) -> Vec<Found> {
+fn find(source: &Source) -> Vec<BlockingCall> {
     let tokens: Vec<&Token> = source.tokens.iter().collect();
     let (imports, spans) = imports(&tokens);
     let mut names: Names = BTreeMap::new();
@@ -54,7 +54,7 @@ fn find(source: &Source) -> Vec<Found> {
     let clockless = CLOCKLESS.iter().any(|folder| source.path.starts_with(folder));
     let rules = || RULES.iter().filter(move |(sort, _)| clockless || *sort != Sort::Clock);
     let mut found = Vec::new();
-    let mut push = |sort, name: String, line| found.push(Found { sort, name, line });
+    let mut push = |sort, name: String, line| found.push(BlockingCall { sort, name, line });
 
     for import in imports.iter().filter(|import| !import.test) {
         if let Some((sort, _)) = rules().find(|(_, name)| names_path(*name, &import.path, true)) {
@@ -75,24 +75,27 @@ fn find(source: &Source) -> Vec<Found> {
         let segments = path_at(&tokens, index);
         let after = index + segments.len() * 3 - 2;
         let method = index > 0 && tokens[index - 1].is_mark('.') && !(index > 1 && tokens[index - 2].is_mark('.'));
-        let called = matches!(tokens.get(after).map(|next| &next.kind), Some(Kind::Open('(')))
+        let called = matches!(tokens.get(after).map(|next| &next.kind), Some(TokenKind::Open('(')))
             || (tokens.get(after).is_some_and(|next| next.is_mark(':')) && method);
-        let bare = called && matches!(tokens.get(after + 1).map(|next| &next.kind), Some(Kind::Close(')')));
+        let bare = called && matches!(tokens.get(after + 1).map(|next| &next.kind), Some(TokenKind::Close(')')));
         let method = method && !is_awaited(&tokens, after);
         let bang = tokens.get(after).is_some_and(|next| next.is_mark('!'));
         if !token.test {
             let meanings = resolve(&segments, &names);
-            let meaning = |name: Name| meanings.iter().find(|path| names_path(name, path, false));
+            let meaning = |name: NamePattern| meanings.iter().find(|path| names_path(name, path, false));
             let hit = rules().find(|(_, name)| match *name {
-                Name::Method(own) => method && called && own == word,
-                Name::BareMethod(own) => method && bare && own == word,
-                Name::PathMethod(own) => method && bare && paths && own == word,
-                Name::Macro(own) => bang && segments.last().is_some_and(|last| last == own),
+                NamePattern::Method(own) => method && called && own == word,
+                NamePattern::BareMethod(own) => method && bare && own == word,
+                NamePattern::PathMethod(own) => method && bare && paths && own == word,
+                NamePattern::Macro(own) => bang && segments.last().is_some_and(|last| last == own),
                 name => !method && meaning(name).is_some(),
             });
             match hit {
-                Some((sort, Name::Macro(own))) => push(*sort, format!("{own}!"), token.line),
-                Some((sort, Name::Method(own) | Name::BareMethod(own) | Name::PathMethod(own))) => {
+                Some((sort, NamePattern::Macro(own))) => push(*sort, format!("{own}!"), token.line),
+                Some((
+                    sort,
+                    NamePattern::Method(own) | NamePattern::BareMethod(own) | NamePattern::PathMethod(own),
+                )) => {
                     push(*sort, format!(".{own}()"), token.line);
                 }
                 Some((sort, name)) => push(*sort, meaning(*name).unwrap_or(&segments).join("::"), token.line),
@@ -109,12 +112,12 @@ fn is_awaited(tokens: &[&Token], open: usize) -> bool {
     let mut depth = 0_usize;
     for (index, token) in tokens.iter().enumerate().skip(open) {
         match token.kind {
-            Kind::Open(_) => depth += 1,
-            Kind::Close(_) if depth == 1 => {
+            TokenKind::Open(_) => depth += 1,
+            TokenKind::Close(_) if depth == 1 => {
                 return tokens.get(index + 1).is_some_and(|next| next.is_mark('.'))
                     && tokens.get(index + 2).is_some_and(|next| next.is_word("await"));
             }
-            Kind::Close(_) => depth = depth.saturating_sub(1),
+            TokenKind::Close(_) => depth = depth.saturating_sub(1),
             _ if depth == 0 => return false,
             _ => {}
         }
@@ -123,14 +126,14 @@ fn is_awaited(tokens: &[&Token], open: usize) -> bool {
 }
 
 /// Whether a rule speaks of this full path. An import of a module or type alone is not yet a call.
-fn names_path(name: Name, path: &[String], import: bool) -> bool {
+fn names_path(name: NamePattern, path: &[String], import: bool) -> bool {
     let below = |prefix: &str| -> Option<usize> {
         let parts: Vec<&str> = prefix.split("::").collect();
         (path.len() >= parts.len() && path.iter().zip(&parts).all(|(a, b)| a == b)).then_some(parts.len())
     };
     match name {
-        Name::Below(prefix) => below(prefix).is_some(),
-        Name::Functions(module, except) => below(module).is_some_and(|at| {
+        NamePattern::Below(prefix) => below(prefix).is_some(),
+        NamePattern::Functions(module, except) => below(module).is_some_and(|at| {
             path.get(at).is_some_and(|next| {
                 path.len() == at + 1
                     && next.starts_with(|first: char| first.is_ascii_lowercase())
@@ -138,9 +141,11 @@ fn names_path(name: Name, path: &[String], import: bool) -> bool {
                     && !(import && next == "self")
             })
         }),
-        Name::Some(owner, functions) => below(owner)
+        NamePattern::Some(owner, functions) => below(owner)
             .is_some_and(|at| path.len() == at + 1 && functions.contains(&path.get(at).map_or("", String::as_str))),
-        Name::Method(_) | Name::BareMethod(_) | Name::PathMethod(_) | Name::Macro(_) => false,
+        NamePattern::Method(_) | NamePattern::BareMethod(_) | NamePattern::PathMethod(_) | NamePattern::Macro(_) => {
+            false
+        }
     }
 }
 
@@ -209,29 +214,29 @@ fn use_tree(tokens: &[&Token], mut at: usize, prefix: &[String], imports: &mut V
     let mut path = prefix.to_vec();
     while let Some(token) = tokens.get(at) {
         match &token.kind {
-            Kind::Mark(':') => at += 1,
-            Kind::Mark('*') => {
+            TokenKind::Mark(':') => at += 1,
+            TokenKind::Mark('*') => {
                 path.push("*".to_owned());
                 imports.push(Import { path, alias: "*".to_owned(), line: token.line, test: token.test });
                 return at + 1;
             }
-            Kind::Open('{') => {
+            TokenKind::Open('{') => {
                 at += 1;
                 while let Some(next) = tokens.get(at) {
                     match next.kind {
-                        Kind::Close('}') => return at + 1,
-                        Kind::Mark(',') => at += 1,
+                        TokenKind::Close('}') => return at + 1,
+                        TokenKind::Mark(',') => at += 1,
                         _ => at = use_tree(tokens, at, &path, imports).max(at + 1),
                     }
                 }
                 return at;
             }
-            Kind::Word(word) if word == "as" => {
+            TokenKind::Word(word) if word == "as" => {
                 let alias = tokens.get(at + 1).and_then(|next| next.word()).unwrap_or("_").to_owned();
                 imports.push(Import { path, alias, line: token.line, test: token.test });
                 return at + 2;
             }
-            Kind::Word(word) => {
+            TokenKind::Word(word) => {
                 if word != "self" || path.is_empty() {
                     path.push(word.clone());
                 }

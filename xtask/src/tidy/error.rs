@@ -2,7 +2,7 @@
 
 /// The reason for which the checks could not run at all (as against: ran and found something).
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
+pub(crate) enum TidyError {
     /// A file or folder of the repository cannot be read.
     #[error("cannot read {path}: {source}")]
     Read {

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::source::{Kind, Source, Token};
+use super::source::{Source, Token, TokenKind};
 
 /// The number of signposts that are followed; more would be a circle.
 const MAX_SIGNPOSTS: usize = 16;
@@ -34,7 +34,7 @@ struct Leaf {
 
 /// The modules, names and imports of a file.
 #[derive(Debug, Default)]
-struct Said {
+struct ModuleContents {
     /// Its module's path from the crate's root.
     module: Vec<String>,
     /// Its `use` declarations, each with the module it stands in (another one inside `mod name { … }`).
@@ -49,7 +49,7 @@ struct Said {
 
 /// The target of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Target {
+enum PathTarget {
     /// Something that this file defines.
     Item(usize),
     /// The module itself.
@@ -63,7 +63,8 @@ impl Graph {
         let live = |source: &&Source| source.path.starts_with(folder) && !tests(source);
         let sources: Vec<&Source> = sources.iter().filter(live).collect();
         let files: Vec<String> = sources.iter().map(|source| source.path[folder.len()..].to_owned()).collect();
-        let said: Vec<Said> = files.iter().zip(&sources).map(|(file, source)| read(file, &source.tokens)).collect();
+        let said: Vec<ModuleContents> =
+            files.iter().zip(&sources).map(|(file, source)| read(file, &source.tokens)).collect();
         let crate_said = Crate {
             modules: said.iter().enumerate().map(|(index, file)| (file.module.clone(), index)).collect(),
             macros: said
@@ -109,7 +110,7 @@ impl Graph {
 struct Crate<'a> {
     modules: BTreeMap<Vec<String>, usize>,
     macros: BTreeMap<String, usize>,
-    said: &'a [Said],
+    said: &'a [ModuleContents],
 }
 
 impl Crate<'_> {
@@ -127,13 +128,13 @@ impl Crate<'_> {
                     continue;
                 }
                 match self.find(from, place, &leaf.path, 0) {
-                    Some(Target::Item(to)) => add(from, to, leaf.line),
-                    Some(Target::Module(to)) if leaf.name == "*" => add(from, to, leaf.line),
+                    Some(PathTarget::Item(to)) => add(from, to, leaf.line),
+                    Some(PathTarget::Module(to)) if leaf.name == "*" => add(from, to, leaf.line),
                     _ => {}
                 }
             }
             for (place, path, line) in &file.paths {
-                if let Some(Target::Item(to)) = self.find(from, place, path, 0) {
+                if let Some(PathTarget::Item(to)) = self.find(from, place, path, 0) {
                     add(from, to, *line);
                 }
             }
@@ -142,7 +143,7 @@ impl Crate<'_> {
     }
 
     /// The meaning of a path that stands in a file (`from`), in one of its modules (`place`).
-    fn find(&self, from: usize, place: &[String], path: &[String], signposts: usize) -> Option<Target> {
+    fn find(&self, from: usize, place: &[String], path: &[String], signposts: usize) -> Option<PathTarget> {
         let (first, rest) = path.split_first()?;
         match first.as_str() {
             "crate" => return self.walk(rest, signposts),
@@ -163,26 +164,26 @@ impl Crate<'_> {
             // A path that only repeats what its own `use` says leads nowhere new.
             return if leaf.path == path { None } else { self.follow(from, place, leaf, rest, signposts) };
         }
-        self.macros.get(first).filter(|_| rest.is_empty()).map(|file| Target::Item(*file))
+        self.macros.get(first).filter(|_| rest.is_empty()).map(|file| PathTarget::Item(*file))
     }
 
     /// The meaning of a path from the crate's root.
-    fn walk(&self, path: &[String], signposts: usize) -> Option<Target> {
+    fn walk(&self, path: &[String], signposts: usize) -> Option<PathTarget> {
         let deepest = (0..=path.len()).rev().find_map(|length| {
             let file = self.modules.get(&path[..length])?;
             Some((length, *file))
         });
         let (length, file) = deepest?;
-        let Some(name) = path.get(length) else { return Some(Target::Module(file)) };
+        let Some(name) = path.get(length) else { return Some(PathTarget::Module(file)) };
         if let Some((place, leaf)) = self.brought(file, name) {
             return self.follow(file, place, leaf, &path[length + 1..], signposts);
         }
         if length == 0
             && let Some(file) = self.macros.get(name)
         {
-            return Some(Target::Item(*file));
+            return Some(PathTarget::Item(*file));
         }
-        Some(Target::Item(file))
+        Some(PathTarget::Item(file))
     }
 
     /// The `use` of a file that brings in a name.
@@ -191,7 +192,14 @@ impl Crate<'_> {
         leaves.iter().find(|(_, leaf)| leaf.name == name).map(|(place, leaf)| (place.as_slice(), leaf))
     }
 
-    fn follow(&self, file: usize, place: &[String], leaf: &Leaf, rest: &[String], signposts: usize) -> Option<Target> {
+    fn follow(
+        &self,
+        file: usize,
+        place: &[String],
+        leaf: &Leaf,
+        rest: &[String],
+        signposts: usize,
+    ) -> Option<PathTarget> {
         if signposts == MAX_SIGNPOSTS {
             return None;
         }
@@ -215,9 +223,9 @@ fn module_of(file: &str) -> Vec<String> {
 }
 
 /// Reads what a file says.
-fn read(file: &str, tokens: &[Token]) -> Said {
+fn read(file: &str, tokens: &[Token]) -> ModuleContents {
     let tokens: Vec<&Token> = tokens.iter().filter(|token| !token.test).collect();
-    let mut said = Said { module: module_of(file), ..Said::default() };
+    let mut said = ModuleContents { module: module_of(file), ..ModuleContents::default() };
     let mut place = said.module.clone();
     // The depths of braces at which `mod name { … }` began.
     let mut inner = Vec::new();
@@ -226,36 +234,37 @@ fn read(file: &str, tokens: &[Token]) -> Said {
     while let Some(token) = tokens.get(index) {
         let before = index.checked_sub(1).map(|before| tokens[before]);
         match &token.kind {
-            Kind::Open('{') => depth += 1,
-            Kind::Close('}') => {
+            TokenKind::Open('{') => depth += 1,
+            TokenKind::Close('}') => {
                 depth = depth.saturating_sub(1);
                 if inner.last() == Some(&depth) {
                     inner.pop();
                     place.pop();
                 }
             }
-            Kind::Word(word) if word == "use" && !tokens.get(index + 1).is_some_and(|next| next.is_mark('<')) => {
-                let signpost = before.is_some_and(|before| before.is_word("pub") || before.kind == Kind::Close(')'));
+            TokenKind::Word(word) if word == "use" && !tokens.get(index + 1).is_some_and(|next| next.is_mark('<')) => {
+                let signpost =
+                    before.is_some_and(|before| before.is_word("pub") || before.kind == TokenKind::Close(')'));
                 let mut leaves = Vec::new();
                 index = read_use(&tokens, index + 1, &[], signpost, &mut leaves);
                 said.leaves.extend(leaves.into_iter().map(|leaf| (place.clone(), leaf)));
                 continue;
             }
-            Kind::Word(word) if word == "mod" => {
+            TokenKind::Word(word) if word == "mod" => {
                 if let (Some(name), Some(open)) = (tokens.get(index + 1), tokens.get(index + 2))
-                    && let (Some(name), Kind::Open('{')) = (name.word(), &open.kind)
+                    && let (Some(name), TokenKind::Open('{')) = (name.word(), &open.kind)
                 {
                     place.push(name.to_owned());
                     inner.push(depth);
                 }
             }
-            Kind::Word(word) if word == "macro_rules" => {
+            TokenKind::Word(word) if word == "macro_rules" => {
                 let exported = tokens[..index].iter().rev().take(3).any(|token| token.is_word("macro_export"));
                 if let Some(name) = tokens.get(index + 2).and_then(|token| token.word()).filter(|_| exported) {
                     said.macros.push(name.to_owned());
                 }
             }
-            Kind::Word(word) => {
+            TokenKind::Word(word) => {
                 let begins = !after(&tokens, index, '.') || after_two(&tokens, index, '.');
                 let begins = begins && !after_two(&tokens, index, ':');
                 let (path, end) = read_path(&tokens, index);
@@ -316,16 +325,16 @@ fn read_use(tokens: &[&Token], start: usize, prefix: &[String], signpost: bool, 
     index = end;
     let at = if is_path_mark(tokens, index) { index + 2 } else { index };
     match tokens.get(at).map(|token| &token.kind) {
-        Some(Kind::Mark('*')) => {
+        Some(TokenKind::Mark('*')) => {
             out.push(Leaf { path, name: "*".to_owned(), line, signpost });
             return at + 1;
         }
-        Some(Kind::Open('{')) => {
+        Some(TokenKind::Open('{')) => {
             let mut index = at + 1;
             while let Some(token) = tokens.get(index) {
                 match token.kind {
-                    Kind::Close('}') => return index + 1,
-                    Kind::Mark(',') => index += 1,
+                    TokenKind::Close('}') => return index + 1,
+                    TokenKind::Mark(',') => index += 1,
                     _ => index = read_use(tokens, index, &path, signpost, out).max(index + 1),
                 }
             }

@@ -5,7 +5,7 @@ use super::{Problem, Tree};
 
 /// The crates that may import a crate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum CratePlace {
     /// A crate of the server: imports only crates with a smaller number.
     Layer(u8),
     /// A tool or harness: imports anything, and is imported by tests and other tools only.
@@ -13,26 +13,27 @@ enum Place {
 }
 
 /// Every crate of the workspace and its place. ARCHITECTURE.md shows the same table.
-const PLACES: &[(&str, Place)] = &[
-    ("freerun-sys", Place::Layer(1)),
-    ("freerun-conf", Place::Layer(1)),
-    ("freerun-proto", Place::Layer(1)),
-    ("freerun-runtime", Place::Layer(2)),
-    ("freerun-tls", Place::Layer(2)),
-    ("freerun-transport", Place::Layer(3)),
-    ("freerun-cache", Place::Layer(3)),
-    ("freerun-acme", Place::Layer(3)),
-    ("freerun-upstream", Place::Layer(4)),
-    ("freerun-serve", Place::Layer(5)),
-    ("freerun-http", Place::Layer(6)),
-    ("freerun-proxy", Place::Layer(7)),
-    ("freerun-modules", Place::Layer(8)),
-    ("freerun-stream", Place::Layer(8)),
-    ("freerun", Place::Layer(9)),
-    ("freerun-testkit", Place::Tool),
-    ("freerun-tests", Place::Tool),
-    ("freerun-bench", Place::Tool),
-    ("xtask", Place::Tool),
+const PLACES: &[(&str, CratePlace)] = &[
+    ("freerun-sys", CratePlace::Layer(1)),
+    ("freerun-conf", CratePlace::Layer(1)),
+    ("freerun-proto", CratePlace::Layer(1)),
+    ("freerun-runtime", CratePlace::Layer(2)),
+    ("freerun-tls", CratePlace::Layer(2)),
+    ("freerun-transport", CratePlace::Layer(3)),
+    ("freerun-quic", CratePlace::Layer(3)),
+    ("freerun-cache", CratePlace::Layer(3)),
+    ("freerun-upstream", CratePlace::Layer(4)),
+    ("freerun-serve", CratePlace::Layer(5)),
+    ("freerun-acme", CratePlace::Layer(6)),
+    ("freerun-http", CratePlace::Layer(7)),
+    ("freerun-proxy", CratePlace::Layer(8)),
+    ("freerun-modules", CratePlace::Layer(9)),
+    ("freerun-stream", CratePlace::Layer(9)),
+    ("freerun", CratePlace::Layer(10)),
+    ("freerun-testkit", CratePlace::Tool),
+    ("freerun-tests", CratePlace::Tool),
+    ("freerun-bench", CratePlace::Tool),
+    ("xtask", CratePlace::Tool),
 ];
 
 /// The page that shows every crate.
@@ -44,7 +45,7 @@ const PURE: &[(&str, &[&str])] = &[("freerun-conf", IO_PACKAGES), ("freerun-prot
 /// Packages that do I/O, wait, or read the clock.
 const IO_PACKAGES: &[&str] = &["tokio", "mio", "rustix", "nix", "libc", "socket2", "glob"];
 
-fn place(name: &str) -> Option<Place> {
+fn place(name: &str) -> Option<CratePlace> {
     PLACES.iter().find(|(own, _)| *own == name).map(|(_, place)| *place)
 }
 
@@ -74,7 +75,7 @@ pub(crate) fn check(tree: &Tree, problems: &mut Vec<Problem>) {
 }
 
 /// The fault of one dependency, and the remedy.
-fn wrong(name: &str, own: Place, dependency: &Dependency) -> Option<(String, String)> {
+fn wrong(name: &str, own: CratePlace, dependency: &Dependency) -> Option<(String, String)> {
     let other = &dependency.name;
     let testing = dependency.section == "dev-dependencies";
     let pure = PURE.iter().find(|(pure, _)| *pure == name).is_some_and(|(_, listed)| listed.contains(&other.as_str()));
@@ -83,14 +84,14 @@ fn wrong(name: &str, own: Place, dependency: &Dependency) -> Option<(String, Str
         return Some((format!("{name} must not use {other}"), fix.to_owned()));
     }
     match (own, place(other)?) {
-        (Place::Tool, _) => None,
-        (Place::Layer(_), Place::Tool) if testing => None,
-        (Place::Layer(_), Place::Tool) => {
+        (CratePlace::Tool, _) => None,
+        (CratePlace::Layer(_), CratePlace::Tool) if testing => None,
+        (CratePlace::Layer(_), CratePlace::Tool) => {
             let fix = "import it under [dev-dependencies] only";
             Some((format!("{name} imports the tool {other}"), fix.to_owned()))
         }
-        (Place::Layer(high), Place::Layer(low)) if high > low => None,
-        (Place::Layer(high), Place::Layer(low)) => {
+        (CratePlace::Layer(high), CratePlace::Layer(low)) if high > low => None,
+        (CratePlace::Layer(high), CratePlace::Layer(low)) => {
             let fix =
                 "imports go downward only: move the code down, or hand it in as a value or trait object from above";
             Some((format!("{name} (layer {high}) imports {other} (layer {low})"), fix.to_owned()))
@@ -118,7 +119,7 @@ mod tests {
     #[test]
     fn upward_and_sideways_are_not() {
         let up = found("freerun-runtime", "[dependencies]\nfreerun-http.workspace = true\n");
-        assert_eq!(up, ["4: freerun-runtime (layer 2) imports freerun-http (layer 6)"]);
+        assert_eq!(up, ["4: freerun-runtime (layer 2) imports freerun-http (layer 7)"]);
         let sideways = found("freerun-cache", "[build-dependencies]\nfreerun-transport.workspace = true\n");
         assert_eq!(sideways, ["4: freerun-cache (layer 3) imports freerun-transport (layer 3)"]);
         let renamed = "[target.'cfg(unix)'.dependencies]\nh = { package = \"freerun-http\", workspace = true }\n";

@@ -12,7 +12,7 @@ const OWN_LINTS: &str = "crates/sys/Cargo.toml";
 pub(crate) const DEPENDENCY_SECTIONS: [&str; 3] = ["dependencies", "build-dependencies", "dev-dependencies"];
 
 /// A manifest, parsed.
-pub(crate) struct Manifest<'a> {
+pub(crate) struct CargoManifest<'a> {
     /// Path from the root.
     pub(crate) path: &'a str,
     text: &'a str,
@@ -31,7 +31,7 @@ pub(crate) struct Dependency {
     pub(crate) inherited: bool,
 }
 
-impl<'a> Manifest<'a> {
+impl<'a> CargoManifest<'a> {
     /// Parses a manifest; a text that is not TOML becomes a problem.
     pub(crate) fn parse(path: &'a str, text: &'a str, problems: &mut Vec<Problem>) -> Option<Self> {
         match DeTable::parse(text) {
@@ -94,17 +94,17 @@ impl<'a> Manifest<'a> {
 const OWN_WORKSPACES: [&str; 2] = ["fuzz/", "xtask/book/"];
 
 /// The manifests of the workspace's members: all below the root, without other workspaces.
-pub(crate) fn members<'a>(tree: &'a Tree, problems: &mut Vec<Problem>) -> Vec<Manifest<'a>> {
+pub(crate) fn members<'a>(tree: &'a Tree, problems: &mut Vec<Problem>) -> Vec<CargoManifest<'a>> {
     let member =
         |path: &str| path.ends_with("/Cargo.toml") && !OWN_WORKSPACES.iter().any(|folder| path.starts_with(folder));
     let manifests = tree.iter().filter(|(path, _)| member(path));
-    manifests.filter_map(|(path, text)| Manifest::parse(path, text, problems)).collect()
+    manifests.filter_map(|(path, text)| CargoManifest::parse(path, text, problems)).collect()
 }
 
 /// Reports what the manifests lack.
 pub(crate) fn check(tree: &Tree, problems: &mut Vec<Problem>) {
     if let Some(text) = tree.get("Cargo.toml")
-        && let Some(root) = Manifest::parse("Cargo.toml", text, problems)
+        && let Some(root) = CargoManifest::parse("Cargo.toml", text, problems)
         && root.text(&["workspace", "lints", "rust", "unsafe_code"]) != Some("forbid")
     {
         let message = "the workspace's lints do not forbid unsafe code";

@@ -33,14 +33,14 @@ mod words;
 
 use std::path::Path;
 
-pub(crate) use error::Error;
+pub(crate) use error::TidyError;
 pub(crate) use links::{all as links, resolve};
 pub(crate) use problem::Problem;
 pub(crate) use tree::Tree;
 
 /// The result of a run.
 #[derive(Debug)]
-pub(crate) struct Report {
+pub(crate) struct TidyReport {
     /// The number of text files that were looked at.
     pub(crate) files: usize,
     /// The problems, in the order of paths and lines.
@@ -50,32 +50,32 @@ pub(crate) struct Report {
 }
 
 /// Checks the repository in a folder.
-pub(crate) fn check_folder(root: &Path) -> Result<Report, Error> {
+pub(crate) fn check_folder(root: &Path) -> Result<TidyReport, TidyError> {
     Ok(check(&Tree::read(root)?))
 }
 
 /// The imports against the orders of folders, one line each, in the repository in a folder.
-pub(crate) fn show_layers(root: &Path) -> Result<String, Error> {
+pub(crate) fn show_layers(root: &Path) -> Result<String, TidyError> {
     let tree = Tree::read(root)?;
     let (sources, exceptions) = for_orders(&tree);
     Ok(order::show(&sources, &exceptions))
 }
 
 /// The names and sentences below a path that are against the rules for words, one line each.
-pub(crate) fn show_words(root: &Path, below: &str) -> Result<String, Error> {
+pub(crate) fn show_words(root: &Path, below: &str) -> Result<String, TidyError> {
     let tree = Tree::read(root)?;
     let (sources, _) = for_orders(&tree);
     Ok(wording::show(&tree, &sources, below))
 }
 
 /// Lowers the numbers in `xtask/tidy.toml` that are larger than what is there.
-pub(crate) fn record(root: &Path) -> Result<(), Error> {
+pub(crate) fn record(root: &Path) -> Result<(), TidyError> {
     let tree = Tree::read(root)?;
     let (sources, exceptions) = for_orders(&tree);
     let text = order::record(tree.get(allow::FILE).unwrap_or_default(), &sources, &exceptions);
     let text = wording::record(&text, &tree, &sources, &exceptions);
     let written = std::fs::write(root.join(allow::FILE), text);
-    written.map_err(|source| Error::Write { path: allow::FILE.to_owned(), source })
+    written.map_err(|source| TidyError::Write { path: allow::FILE.to_owned(), source })
 }
 
 fn for_orders(tree: &Tree) -> (Vec<source::Source>, allow::Exceptions) {
@@ -84,7 +84,7 @@ fn for_orders(tree: &Tree) -> (Vec<source::Source>, allow::Exceptions) {
 }
 
 /// Checks a tree that is already in memory.
-pub(crate) fn check(tree: &Tree) -> Report {
+pub(crate) fn check(tree: &Tree) -> TidyReport {
     let mut problems = Vec::new();
     let mut exceptions = allow::Exceptions::read(tree, &mut problems);
     let sources = source::read_all(tree, &mut problems);
@@ -106,7 +106,7 @@ pub(crate) fn check(tree: &Tree) -> Report {
     exceptions.unused(&mut problems);
     problems.sort();
     problems.dedup();
-    Report { files: tree.len(), problems, assertions: assertions::AssertionCounts::of(&sources) }
+    TidyReport { files: tree.len(), problems, assertions: assertions::AssertionCounts::of(&sources) }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::source::{Kind, Source, Token};
+use super::source::{Source, Token, TokenKind};
 use super::vocabulary::Vocabulary;
 use super::{Problem, Tree};
 
@@ -39,9 +39,9 @@ fn definitions(source: &Source) -> Vec<Definition<'_>> {
     let mut depth = 0_usize;
     for pair in source.tokens.windows(2) {
         match &pair[0].kind {
-            Kind::Open('{') => depth += 1,
-            Kind::Close('}') => depth = depth.saturating_sub(1),
-            Kind::Word(word) if defines(word, depth) && !pair[0].test => {
+            TokenKind::Open('{') => depth += 1,
+            TokenKind::Close('}') => depth = depth.saturating_sub(1),
+            TokenKind::Word(word) if defines(word, depth) && !pair[0].test => {
                 if let Some(name) = pair[1].word().filter(|name| name.starts_with(|first: char| first.is_uppercase())) {
                     found.push(Definition { name, path: &source.path, line: pair[1].line });
                 }

@@ -20,7 +20,7 @@ const MAX_SPREAD_CIRCLE: usize = 3;
 
 /// The order of one crate's folders, as written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Order {
+pub(crate) struct FolderOrder {
     /// The crate's folder: `crates/http/`.
     pub(crate) folder: String,
     /// The line of the entry.
@@ -35,7 +35,7 @@ pub(crate) struct Order {
 
 /// The imports against an order.
 #[derive(Debug, Default)]
-struct Found {
+struct OrderFindings {
     /// Importing file, its line, the file it imports.
     arrows: Vec<(String, usize, String)>,
     /// The files of each circle that is too large, the largest first.
@@ -46,13 +46,13 @@ struct Found {
     empty: Vec<String>,
 }
 
-impl Found {
+impl OrderFindings {
     fn sizes(&self) -> Vec<usize> {
         self.circles.iter().map(Vec::len).collect()
     }
 }
 
-impl Order {
+impl FolderOrder {
     /// The step and the place of a file below `src/`: the longest match.
     fn place(&self, file: &str) -> Option<(usize, &str)> {
         let stem = file.strip_suffix(".rs").unwrap_or(file);
@@ -62,10 +62,10 @@ impl Order {
         places.filter(|(_, place)| fits(place)).max_by_key(|(_, place)| place.len())
     }
 
-    fn look(&self, sources: &[Source]) -> Found {
+    fn look(&self, sources: &[Source]) -> OrderFindings {
         let graph = Graph::of(&format!("{}src/", self.folder), sources);
         let places: Vec<Option<(usize, &str)>> = graph.files.iter().map(|file| self.place(file)).collect();
-        let mut found = Found::default();
+        let mut found = OrderFindings::default();
         for ((from, to), line) in &graph.imports {
             if let (Some(low), Some(high)) = (places[*from], places[*to])
                 && low.1 != high.1

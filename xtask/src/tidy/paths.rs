@@ -46,12 +46,12 @@ mod tests {
     #[test]
     fn a_name_that_is_nowhere_is_reported() {
         let page = "`crates/http/src/gone.rs`, `gone.rs`,\n`goners/`, `rs`, `a/b`, `x/mod.rs`\n```\n`no.rs`\n```\n";
-        let there = "`crates/http/`, `crates/http/src/body/lent.rs`, `lent.rs`, `body/`, `target/x.rs y`";
+        let there = "`crates/http/`, `crates/http/src/body/lent_body.rs`, `lent_body.rs`, `body/`, `target/x.rs y`";
         let tree = Tree::of(&[
             ("ARCHITECTURE.md", page),
             ("CONTRIBUTING.md", there),
             ("README.md", "`gone.rs`"),
-            ("crates/http/src/body/lent.rs", ""),
+            ("crates/http/src/body/lent_body.rs", ""),
         ]);
         let mut problems = Vec::new();
         check(&tree, &mut problems);

@@ -9,9 +9,9 @@ pub(crate) struct Problem {
     pub(crate) path: String,
     /// Line, from 1.
     pub(crate) line: usize,
-    /// What is wrong.
+    /// The message: the fault.
     pub(crate) message: String,
-    /// What to do.
+    /// The change that puts it right.
     pub(crate) fix: String,
 }
 

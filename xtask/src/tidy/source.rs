@@ -11,7 +11,7 @@ use super::{Problem, Tree};
 
 /// The kind of a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum TokenKind {
     /// A name or keyword.
     Word(String),
     /// A character of punctuation.
@@ -28,7 +28,7 @@ pub(crate) enum Kind {
 #[derive(Debug, Clone)]
 pub(crate) struct Token {
     /// The token's kind.
-    pub(crate) kind: Kind,
+    pub(crate) kind: TokenKind,
     /// Its line, from 1.
     pub(crate) line: usize,
     /// Whether it is compiled for tests only.
@@ -38,18 +38,18 @@ pub(crate) struct Token {
 impl Token {
     /// Whether the token is this name or keyword.
     pub(crate) fn is_word(&self, word: &str) -> bool {
-        matches!(&self.kind, Kind::Word(own) if own == word)
+        matches!(&self.kind, TokenKind::Word(own) if own == word)
     }
 
     /// Whether the token is this punctuation character.
     pub(crate) fn is_mark(&self, mark: char) -> bool {
-        self.kind == Kind::Mark(mark)
+        self.kind == TokenKind::Mark(mark)
     }
 
     /// The name, if it is one.
     pub(crate) fn word(&self) -> Option<&str> {
         match &self.kind {
-            Kind::Word(word) => Some(word),
+            TokenKind::Word(word) => Some(word),
             _ => None,
         }
     }
@@ -111,11 +111,11 @@ fn flatten(stream: TokenStream, test: bool, out: &mut Vec<Token>) {
             TokenTree::Ident(ident) => {
                 let word = ident.to_string();
                 let word = word.strip_prefix("r#").map_or(word.clone(), str::to_owned);
-                out.push(Token { kind: Kind::Word(word), line, test });
+                out.push(Token { kind: TokenKind::Word(word), line, test });
             }
-            TokenTree::Punct(punct) => out.push(Token { kind: Kind::Mark(punct.as_char()), line, test }),
+            TokenTree::Punct(punct) => out.push(Token { kind: TokenKind::Mark(punct.as_char()), line, test }),
             TokenTree::Literal(literal) => {
-                out.push(Token { kind: Kind::Literal(literal.to_string()), line, test });
+                out.push(Token { kind: TokenKind::Literal(literal.to_string()), line, test });
             }
             TokenTree::Group(group) => {
                 let brackets = match group.delimiter() {
@@ -125,11 +125,11 @@ fn flatten(stream: TokenStream, test: bool, out: &mut Vec<Token>) {
                     Delimiter::None => None,
                 };
                 if let Some((open, _)) = brackets {
-                    out.push(Token { kind: Kind::Open(open), line: group.span_open().start().line, test });
+                    out.push(Token { kind: TokenKind::Open(open), line: group.span_open().start().line, test });
                 }
                 flatten(group.stream(), test, out);
                 if let Some((_, close)) = brackets {
-                    out.push(Token { kind: Kind::Close(close), line: group.span_close().start().line, test });
+                    out.push(Token { kind: TokenKind::Close(close), line: group.span_close().start().line, test });
                 }
             }
         }
@@ -231,15 +231,15 @@ fn test_modules(tokens: &[Token]) -> Vec<(String, Option<String>)> {
     let mut modules = Vec::new();
     let mut explicit = None;
     for (index, token) in tokens.iter().enumerate() {
-        if token.is_word("path") && index > 0 && tokens[index - 1].kind == Kind::Open('[') {
-            if let Some(Kind::Literal(text)) = tokens.get(index + 2).map(|token| &token.kind) {
+        if token.is_word("path") && index > 0 && tokens[index - 1].kind == TokenKind::Open('[') {
+            if let Some(TokenKind::Literal(text)) = tokens.get(index + 2).map(|token| &token.kind) {
                 explicit = Some(text.trim_matches('"').to_owned());
             }
         } else if token.test && token.is_word("mod") && tokens.get(index + 2).is_some_and(|end| end.is_mark(';')) {
             if let Some(name) = tokens.get(index + 1).and_then(Token::word) {
                 modules.push((name.to_owned(), explicit.take()));
             }
-        } else if token.is_mark(';') || matches!(token.kind, Kind::Open('{')) {
+        } else if token.is_mark(';') || matches!(token.kind, TokenKind::Open('{')) {
             explicit = None;
         }
     }

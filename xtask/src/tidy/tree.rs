@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use super::Error;
+use super::TidyError;
 
 /// Folders that hold no source, wherever they are.
 const SKIPPED_FOLDERS: &[&str] = &[".git", "target", "node_modules"];
@@ -25,7 +25,7 @@ pub(crate) struct Tree {
 impl Tree {
     /// Reads a repository. Symbolic links and build results are left out; of files that are not UTF-8 only the
     /// names are known.
-    pub(crate) fn read(root: &Path) -> Result<Self, Error> {
+    pub(crate) fn read(root: &Path) -> Result<Self, TidyError> {
         let mut tree = Self::default();
         tree.walk(root, "")?;
         Ok(tree)
@@ -68,8 +68,8 @@ impl Tree {
         self.files.len()
     }
 
-    fn walk(&mut self, folder: &Path, prefix: &str) -> Result<(), Error> {
-        let failed = |source| Error::Read { path: folder.display().to_string(), source };
+    fn walk(&mut self, folder: &Path, prefix: &str) -> Result<(), TidyError> {
+        let failed = |source| TidyError::Read { path: folder.display().to_string(), source };
         for entry in std::fs::read_dir(folder).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let Ok(name) = entry.file_name().into_string() else { continue };
@@ -90,7 +90,7 @@ impl Tree {
         Ok(())
     }
 
-    fn take(&mut self, file: &Path, path: String) -> Result<(), Error> {
+    fn take(&mut self, file: &Path, path: String) -> Result<(), TidyError> {
         let read = || if std::fs::metadata(file)?.len() > MAX_FILE { Ok(Vec::new()) } else { std::fs::read(file) };
         match read() {
             Ok(bytes) => {
@@ -102,7 +102,7 @@ impl Tree {
             }
             // Editors and builds may remove a file between the listing and the reading.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-            Err(source) => Err(Error::Read { path: file.display().to_string(), source }),
+            Err(source) => Err(TidyError::Read { path: file.display().to_string(), source }),
         }
     }
 }

@@ -1,21 +1,22 @@
-//! A single HTTP request to a CA, over its own connection.
+//! A single HTTP request to a CA, over its own connection. A loop of the server sends it.
 //!
 //! Connections are not kept: an order has a dozen requests, some of them minutes apart, and there are few orders.
 
+use std::future;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONNECTION, HOST, USER_AGENT};
-use http::{HeaderValue, Request, Response, Uri};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper_util::rt::TokioIo;
-use rustls::pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use freerun_serve::http_client::{
+    HttpClientError, InvalidRequest, OutgoingRequest, RemoteExchange, TransferLimits, WholeResponse,
+};
+use freerun_serve::tls::handshake::outgoing_session::OutgoingError;
+use freerun_tls::verify::VerifyResult;
+use freerun_upstream::UpstreamAddress;
+use http::header::{CONNECTION, CONTENT_LENGTH, HOST, USER_AGENT};
+use http::{HeaderName, Request, Response, Uri};
 use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
 
 use crate::host::Host;
 use crate::settings::IssuerSettings;
@@ -26,13 +27,14 @@ const REQUEST: Duration = Duration::from_secs(60);
 const CONNECT: Duration = Duration::from_secs(10);
 /// The number of addresses of a name that are tried.
 const ADDRESSES: usize = 8;
-/// The largest body of a response, in bytes: chains have some thousands.
-const MAX_BODY: usize = 1 << 20;
-/// The largest head of a response, in bytes.
-const MAX_HEAD: usize = 64 << 10;
+/// The bounds of an exchange. Chains of certificates have some thousand bytes.
+const LIMITS: TransferLimits = TransferLimits { total: REQUEST, connect: CONNECT, head: 64 << 10, body: 1 << 20 };
 
 /// The name of the sender of a request.
 const AGENT: &str = concat!("freerun/", env!("CARGO_PKG_VERSION"), " instant-acme");
+
+/// The fields that the client writes itself.
+const OWN_FIELDS: [HeaderName; 4] = [HOST, CONNECTION, CONTENT_LENGTH, USER_AGENT];
 
 /// Reason for which there is no response.
 #[derive(Debug, thiserror::Error)]
@@ -46,7 +48,7 @@ pub(super) struct RequestError {
 pub(super) async fn request(
     host: &Arc<dyn Host>,
     settings: &IssuerSettings,
-    request: Request<Full<Bytes>>,
+    request: Request<Bytes>,
 ) -> Result<Response<Bytes>, RequestError> {
     let url = request.uri().to_string();
     let answer = timeout(REQUEST, exchange(host, settings, request)).await;
@@ -56,9 +58,9 @@ pub(super) async fn request(
 async fn exchange(
     host: &Arc<dyn Host>,
     settings: &IssuerSettings,
-    mut request: Request<Full<Bytes>>,
+    request: Request<Bytes>,
 ) -> Result<Response<Bytes>, String> {
-    let uri = std::mem::take(request.uri_mut());
+    let uri = request.uri();
     let secure = match uri.scheme_str() {
         Some("https") => true,
         // A CA that is reached safely does not send its clients elsewhere in clear.
@@ -66,68 +68,66 @@ async fn exchange(
         _ => return Err("not an https URL".to_owned()),
     };
     let authority = uri.authority().ok_or("the URL has no host")?;
-    let name = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
+    let name = authority.host().trim_start_matches('[').trim_end_matches(']');
     let port = authority.port_u16().unwrap_or(if secure { 443 } else { 80 });
-    let headers = request.headers_mut();
-    headers.insert(HOST, HeaderValue::from_str(authority.as_str()).map_err(|error| error.to_string())?);
-    headers.insert(CONNECTION, HeaderValue::from_static("close"));
-    headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
-    let path = uri.path_and_query().map_or("/", |path| path.as_str());
-    *request.uri_mut() = path.parse::<Uri>().map_err(|error| error.to_string())?;
-
-    let stream = connect(host, &name, port).await?;
-    if !secure {
-        return converse(stream, request).await;
+    let tls = if secure { Some(super::trust::outgoing_tls(settings, name)?) } else { None };
+    let outgoing = outgoing(&request, authority.as_str(), uri)?;
+    let client = host.http_client().ok_or("the server has no event loops")?;
+    let addresses = addresses(host, name, port).await?;
+    match client.send(RemoteExchange { addresses, tls, limits: LIMITS, request: outgoing }).await {
+        Ok(answer) => response(answer),
+        // The loops end before this thread when the server is stopped. The end of the thread gives the order up, and that
+        // is no failure of the order.
+        Err(HttpClientError::NoLoop) => future::pending().await,
+        Err(error) => Err(words(&error)),
     }
-    let config = Arc::new(super::trust::client_config(settings)?);
-    let server = ServerName::try_from(name).map_err(|error| error.to_string())?;
-    let stream = TlsConnector::from(config).connect(server, stream).await;
-    converse(stream.map_err(|error| format!("TLS: {error}"))?, request).await
 }
 
-async fn connect(host: &Arc<dyn Host>, name: &str, port: u16) -> Result<TcpStream, String> {
-    let addresses = match name.parse::<IpAddr>() {
+/// The request as the server's client takes it.
+fn outgoing(request: &Request<Bytes>, host: &str, uri: &Uri) -> Result<OutgoingRequest, String> {
+    let target = uri.path_and_query().map_or("/", |path| path.as_str());
+    let make = || {
+        let mut outgoing = OutgoingRequest::new(request.method().as_str(), target, host)?;
+        outgoing.add_field(USER_AGENT.as_str(), AGENT.as_bytes())?;
+        for (name, value) in request.headers().iter().filter(|(name, _)| !OWN_FIELDS.contains(name)) {
+            outgoing.add_field(name.as_str(), value.as_bytes())?;
+        }
+        if !request.body().is_empty() {
+            outgoing.set_body(request.body().to_vec());
+        }
+        Ok(outgoing)
+    };
+    make().map_err(|error: InvalidRequest| error.to_string())
+}
+
+/// The response as the library takes it.
+fn response(WholeResponse { head, body }: WholeResponse) -> Result<Response<Bytes>, String> {
+    let builder = Response::builder().status(head.status());
+    let builder = head.fields().fold(builder, |builder, (name, value)| builder.header(name, value));
+    builder.body(Bytes::from(body)).map_err(|error| error.to_string())
+}
+
+/// The addresses of the CA's server.
+async fn addresses(host: &Arc<dyn Host>, name: &str, port: u16) -> Result<Vec<UpstreamAddress>, String> {
+    let found = match name.parse::<IpAddr>() {
         Ok(address) => vec![address],
         Err(_) => match timeout(CONNECT, host.resolve(name)).await {
             Ok(found) => found.map_err(|error| format!("the host is not found: {error}"))?,
             Err(_) => return Err("no answer from the resolver in time".to_owned()),
         },
     };
-    let mut last = "the host has no address".to_owned();
-    for address in addresses.into_iter().take(ADDRESSES) {
-        let address = SocketAddr::from((address, port));
-        match timeout(CONNECT, TcpStream::connect(address)).await {
-            Ok(Ok(stream)) => return Ok(stream),
-            Ok(Err(error)) => last = format!("connecting to {address}: {error}"),
-            Err(_) => last = format!("connecting to {address}: no answer in time"),
-        }
-    }
-    Err(last)
+    Ok(found.into_iter().take(ADDRESSES).map(|address| SocketAddr::from((address, port)).into()).collect())
 }
 
-/// Sends the request over a connection that is used for nothing else.
-async fn converse(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    request: Request<Full<Bytes>>,
-) -> Result<Response<Bytes>, String> {
-    let mut builder = hyper::client::conn::http1::Builder::new();
-    builder.max_buf_size(MAX_HEAD);
-    let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
-    let answer = async {
-        let (head, body) = sender.send_request(request).await.map_err(|error| error.to_string())?.into_parts();
-        let body = Limited::new(body, MAX_BODY).collect().await.map_err(|error| error.to_string())?;
-        Ok(Response::from_parts(head, body.to_bytes()))
-    };
-    tokio::pin!(answer, connection);
-    // The connection moves the bytes, and ends by itself where the server closes it after the response.
-    tokio::select! {
-        answer = &mut answer => answer,
-        ended = &mut connection => {
-            let late = answer.await;
-            match ended {
-                Err(error) if late.is_err() => Err(error.to_string()),
-                _ => late,
-            }
+/// The error in the words of the log of ACME.
+fn words(error: &HttpClientError) -> String {
+    match error {
+        HttpClientError::Tls(OutgoingError::Untrusted(VerifyResult::Failed(why))) => {
+            format!("TLS: the server's certificate is not trusted: {}", why.text())
         }
+        HttpClientError::Tls(OutgoingError::OtherName(name)) => {
+            format!("TLS: the server's certificate is not for \"{name}\"")
+        }
+        error => error.to_string(),
     }
 }

@@ -51,7 +51,7 @@ impl HttpClient for Client {
         Box::pin(async move {
             let (head, body) = request.into_parts();
             let Ok(body) = body.collect().await;
-            let request = Request::from_parts(head, Full::new(body.to_bytes()));
+            let request = Request::from_parts(head, body.to_bytes());
             let response = http::request(&client.host, &client.settings, request).await;
             let mut response = response.map_err(|error| Error::Other(Box::new(error)))?;
             notes::bound_retry_after(response.headers_mut());

@@ -16,7 +16,7 @@ use crate::facts;
 use crate::host::{Challenge, Level, Pair};
 use crate::identifier::Identifier;
 use crate::settings::{CertificateSettings, ChallengeKind};
-use crate::state::checked_pair;
+use crate::state::{MAX_CERTIFICATE, checked_pair};
 
 /// The longest duration of an order as a whole.
 const ORDER: Duration = Duration::from_secs(10 * 60);
@@ -27,6 +27,10 @@ const CHAINS: Duration = Duration::from_secs(30);
 
 /// The longest chain in PEM that is taken, in bytes; it fits into a file with its key.
 const MAX_CHAIN: usize = 128 << 10;
+
+const _: () =
+    assert!(2 * POLL.as_secs() + CHAINS.as_secs() < ORDER.as_secs(), "each wait of an order may take its time");
+const _: () = assert!(MAX_CHAIN < MAX_CERTIFICATE, "a chain that is taken can be read again");
 
 /// The time in which the CA would like a certificate to be renewed, from and to, and the time before it wants to be
 /// asked again.

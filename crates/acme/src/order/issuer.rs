@@ -147,9 +147,10 @@ impl Issuer {
                 let key = Key::from_pkcs8_der(der.clone_key()).map_err(failure)?;
                 let key = (key, PrivateKeyDer::Pkcs8(der));
                 // The library says that the terms are accepted whenever it makes an account, so it may not without.
-                let made = match settings.accepts_terms {
-                    true => builder().create_from_key(key, settings.uri.clone()).await,
-                    false => builder().from_key(key, settings.uri.clone()).await,
+                let made = if settings.accepts_terms {
+                    builder().create_from_key(key, settings.uri.clone()).await
+                } else {
+                    builder().from_key(key, settings.uri.clone()).await
                 };
                 let made = made.map_err(|error| {
                     let failure = failure(error).with(if settings.accepts_terms { "" } else { terms });
@@ -257,6 +258,10 @@ mod tests {
 
     impl Host for Nobody {
         fn log(&self, _: Level, _: &str) {}
+
+        fn http_client(&self) -> Option<freerun_serve::http_client::RemoteClient> {
+            None
+        }
 
         fn publish(&self, _: &Challenge) -> Result<(), String> {
             Ok(())

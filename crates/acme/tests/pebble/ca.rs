@@ -1,17 +1,19 @@
 //! Pebble: a CA for tests, by the makers of Let's Encrypt.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use freerun_testkit::{Application, Client, TempDir, Tls, ports, require, within};
+use freerun_testkit::{Application, TempDir, TestClient, Tls, ports, require, within};
 
 /// The release that is built. Debian's is older: it has neither renewal information nor profiles.
 const RELEASE: &str = "v2.10.1";
 /// How long building it may take.
 const BUILD: Duration = Duration::from_secs(300);
+/// The longest time for its second address to listen after the first.
+const START: Duration = Duration::from_secs(20);
 
 /// The program.
 #[derive(Debug)]
@@ -135,6 +137,9 @@ impl Ca {
         command.arg("-config").arg(self.folder.path().join("pebble.json")).current_dir(self.folder.path());
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         self.running = Some(Application::start(command, &format!("127.0.0.1:{}", self.acme), TempDir::new("output")));
+        // It listens there from another thread.
+        let managed = within(START, || TcpStream::connect(("127.0.0.1", self.management)).is_ok());
+        assert!(managed, "Pebble's management interface does not listen");
     }
 
     /// The URL of its directory.
@@ -145,7 +150,7 @@ impl Ca {
     /// Asks its management interface, and gives the body of the answer.
     pub(crate) fn manage(&self, method: &str, path: &str, body: &str) -> String {
         let address = SocketAddr::from(([127, 0, 0, 1], self.management));
-        let mut client = Client::connect(address).tls(&Tls::new());
+        let mut client = TestClient::connect(address).tls(&Tls::new());
         client.send(format!(
             "{method} {path} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: test\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()

@@ -1,6 +1,8 @@
 //! The client with a real CA: Pebble.
 
 mod ca;
+#[path = "../sender/mod.rs"]
+mod sender;
 mod server;
 
 use std::path::Path;

@@ -123,6 +123,10 @@ impl Host for Server {
         self.given().lines.push((level, line.to_owned()));
     }
 
+    fn http_client(&self) -> Option<freerun_serve::http_client::RemoteClient> {
+        Some(crate::sender::http_client())
+    }
+
     fn now(&self) -> SystemTime {
         SystemTime::now() + self.given().later
     }

@@ -1,22 +1,21 @@
 //! Following a fill.
 
 use std::future::poll_fn;
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::Poll;
 
 use bytes::{Bytes, BytesMut};
-use freerun_runtime::files::{Aio, OpenFile, Via};
+use freerun_runtime::files::{Aio, FileError, OpenFile, Via};
 
 use super::state::{End, Phase, SMALL_WINDOW, StorePhase, Take};
 use super::table::Fill;
 use crate::record::Head;
 
-/// How much of the file a follower reads at a time when it is behind the window, in bytes.
+/// Number of bytes of the file that a follower reads at a time when it is behind the window.
 const READ: u64 = 64 << 10;
 
-/// How far a fill has come.
+/// Progress of a fill.
 #[derive(Debug, Clone)]
 pub enum Progress {
     /// The origin has not answered yet.
@@ -25,6 +24,26 @@ pub enum Progress {
     Known(Arc<Head>),
     /// There is nothing to follow.
     Never,
+}
+
+/// The reason why a follower gets no more bytes.
+#[derive(Debug, thiserror::Error)]
+pub enum FollowError {
+    /// The origin did not send all of the body.
+    #[error("connection aborted")]
+    BrokenOff,
+    /// A part of the response is neither in memory nor on the disk any more.
+    #[error("a part of the response is not there any more")]
+    Lost,
+    /// The disk has not read a part within the time that it has.
+    #[error("timed out")]
+    SlowDisk,
+    /// The file of the response is shorter than what was written to it.
+    #[error("unexpected end of file")]
+    Truncated,
+    /// The file could not be read.
+    #[error(transparent)]
+    File(#[from] FileError),
 }
 
 /// A follower: it gets the bytes that a fill has, and those still to come, in order from a given byte on.
@@ -40,7 +59,7 @@ pub struct Follower {
 }
 
 impl Fill {
-    /// How far the fill has come, without waiting.
+    /// Progress of the fill, without waiting.
     pub fn progress(&self) -> Progress {
         self.with(|state, _| match &state.phase {
             Phase::Asked => Progress::Asked,
@@ -117,7 +136,7 @@ impl Follower {
         self.fill.with(|state, wakes| state.advance(self.seat, begin, wakes));
     }
 
-    /// How many bytes are still to come, if that is known.
+    /// Number of bytes that are still to come, if that is known.
     pub fn remaining(&self) -> Option<u64> {
         let at = self.fill.with(|state, _| state.seats.at(self.seat));
         self.length().map(|length| length.min(self.until).saturating_sub(at))
@@ -126,9 +145,9 @@ impl Follower {
     /// The next piece, never an empty one; `None` at the end.
     ///
     /// # Errors
-    /// `ConnectionAborted`: the origin did not send all of the body. Other errors: a part is on a disk that cannot be
-    /// read. An incomplete body never ends like a complete one.
-    pub async fn next(&mut self) -> io::Result<Option<Bytes>> {
+    /// The origin did not send all of the body, or a part is on a disk that cannot be read. An incomplete body never ends
+    /// like a complete one.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, FollowError> {
         if !std::mem::replace(&mut self.counted, true) {
             self.fill.counts.followed.fetch_add(1, Relaxed);
         }
@@ -138,13 +157,13 @@ impl Follower {
             Take::Piece(piece) => Ok(Some(piece)),
             Take::File(file, offset, len) => self.read(&file, offset, len).await.map(Some),
             Take::End => Ok(None),
-            Take::Broken => Err(io::ErrorKind::ConnectionAborted.into()),
-            Take::Lost => Err(io::Error::other("a part of the response is not there any more")),
+            Take::Broken => Err(FollowError::BrokenOff),
+            Take::Lost => Err(FollowError::Lost),
         }
     }
 
     /// Waits until other followers may have to wait for this one: the body is not stored (any more) and more than its
-    /// window is still to come, so the origin is not read before all followers have taken the bytes in memory. Never
+    /// window is still to come. Then the origin is not read before all followers have taken the bytes in memory. Never
     /// ready if that does not happen.
     pub async fn unstored(&self) {
         if self.fill.with(|state, _| matches!(state.storing, StorePhase::Undecided | StorePhase::Yes)) {
@@ -159,7 +178,7 @@ impl Follower {
         }
     }
 
-    async fn read(&self, file: &Arc<OpenFile>, offset: u64, len: u64) -> io::Result<Bytes> {
+    async fn read(&self, file: &Arc<OpenFile>, offset: u64, len: u64) -> Result<Bytes, FollowError> {
         let disk = &self.fill.disk;
         let via = Via { aio: &self.aio, client: self.client, gone: None };
         debug_assert!(len > 0, "an empty piece would look like the end");
@@ -167,16 +186,11 @@ impl Follower {
         let read = disk.files.read_at(file, offset, wanted as usize, BytesMut::new(), via);
         let read = freerun_runtime::timer::timeout(disk.health.limit(), read).await.map_err(|_| {
             disk.health.late();
-            io::Error::from(io::ErrorKind::TimedOut)
+            FollowError::SlowDisk
         })?;
-        let piece = read
-            .map_err(|error| {
-                disk.health.failed(&error);
-                io::Error::other(error)
-            })?
-            .freeze();
+        let piece = read.inspect_err(|error| disk.health.failed(error))?.freeze();
         if piece.len() as u64 != wanted {
-            return Err(io::ErrorKind::UnexpectedEof.into());
+            return Err(FollowError::Truncated);
         }
         self.fill.with(|state, wakes| {
             let at = state.seats.at(self.seat);

@@ -16,26 +16,26 @@ use bytes::Bytes;
 use freerun_runtime::files::OpenFile;
 
 use super::file::StoreState;
-use super::seats::{Seats, Wakes};
+use super::waiting_slots::{Seats, Wakes};
 use super::window::{self, Window};
 use crate::index::Reservation;
 use crate::record::Head;
 
-/// How long a fill whose body is complete can be followed though its file has no name yet: the disk may hang.
+/// Time for which a complete fill can be followed while its file has no name yet: the disk may hang.
 pub const LINGER: Duration = Duration::from_secs(5);
-/// How much of a body is kept in memory, in bytes: beyond it the origin is not read.
+/// Number of bytes of a body that are kept in memory: beyond it the origin is not read.
 pub const WINDOW: u64 = 1 << 20;
-/// How much of a body is kept in memory when all fills together hold more than [`WINDOWS`], in bytes.
+/// Number of bytes of a body that are kept in memory when all fills together hold more than [`WINDOWS`].
 pub const SMALL_WINDOW: u64 = 128 << 10;
 /// The bytes that all fills together may have in memory before their windows become small.
 pub const WINDOWS: u64 = 256 << 20;
-/// How many bytes are written at a time, unless there is a reason to write less.
+/// Number of bytes that are written at a time, unless there is a reason to write less.
 pub const WRITE: usize = 256 << 10;
 
 const _: () = assert!(SMALL_WINDOW < WINDOW && WINDOW < WINDOWS, "many windows of full size make all of them small");
 const _: () = assert!(WINDOW >= 2 * WRITE as u64, "while one batch is written, the next one can come");
 
-/// How far the head has come.
+/// Progress of the head.
 #[derive(Debug, Clone, Default)]
 pub(super) enum Phase {
     /// The origin has not answered yet.
@@ -47,7 +47,7 @@ pub(super) enum Phase {
     Never,
 }
 
-/// How a body ended.
+/// End of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     /// All of the body came.
@@ -59,7 +59,7 @@ pub(super) enum End {
 /// Whether the object is stored on the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum StorePhase {
-    /// This is not decided yet.
+    /// No decision yet.
     #[default]
     Undecided,
     /// The object is being written.
@@ -77,7 +77,7 @@ pub(super) enum Step {
     Rest,
     /// Write these pieces at this place of the body.
     Write(Vec<Bytes>, u64),
-    /// Everything is written, so many bytes: give the file its name.
+    /// Everything is written, this number of bytes: give the file its name.
     Finish(u64),
     /// Drop the file that was being written.
     Abandon,
@@ -86,7 +86,7 @@ pub(super) enum Step {
 /// The answer to a follower that asks for bytes.
 #[derive(Debug)]
 pub(super) enum Take {
-    /// These bytes.
+    /// The next bytes.
     Piece(Bytes),
     /// The bytes are in this file, from this offset on, and so many.
     File(Arc<OpenFile>, u64, u64),
@@ -126,11 +126,11 @@ pub(super) struct State {
     pub(super) keeping: Option<StoreState>,
     /// The space reserved for the object.
     pub(super) reserved: Option<Reservation>,
-    /// Where in the file the body begins.
+    /// Place of the body in the file.
     pub(super) begin: u64,
-    /// When the head, or the last bytes of the body, came.
+    /// Moment at which the head, or the last bytes of the body, came.
     moved: Option<Instant>,
-    /// When all of the body had come.
+    /// Moment at which all of the body had come.
     ended: Option<Instant>,
     /// The value of `written` when it was last looked at.
     seen: u64,
@@ -223,7 +223,7 @@ impl State {
         wakes.extend(self.giver.take());
     }
 
-    /// When the head, or the last bytes of the body, came. `None` once the body has ended.
+    /// Moment at which the head, or the last bytes of the body, came. `None` once the body has ended.
     pub(super) fn moved(&self) -> Option<Instant> {
         if self.end.is_some() { None } else { self.moved }
     }
@@ -362,7 +362,7 @@ impl State {
         self.close()
     }
 
-    /// So many bytes more are in the file.
+    /// Notes that this many further bytes are in the file.
     pub(super) fn wrote(&mut self, bytes: u64, file: &Arc<OpenFile>, begin: u64, wakes: &mut Wakes) {
         debug_assert!(self.working && self.written + bytes <= self.window.end(), "more was written than has come");
         debug_assert!(begin == self.begin, "the body begins at {begin} in the file, and not at {}", self.begin);
@@ -389,7 +389,7 @@ impl State {
         served && !self.released && self.end != Some(End::Broken) && !matches!(self.phase, Phase::Never)
     }
 
-    /// The bytes for the follower in a seat; it has taken those of the last call.
+    /// The bytes for the follower in a seat; it has taken the bytes of the last call.
     pub(super) fn poll_take(
         &mut self,
         seat: usize,

@@ -12,8 +12,8 @@ use rustc_hash::FxBuildHasher;
 use smallvec::SmallVec;
 use tokio::sync::Notify;
 
-use super::seats::Wakes;
 use super::state::{Phase, State, StorePhase};
+use super::waiting_slots::Wakes;
 use super::window;
 use crate::disk::Disk;
 use crate::key::Key;
@@ -72,8 +72,8 @@ impl fmt::Debug for Fills {
 
 /// An object that is being fetched.
 ///
-/// It does not keep the table of its cache: the table frees what was taken out of it some time later, at the latest
-/// when it is dropped itself, so the two would keep each other for ever. [`ActiveFill`] keeps both.
+/// It does not keep the table of its cache. The table frees removed fills some time later, at the latest when it is
+/// dropped itself: the two would keep each other for ever. [`ActiveFill`] keeps both.
 pub struct Fill {
     pub(super) store: Arc<Store>,
     pub(super) counts: Arc<Counts>,
@@ -94,9 +94,8 @@ pub struct Fill {
     pub(super) closed: Notify,
 }
 
-/// A fill at work, with the table that it is in. The one who gives bytes to the fill and the task that writes them have
-/// one each, and so they keep the cache's thread, which has to learn of the stored object. A follower has only the
-/// [`Fill`].
+/// A fill at work, with the table that it is in. The giver of the fill's bytes and the task that writes them have one
+/// each. So they keep the cache's thread, which has to learn of the stored object. A follower has only the [`Fill`].
 #[derive(Debug, Clone)]
 pub(super) struct ActiveFill {
     pub(super) fills: Arc<Fills>,

@@ -37,7 +37,7 @@ impl Window {
         self.pieces.front().map_or(self.end, |(start, _)| *start)
     }
 
-    /// How many bytes of the body have come.
+    /// Number of bytes of the body that have come.
     pub(super) fn end(&self) -> u64 {
         self.end
     }

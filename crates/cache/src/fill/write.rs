@@ -15,7 +15,7 @@ use crate::key::Key;
 use crate::memory::SMALL;
 use crate::object::{ObjectBody, StoredObject};
 
-/// How many bytes one task writes before other tasks of the pool have their turn.
+/// Number of bytes that one task writes before other tasks of the pool have their turn.
 const TURN: u64 = 4 << 20;
 /// The permissions of the files, and of folders on the way, as nginx sets them.
 const FILE_MODE: u32 = 0o600;
@@ -130,7 +130,7 @@ fn finish(fill: &Fill, mut keeping: StoreState, length: u64) -> Result<bool, Fil
             }
         }
         (Some(_), _) => store.memory.forget(key),
-        // The file that has the name now is neither this object nor one that was stored meanwhile.
+        // The file that has the name now is neither this object nor another stored one.
         (None, _) => store.unwanted(key),
     }
     Ok(is_stored)

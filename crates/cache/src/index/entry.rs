@@ -25,7 +25,7 @@ const RENEWED: u8 = 8;
 
 const _: () = assert!(GONE | VERIFIED | FOREIGN | RENEWED == 0b1111, "each flag has a bit of its own");
 
-/// A stored object. Its identity is that of its `Arc`: an object that takes its place has another entry.
+/// A stored object. The `Arc` is its identity: an object that takes its place has another entry.
 #[derive(Debug)]
 pub struct Entry {
     key: Key,
@@ -39,7 +39,7 @@ pub struct Entry {
     renewed: ArcSwapOption<Lifetime>,
     /// The newest purge that the object was compared with.
     checked: AtomicU64,
-    /// When the object was last asked for, in seconds since 1970.
+    /// Moment of the last request for the object, in seconds since 1970.
     accessed: AtomicU32,
     /// A part of the key that the object is a variant of; 0 if it is no variant.
     variant_of: u32,
@@ -62,7 +62,7 @@ pub struct About {
     pub size: u64,
     /// [`Cache::sequence`](crate::cache::Cache::sequence) when the upstream was asked: later purges mean this object.
     pub sequence: u64,
-    /// How long the object may be used.
+    /// Time for which the object may be used.
     pub lifetime: Lifetime,
 }
 
@@ -115,7 +115,7 @@ impl Entry {
         self.sequence
     }
 
-    /// How long the object may be used, as of the last revalidation.
+    /// Time for which the object may be used, as of the last revalidation.
     pub fn lifetime(&self) -> Lifetime {
         self.renewed.load().as_deref().copied().unwrap_or(self.initial)
     }
@@ -125,7 +125,7 @@ impl Entry {
         self.lifetime().is_fresh(now)
     }
 
-    /// When the object was last asked for, in seconds since 1970.
+    /// Moment of the last request for the object, in seconds since 1970.
     pub fn accessed(&self) -> u64 {
         self.accessed.load(Relaxed).into()
     }
@@ -146,8 +146,8 @@ impl Entry {
         self.flags.fetch_or(VERIFIED, Relaxed);
     }
 
-    /// Whether a file with this mark is the one that was stored, as far as the marks of both are known. The first mark
-    /// that is known is the one that counts.
+    /// Whether a file with this mark is the stored file, as far as the marks of both are known. The first mark that is
+    /// known counts.
     pub(crate) fn has_file(&self, mark: FileMark) -> bool {
         if mark.0 == 0 {
             return true;
@@ -211,8 +211,9 @@ impl Entry {
     }
 }
 
-/// What tells a file from another one that has taken its name, and from itself after its bytes were changed: a hash of
-/// its inode number, its length and the time of its last change. 0 where these change by themselves.
+/// Mark that distinguishes a file from another file which has taken its name, and from itself after a change of its
+/// bytes. It is a hash of the inode number, the length and the time of the last change. 0 where these change by
+/// themselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileMark(u32);
 

@@ -1,13 +1,13 @@
 //! The index of a cache: which objects there are. Any loop may look, add and remove without a lock; the cache's thread
 //! does the rest (queues, files, journal); it gets the changes through a queue.
 
-mod bell;
 mod entry;
 pub(crate) mod policy;
 pub mod simulate;
 mod space;
 #[cfg(test)]
 mod tests;
+mod wake_up;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
@@ -18,11 +18,11 @@ use papaya::HashMap;
 use rustc_hash::FxBuildHasher;
 use tokio::sync::Notify;
 
-pub(crate) use bell::Bell;
 pub use entry::{About, Entry};
 pub(crate) use entry::{FileMark, fingerprint, short};
 pub use space::Reservation;
 pub(crate) use space::Space;
+pub(crate) use wake_up::Bell;
 
 use crate::key::Key;
 use crate::rules::Lifetime;
@@ -46,7 +46,7 @@ pub enum IndexAnswer {
     Nothing,
 }
 
-/// How far the index has been loaded.
+/// Progress of loading the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum LoadState {
@@ -86,7 +86,7 @@ impl LoadState {
     }
 }
 
-/// Why an object leaves the index.
+/// Reason why an object leaves the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Leave {
     /// The object's key, the key's text, or one of its tags was purged.
@@ -316,7 +316,7 @@ impl Index {
         Some(entry)
     }
 
-    /// Makes room for so many entries, which are about to be loaded.
+    /// Makes room for this number of entries, which are about to be loaded.
     pub(crate) fn expect(&self, entries: u64) {
         let entries = usize::try_from(entries).unwrap_or(usize::MAX).min(self.space.max_entries());
         self.map.pin().reserve(entries);
@@ -357,8 +357,8 @@ impl Index {
         own
     }
 
-    /// Removes the object of a key with all variants, and prevents one that is being fetched from being stored. Returns
-    /// the number of the purge, and whether there was an object.
+    /// Removes the object of a key with all variants, and prevents an object that is being fetched from being stored.
+    /// Returns the number of the purge, and whether there was an object.
     pub(crate) fn purge(&self, key: Key) -> (u64, bool) {
         let sequence = self.next_sequence();
         debug_assert!(sequence > 0, "a purge with the number 0 would mean nothing");
@@ -391,8 +391,8 @@ impl Index {
             && entry.sequence() < self.mark(main).load(Acquire)
     }
 
-    /// The mark of a key, by a part of it. A purge of one key also means the other keys with its mark, as far as they
-    /// are being fetched at that moment or are variants: that costs them a fetch.
+    /// The mark of a key, by a part of it. A purge of one key also means the other keys with its mark, if they are
+    /// being fetched at that moment or are variants. That costs them a fetch.
     fn mark(&self, name: u32) -> &AtomicU64 {
         &self.marks[name as usize % MARKS]
     }

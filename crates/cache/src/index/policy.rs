@@ -1,10 +1,10 @@
 //! Which object is evicted: S3-FIFO ("FIFO queues are all you need for cache eviction", SOSP 2023), by bytes.
 //!
-//! A new object goes into a *small* queue, which has a tenth of all bytes. An object that was asked for more than once
-//! by the time it comes out moves on to the *main* queue; the others are evicted, and their names stay in a *ghost*
-//! list for a while: an object that comes back meanwhile goes to the main queue at once. In the main queue, an object
-//! that was asked for gets another round. So a scan, however long, passes through the small queue only, and a hit moves
-//! nothing: it adds one to a count that ends at three.
+//! A new object goes into a *small* queue, which has a tenth of all bytes. An object that was requested more than once
+//! before it comes out moves on to the *main* queue. The others are evicted, and their names stay in a *ghost* list for
+//! a while: an object that comes back meanwhile goes to the main queue at once. In the main queue, an object that was
+//! asked for gets another round. So a scan, however long, passes through the small queue only, and a hit moves nothing:
+//! it adds one to a count that ends at three.
 //!
 //! This is pure code, used by one thread; `index/simulate.rs` runs the same code over traces.
 
@@ -182,7 +182,7 @@ pub(crate) struct Policy<I> {
     ghosts: Ghosts,
     /// The limit of the names of evicted items that are kept.
     max_ghosts: usize,
-    /// Where the last [`survey`](Policy::survey) ended.
+    /// Place at which the last [`survey`](Policy::survey) ended.
     cursor: usize,
 }
 

@@ -139,8 +139,8 @@ pub fn lru(trace: impl IntoIterator<Item = (u64, u64)>, capacity: u64) -> Hits {
     hits
 }
 
-/// A trace like that of a site: objects asked for by Zipf's law, and now and then a scan over objects that no other
-/// request asks for. The same seed makes the same trace.
+/// A trace of a site: objects requested by Zipf's law, and now and then a scan over objects that no other request asks
+/// for. The same seed makes the same trace.
 #[derive(Debug, Clone)]
 pub struct Trace {
     /// The number of objects of the working set.
@@ -158,7 +158,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// The trace of the benchmark: 100,000 objects, a million requests, a quarter of them in scans.
+    /// The usual trace: 100,000 objects, a million requests, a quarter of them in scans.
     pub fn standard() -> Trace {
         Trace { objects: 100_000, skew: 90, requests: 1_000_000, scan_every: 15_000, scan: 5_000, seed: 1 }
     }

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 
 use tokio::sync::Notify;
 
-use super::bell::Bell;
+use super::wake_up::Bell;
 
 /// The block size of a file system that did not report its own.
 pub(crate) const BLOCK: u64 = 4096;
 
-/// One in this many bytes, and entries, is kept free ahead of reservations…
+/// Share of the bytes, and of the entries, that is kept free ahead of reservations: the divisor…
 const MARGIN_SHARE: u64 = 32;
 /// … but not more than this…
 const MAX_MARGIN: u64 = 64 << 20;
@@ -71,8 +71,8 @@ impl Reservation {
         self.bytes
     }
 
-    /// Makes sure that the reservation is enough for a file of so many bytes. False: there is not enough space, and
-    /// nothing has changed.
+    /// Makes sure that the reservation is enough for a file of this number of bytes. False: there is not enough space,
+    /// and nothing has changed.
     pub fn cover(&mut self, bytes: u64) -> bool {
         let bytes = self.space.round(bytes);
         if bytes > self.bytes {
@@ -131,7 +131,7 @@ impl Space {
         bytes.checked_next_multiple_of(self.block.load(Relaxed).max(1)).unwrap_or(u64::MAX)
     }
 
-    /// Reserves space for a file of so many bytes; `None`: there is not enough space now.
+    /// Reserves space for a file of this number of bytes; `None`: there is not enough space now.
     pub(crate) fn reserve(self: &Arc<Self>, bytes: u64) -> Option<Reservation> {
         let bytes = self.round(bytes);
         if !self.take(bytes) {
@@ -212,7 +212,7 @@ impl Space {
         let _ = self.room.fetch_update(AcqRel, Relaxed, grow);
     }
 
-    /// Whether a file of so many bytes could ever be stored.
+    /// Whether a file of this number of bytes could ever be stored.
     pub(crate) fn can_ever_hold(&self, bytes: u64) -> bool {
         self.round(bytes) <= self.limit.load(Relaxed)
     }
@@ -242,8 +242,8 @@ impl Space {
         self.block.store(block.max(1), Relaxed);
     }
 
-    /// Takes over the free bytes of the file system, less `min_free`, as `ask` returns them. Bytes reserved before it
-    /// was asked count in whole, whatever of them was written by then, and so do bytes reserved while it is asked: the
+    /// Takes over the free bytes of the file system, less `min_free`, as `ask` returns them. Bytes reserved before the
+    /// call of `ask` count in whole, whatever of them was written already, and so do bytes reserved during it. The
     /// account may count too much, but not too little.
     pub(crate) fn measure(&self, ask: impl FnOnce() -> Option<i64>) {
         // This comes first: bytes reserved in between are counted twice rather than not at all.

@@ -16,8 +16,8 @@
 //! | 56 | 4 | when its age was zero |
 //! | 60 | 4 | for a variant: a part of the key that it is a variant of |
 //!
-//! The head of a file has, from 8 on: `frindex` and the version of the format, a digit; the kind of the file (8 bytes);
-//! its generation; two numbers whose meaning depends on the kind.
+//! The head of a file begins at 8 with `frindex` and the version of the format, a digit. The kind of the file (8
+//! bytes), its generation, and two numbers follow. The meaning of the two depends on the kind.
 
 use crate::index::policy::MAX_FREQUENCY;
 use crate::key::Key;

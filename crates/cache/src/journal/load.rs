@@ -7,7 +7,7 @@ use std::path::Path;
 use super::line::{JournalKind, LINE, Line, Title};
 use super::{CLEAN, MAX_LOGS, SNAPSHOT, log_path};
 
-/// How many bytes are read at a time: a whole number of lines.
+/// Number of bytes that are read at a time: a whole number of lines.
 const PIECE: usize = 1 << 20;
 const _: () = assert!(PIECE.is_multiple_of(LINE), "a line does not lie in two pieces, but for the file's last one");
 

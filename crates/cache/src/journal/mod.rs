@@ -38,10 +38,10 @@ const SNAPSHOT: &str = ".freerun-index";
 const NEW_SNAPSHOT: &str = ".freerun-index.new";
 const LOG: &str = ".freerun-journal";
 const CLEAN: &str = ".freerun-clean";
-/// The file whose lock says which process owns the cache.
+/// The file whose lock shows the owner of the cache.
 pub(crate) const LOCK: &str = ".freerun-lock";
 
-/// The permissions of these files, which tell about what is stored, like those of the stored responses.
+/// The permissions of these files. Their contents reveal stored responses, so they have the same permissions as these.
 pub(crate) const PRIVATE: u32 = 0o600;
 
 /// Makes a file of the journal, or empties it.
@@ -49,7 +49,7 @@ fn create_private(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create(true).truncate(true).mode(PRIVATE).open(path)
 }
 
-/// How many bytes are gathered before they are written.
+/// Number of bytes that are gathered before they are written.
 const GATHERED: usize = 64 * 1024;
 /// A snapshot is made when the logs have more lines than there are objects, and more than this.
 const MIN_LINES: u64 = 65_536;

@@ -30,7 +30,7 @@ const EVENTS: usize = 8192;
 const EVICTIONS: usize = 256;
 /// After this many files in a row that cannot be removed, the disk is to blame: no others are tried for a while.
 const FAILURES: usize = 16;
-/// How long the end waits for tasks that give a file its name at this moment.
+/// Time that the end waits for tasks that give a file its name at this moment.
 const NAMING: Duration = Duration::from_millis(500);
 /// The most files that could not be removed and are tried again; others stay where they are until the next start, and
 /// their space stays taken.
@@ -48,9 +48,9 @@ const AHEAD_FADES: u64 = 64;
 /// A look for variants of purged keys, which goes through all objects, is followed by a rest that is this many times as
 /// long.
 const VARIANTS_REST: u32 = 4;
-/// How often the counts of keys without objects are cleaned out.
+/// Interval at which the counts of keys without objects are cleaned out.
 const COUNTS: Duration = Duration::from_secs(60);
-/// How many objects are examined for inactivity in one tick, whatever their number.
+/// Number of objects that are examined for inactivity in one tick, whatever their number.
 const SURVEYED: usize = 4096;
 /// The longest time of one round over all objects, in seconds.
 const MAX_PASS: u64 = 600;
@@ -73,12 +73,12 @@ pub(super) struct Moment {
     pub(super) clock: Duration,
 }
 
-/// When the next round takes place.
+/// Moment of the next round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
     /// At once.
     Now,
-    /// After this time, or when the thread is told to hurry.
+    /// After this time, or when a caller hurries the thread.
     Within(Duration),
     /// After this time, or when anything happens.
     Idle(Duration),

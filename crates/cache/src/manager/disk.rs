@@ -10,7 +10,7 @@ use bytes::{Bytes, BytesMut};
 use crate::index::Space;
 use crate::record::{Damage, Head};
 
-/// How many bytes of a file are read at first: nearly every head is shorter.
+/// Number of bytes of a file that are read at first: nearly every head is shorter.
 const FIRST_READ: usize = 4096;
 
 /// Removes a file. True: the file no longer exists.

@@ -1,6 +1,6 @@
 //! The cache's own thread: it evicts, removes files, keeps the journal, and finds the files that are on the disk.
 //!
-//! The thread may wait for its disk, and then nothing but this cache waits with it: loops send it changes through a
+//! The thread may wait for its disk, and then nothing but this cache waits with it. Loops send it changes through a
 //! queue, and store nothing while the thread does not keep up.
 
 mod core;
@@ -26,15 +26,15 @@ use crate::index::LoadState;
 use crate::store::Store;
 use open::{Lock, OpenState};
 
-/// How long a start waits for the index: a small index is loaded by then, and a larger one goes on loading behind the
+/// Time that a start waits for the index: a small index is loaded in it, and a larger one goes on loading behind the
 /// requests. Another process may have the folder for long, while the binary is being changed.
 pub(crate) const START_WAIT: Duration = Duration::from_secs(1);
 
-/// How often the lock of a folder is tried while another process has it, namely the one before this, which is still
+/// Interval of tries for the lock of a folder while another process has it, namely the one before this, which is still
 /// ending.
 const LOCK_PAUSE: Duration = Duration::from_millis(100);
 
-/// How often a folder that cannot be used is tried again.
+/// Interval at which a folder that cannot be used is tried again.
 const FOLDER_PAUSE: Duration = Duration::from_secs(1);
 
 /// The cache's handle on the thread.
@@ -43,7 +43,7 @@ pub(crate) struct Handle {
     progress: OnceLock<Arc<ManagerProgress>>,
 }
 
-/// How far the thread has come, for callers that wait for it.
+/// Progress of the thread, for callers that wait for it.
 #[derive(Debug, Default)]
 struct ManagerProgress {
     stage: Mutex<Stage>,

@@ -25,7 +25,7 @@ use crate::store::Store;
 
 /// The owner of the folder.
 pub(super) enum Lock {
-    /// This cache, as long as the file is open.
+    /// The folder belongs to this cache, as long as the file is open.
     Own(File),
     /// Another process, or a cache of an earlier configuration.
     Others,
@@ -59,7 +59,7 @@ pub(super) struct OpenState {
     pub(super) walk: Option<Walk>,
 }
 
-/// How many bits of a purge's number count the purges of one second.
+/// Number of bits of a purge's number that count the purges of one second.
 const PURGES_A_SECOND: u32 = 20;
 
 /// Reads the purges and the journal. Afterwards the cache is usable; the walk finds the objects that the journal does
@@ -69,8 +69,8 @@ pub(super) fn open(store: &Arc<Store>, at: Moment) -> OpenState {
     let config = store.config.load_full();
     let index = &store.index;
     disk::measure(&config.path, config.min_free, &index.space);
-    // Purges from before the thread began, and those that come while it reads, have to be newer than everything in the
-    // journal: so the numbers of a process begin above those of all processes before it.
+    // Some purges have to be newer than everything in the journal: purges from before the thread began, and purges that
+    // come while it reads. So the numbers of a process begin above the numbers of all processes before it.
     let base = at.unix << PURGES_A_SECOND;
     index.raise_sequence(base);
     // Purges come first: nothing is looked for on the disk before they are known.

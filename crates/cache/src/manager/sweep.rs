@@ -15,9 +15,9 @@ pub(super) struct Sweep {
     entries: std::vec::IntoIter<Arc<Entry>>,
     /// The newest purge that this sweep is for.
     upto: u64,
-    /// Entries whose files could not be read, which are tried once more.
+    /// Entries with unreadable files; they are tried once more.
     unread: Vec<Arc<Entry>>,
-    /// This is the second attempt.
+    /// Whether the attempt is the second one.
     again: bool,
 }
 
@@ -68,10 +68,7 @@ impl Manager {
             }
             if !self.compare(&entry, sweep.upto) {
                 // Only this sweep knows that the purge may mean the object: the next process does not know the purge.
-                match sweep.again {
-                    true => self.damaged(&entry),
-                    false => sweep.unread.push(entry),
-                }
+                if sweep.again { self.damaged(&entry) } else { sweep.unread.push(entry) }
             }
             looked += 1;
             if looked >= pace.files.max(1) || begun.elapsed() >= pace.threshold {

@@ -1,4 +1,4 @@
-//! Looking through the cache's folder after an unclean end, at the pace of `loader_files` and its like: files that the
+//! Looking through the cache's folder after an unclean end, at the pace of `loader_files` and its like. Files that the
 //! index does not know are taken in, left-over files are removed.
 
 use std::fs::{self, DirEntry, ReadDir};
@@ -31,7 +31,7 @@ pub(super) struct Walk {
     stack: Option<Vec<(ReadDir, String)>>,
     /// Keys whose objects were removed, according to the journal.
     gone: FxHashSet<Key>,
-    /// When the thread began, in seconds since 1970: older files are of another process.
+    /// Begin of the thread, in seconds since 1970: older files are of another process.
     began: u64,
 }
 
@@ -78,8 +78,8 @@ impl Walk {
     }
 }
 
-/// Whether a name is that of a file which was being written: a name of freerun's with the number of the process, or one
-/// of nginx's, with a number behind the name of the entry.
+/// Kind of a name that may belong to a file which was being written. Such a name is freerun's with the number of the
+/// process, or nginx's with a number behind the name of the entry.
 enum Temporary {
     Of(u32),
     Nginx,
@@ -151,13 +151,14 @@ impl Manager {
             return;
         }
         let path = self.store.path_of(key);
-        let looked = match walk.gone.contains(&key) {
-            true => None,
-            false => match disk::look(&path) {
+        let looked = if walk.gone.contains(&key) {
+            None
+        } else {
+            match disk::look(&path) {
                 Ok(looked) => Some(looked),
                 // The file is gone meanwhile, or unreadable: it cannot be served or counted.
                 Err(_) => return,
-            },
+            }
         };
         let (size, found) = match looked {
             None => (0, None),

@@ -1,7 +1,7 @@
 //! `Cache-Control` of responses and requests: RFC 9111 section 5.2.
 //!
-//! Names ignore case; arguments are taken as tokens and as quoted strings, whichever form the RFC prefers for a
-//! directive; an unknown directive is skipped, and so is text that is no directive at all, up to the next comma that is
+//! Names ignore case. Arguments are taken as tokens and as quoted strings, whichever form the RFC prefers for a
+//! directive. An unknown directive is skipped, and so is text that is no directive at all, up to the next comma that is
 //! not quoted. If a time is given twice, the first one counts. A time that cannot be read is [`Time::Unreadable`],
 //! never a guess.
 
@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::headers::{members, seconds, trim};
 use freerun_proto::ascii::{TOKEN, class};
 
-/// One directive.
+/// A directive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Directive<'a> {
     /// The name, as written.
@@ -119,7 +119,7 @@ pub enum Time {
     /// The directive is not there.
     #[default]
     Absent,
-    /// So many seconds.
+    /// A number of seconds.
     Is(u64),
     /// The directive has an argument that is not a number of seconds.
     Unreadable,
@@ -243,13 +243,13 @@ impl<'a> ResponseControl<'a> {
     }
 }
 
-/// How stale a response may be that a client accepts: `max-stale`.
+/// Staleness of a response that a client accepts: `max-stale`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MaxStale {
     /// The client accepts no stale response.
     #[default]
     No,
-    /// The client accepts a response that has been stale for up to so many seconds.
+    /// The client accepts a response that has been stale for up to this number of seconds.
     Seconds(u64),
     /// The client accepts any stale response.
     Any,

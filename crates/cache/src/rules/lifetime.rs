@@ -1,11 +1,11 @@
-//! How long a stored response may be used.
+//! Time for which a stored response may be used.
 
-/// How long a stored response may be used, and how old it is. All times are seconds since the epoch.
+/// Time for which a stored response may be used, and its age. All times are seconds since the epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Lifetime {
     /// The response is fresh while the time is not greater than this.
     pub fresh_until: u64,
-    /// When the response's age was zero: `Age` is the time since then (RFC 9111 section 4.2.3).
+    /// Moment at which the response's age was zero: `Age` is the time since then (RFC 9111 section 4.2.3).
     pub born: u64,
     /// Seconds after `fresh_until` in which the response may be used while a fresh one is fetched (RFC 5861 section 3).
     pub stale_while_revalidate: u32,
@@ -15,7 +15,7 @@ pub struct Lifetime {
     /// `must-revalidate`, `proxy-revalidate`, `s-maxage` (RFC 9111 section 5.2.2). Never set by nginx's rules.
     pub must_revalidate: bool,
     /// The response may not be used at all before the upstream was asked: `no-cache` (RFC 9111 section 5.2.2.4). Never
-    /// set by nginx's rules, by which such a response is not stored.
+    /// set by nginx's rules: they do not store such a response.
     pub no_cache: bool,
 }
 

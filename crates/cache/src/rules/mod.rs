@@ -1,7 +1,7 @@
 //! Which responses may be stored, and how long they may be used: pure code, with the time as an argument.
 //!
-//! There are two sets of rules. [`nginx`] has those of nginx's `proxy_cache`, which are the default; [`rfc9111`] has
-//! those of RFC 9111, with nginx's `X-Accel-Expires`, `*_cache_valid` and `*_ignore_headers` in front
+//! There are two sets of rules. [`nginx`] has the rules of nginx's `proxy_cache`, which are the default; [`rfc9111`]
+//! has the rules of RFC 9111, with nginx's `X-Accel-Expires`, `*_cache_valid` and `*_ignore_headers` in front
 //! (`proxy_cache_rfc9111 on`). [`judge`] takes the set that is configured.
 
 pub mod control;
@@ -25,10 +25,7 @@ pub use verdict::{Answer, IgnoredFields, NotStoredReason, RequestFacts, Revalida
 /// Whether a response may be stored, and how long it may be used, by the rules that are configured. `now` is the time at
 /// which its head came, seconds since the epoch.
 pub fn judge(asked: &RequestFacts, answer: &Answer<'_>, rules: &Rules<'_>, now: u64) -> Verdict {
-    match rules.rfc9111 {
-        true => rfc9111::judge(asked, answer, rules, now),
-        false => nginx::judge(answer, rules, now),
-    }
+    if rules.rfc9111 { rfc9111::judge(asked, answer, rules, now) } else { nginx::judge(answer, rules, now) }
 }
 
 /// Whether a stored response of this status is revalidated with a conditional request (nginx: 200 and 206 only).
@@ -45,8 +42,9 @@ pub fn revalidated(
     rules: &Rules<'_>,
     now: u64,
 ) -> Revalidation {
-    match rules.rfc9111 {
-        true => rfc9111::revalidated(asked, stored, not_modified, rules, now),
-        false => nginx::revalidated(stored, not_modified, rules, now),
+    if rules.rfc9111 {
+        rfc9111::revalidated(asked, stored, not_modified, rules, now)
+    } else {
+        nginx::revalidated(stored, not_modified, rules, now)
     }
 }

@@ -35,10 +35,7 @@ pub fn reuse(lifetime: &Lifetime, control: &RequestControl, now: u64) -> Use {
         MaxStale::Seconds(seconds) => now - lifetime.fresh_until <= seconds,
         MaxStale::Any => true,
     };
-    match allowed && !lifetime.must_revalidate && control.min_fresh.is_none() {
-        true => Use::Stale,
-        false => validate,
-    }
+    if allowed && !lifetime.must_revalidate && control.min_fresh.is_none() { Use::Stale } else { validate }
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! Surrogate tags: names that a response carries, by which it can be purged together with others.
+//! Surrogate tags: names that responses carry. A purge of a tag removes all responses that carry it.
 
 use bytes::Bytes;
 
 use super::headers::{Field, members};
 
-/// The tags of a response, sorted, each once: those of `Surrogate-Key` (white space between them) and of `Cache-Tag` (a
-/// comma between them). Case is significant. The size of the response's head bounds their number.
+/// The tags of a response, sorted, each once, from `Surrogate-Key` (white space between them) and `Cache-Tag` (a comma
+/// between them). Case is significant. The size of the response's head bounds their number.
 pub fn tags(fields: &[Field]) -> Vec<Bytes> {
     let mut tags: Vec<Bytes> = Vec::new();
     for (name, value) in fields {

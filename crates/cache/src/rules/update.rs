@@ -30,13 +30,14 @@ fn is_one_of(name: &[u8], names: &[&[u8]]) -> bool {
     names.iter().any(|other| name.eq_ignore_ascii_case(other))
 }
 
-/// The fields of a response that are stored: without those of the connection, those that `Connection` names, and those
-/// that `no-cache="…"` and `private="…"` name (unless `Cache-Control` is ignored). With nginx's rules only the first
-/// two of these apply; clients are sent the same fields.
+/// The fields of a response that are stored. Left out are the fields of the connection and the fields that `Connection`
+/// names. Left out are also the fields that `no-cache="…"` and `private="…"` name, unless `Cache-Control` is ignored or
+/// nginx's rules are in force; clients are sent the same fields.
 pub fn stored(fields: &[Field], rfc9111: bool, ignored: IgnoredFields) -> Vec<Field> {
-    let control = match rfc9111 && !ignored.cache_control {
-        true => ResponseControl::of(values(fields, b"cache-control")),
-        false => ResponseControl::default(),
+    let control = if rfc9111 && !ignored.cache_control {
+        ResponseControl::of(values(fields, b"cache-control"))
+    } else {
+        ResponseControl::default()
     };
     let mut named: Vec<&[u8]> = values(fields, b"connection").flat_map(members).collect();
     named.extend(control.no_cache.fields());
@@ -73,8 +74,8 @@ pub(super) fn merged(stored_fields: &[Field], new: Vec<Field>) -> Vec<Field> {
     fields
 }
 
-/// Whether a request makes the stored responses of its target invalid: its method is not known to be safe, and the
-/// answer is no error (RFC 9111 section 4.4, RFC 9110 section 9.2.1).
+/// Whether a request makes the stored responses of its target invalid. That is so if its method is not known to be
+/// safe, and the answer is no error (RFC 9111 section 4.4, RFC 9110 section 9.2.1).
 pub fn invalidates(method: &[u8], status: u16) -> bool {
     !matches!(method, b"GET" | b"HEAD" | b"OPTIONS" | b"TRACE") && (200..400).contains(&status)
 }
@@ -93,7 +94,7 @@ pub fn also_invalid(fields: &[Field], scheme: &[u8], host: &[u8], path: &[u8]) -
 }
 
 /// A reference as a path and a query of this origin; `None` if it is of another origin, or cannot be resolved. Dot
-/// segments are not removed from paths of which the base has a part: such a reference yields `None`.
+/// segments are not removed from paths that the base has a part in: such a reference yields `None`.
 fn resolve(reference: &[u8], scheme: &[u8], host: &[u8], path: &[u8]) -> Option<Bytes> {
     let reference = reference.split(|&b| b == b'#').next()?;
     if reference.is_empty() || reference.iter().any(|&b| b <= b' ' || b == 0x7f || b == b'\\') {

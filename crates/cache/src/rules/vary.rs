@@ -9,7 +9,7 @@ use md5::{Digest, Md5};
 use super::headers::{Field, members, values};
 use crate::key::Key;
 
-/// The variant that a stored response is for, among those of its key.
+/// The variant that a stored response is for, among the variants of its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Vary {
     /// The names of the selecting fields: lower case, a comma between them.
@@ -23,8 +23,8 @@ pub struct Vary {
 const LISTS: [&[u8]; 3] = [b"accept-charset", b"accept-encoding", b"accept-language"];
 
 impl Vary {
-    /// The variant of a request: `main` is the key without `Vary`, and `look` calls its second argument with every value
-    /// of the field of that name (lower case) that the request has.
+    /// The variant of a request. `main` is the key without `Vary`. `look` calls its second argument with every value
+    /// that the request has of the field of that name (lower case).
     pub fn new(names: Bytes, main: Key, mut look: impl FnMut(&[u8], &mut dyn FnMut(&[u8]))) -> Vary {
         let mut sum = Md5::new_with_prefix(main.0);
         for name in members(&names) {
@@ -38,9 +38,12 @@ impl Vary {
                 }
                 sum.update(part);
             };
-            look(name, &mut |value| match list {
-                true => value.split(|b| matches!(b, b',' | b' ')).filter(|part| !part.is_empty()).for_each(&mut add),
-                false => add(value),
+            look(name, &mut |value| {
+                if list {
+                    value.split(|b| matches!(b, b',' | b' ')).filter(|part| !part.is_empty()).for_each(&mut add)
+                } else {
+                    add(value)
+                }
             });
             // A field's value contains no line end, so one value cannot be mistaken for two.
             sum.update(b"\r\n");

@@ -45,7 +45,7 @@ pub struct RequestFacts {
     pub ranged: bool,
     /// The client's `Cache-Control`.
     pub control: RequestControl,
-    /// When the request was sent to the upstream, in seconds since the epoch.
+    /// Moment at which the request was sent to the upstream, in seconds since the epoch.
     pub sent: u64,
 }
 
@@ -63,7 +63,7 @@ pub struct Answer<'a> {
 pub enum Verdict {
     /// The response may be stored.
     Store {
-        /// How long the response may be used.
+        /// Time for which the response may be used.
         lifetime: Lifetime,
         /// The names of the request fields that choose among responses (`Vary`), in lower case, with a comma between
         /// them; `None` if there are none. [`Vary::new`](super::Vary::new) makes the variant of a request from it.
@@ -73,7 +73,7 @@ pub enum Verdict {
     DoNot(NotStoredReason),
 }
 
-/// Why a response is not stored.
+/// Reason why a response is not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotStoredReason {
     /// `no-store`, in the response or (RFC 9111) in the request.

@@ -123,8 +123,5 @@ pub fn parse(args: Vec<OsString>) -> Result<Options, UsageError> {
             }
         }
     }
-    match options.strict && !options.test {
-        true => Err(UsageError::InvalidOption(STRICT.to_owned())),
-        false => Ok(options),
-    }
+    if options.strict && !options.test { Err(UsageError::InvalidOption(STRICT.to_owned())) } else { Ok(options) }
 }

@@ -15,7 +15,7 @@ pub struct Serve {
     /// The listening address; by default [`SERVE_ADDRESS`], or its IP address with [`SERVE_TLS_PORT`]; with a certificate
     /// from a CA port 443 of all IPv4 addresses.
     pub listen: SocketAddr,
-    /// Where the certificate comes from, if the folder is served over https.
+    /// Origin of the certificate, if the folder is served over https.
     pub tls: Option<ServeTls>,
     /// Whether `--quiet` was given: requests are not shown.
     pub quiet: bool,
@@ -23,13 +23,13 @@ pub struct Serve {
     pub hidden: bool,
     /// Whether `--follow-links` was given: symbolic links are followed, wherever they lead to.
     pub follow_links: bool,
-    /// Further names by which clients may ask: `--host`.
+    /// Further names of the server that clients may use: `--host`.
     pub hosts: Vec<String>,
     /// Whether `--help` was given.
     pub help: bool,
 }
 
-/// Where the certificate of `freerun serve --tls` comes from.
+/// Origin of the certificate of `freerun serve --tls`.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ServeTls {
     /// From an authority of this machine.
@@ -41,16 +41,16 @@ pub enum ServeTls {
 /// A certificate that `freerun serve --tls NAME` orders.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ServeAcme {
-    /// What it is for, at least one name.
+    /// The names in the certificate, at least one.
     pub names: Vec<String>,
     /// The URL of the CA's directory.
     pub directory: String,
-    /// A file with the authorities by which the CA's own server is verified, instead of the system's.
+    /// A file with the authorities that verify the CA's own server, instead of the system's.
     pub ca: Option<OsString>,
     /// An address of mail where the CA reaches the owner.
     pub email: Option<String>,
-    /// Where plain HTTP is listened for: the CA looks there for what it asked for, others are sent to https. `None`: nowhere,
-    /// and the CA looks for it at the port of https.
+    /// The address of plain HTTP: the CA looks there for the answer to its challenge, other clients are sent to https.
+    /// With `None` there is no plain HTTP, and the CA looks at the port of https.
     pub http: Option<SocketAddr>,
 }
 
@@ -135,17 +135,20 @@ pub fn parse(args: &[OsString]) -> Result<Serve, UsageError> {
         let told = "--acme-directory, --acme-ca, --email and --http need --tls with the name of a server";
         return Err(UsageError::Own("serve", told.to_owned()));
     }
-    serve.tls = names.map(|names| match is_public {
-        false => ServeTls::Internal,
-        true => ServeTls::Acme(ServeAcme {
-            names: names.split(',').map(str::to_owned).collect(),
-            directory: directory.unwrap_or_else(|| SERVE_DIRECTORY.to_owned()),
-            ca,
-            email,
-            http: http.unwrap_or(Some((None, None))).map(|(ip, port): (Option<IpAddr>, Option<u16>)| {
-                SocketAddr::new(ip.unwrap_or(serve.listen.ip()), port.unwrap_or(80))
-            }),
-        }),
+    serve.tls = names.map(|names| {
+        if is_public {
+            ServeTls::Acme(ServeAcme {
+                names: names.split(',').map(str::to_owned).collect(),
+                directory: directory.unwrap_or_else(|| SERVE_DIRECTORY.to_owned()),
+                ca,
+                email,
+                http: http.unwrap_or(Some((None, None))).map(|(ip, port): (Option<IpAddr>, Option<u16>)| {
+                    SocketAddr::new(ip.unwrap_or(serve.listen.ip()), port.unwrap_or(80))
+                }),
+            })
+        } else {
+            ServeTls::Internal
+        }
     });
     Ok(serve)
 }

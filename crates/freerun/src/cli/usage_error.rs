@@ -52,7 +52,7 @@ const COMMAND_OPTIONS: &[(&str, &[&str])] = &[
 ];
 
 impl UsageError {
-    /// What to do instead, for a line below the message; `given` are the arguments.
+    /// Advice for a line below the message; `given` are the arguments.
     pub fn help(&self, given: &[OsString]) -> Option<String> {
         let see = "\"freerun --help\" shows what there is";
         match self {

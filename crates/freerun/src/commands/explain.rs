@@ -34,8 +34,8 @@ pub fn run(name: &str) -> ExitCode {
     }
 }
 
-/// What is said of a name. Without a `$` it may be a directive and a variable: a shell takes the `$` of a word that is not
-/// quoted.
+/// The explanation of a name. Without a `$` it may be a directive and a variable: a shell takes the `$` of a word that
+/// is not quoted.
 ///
 /// # Errors
 /// There is no such name: a sentence with similar ones.
@@ -73,8 +73,8 @@ fn explained(name: &str) -> Result<String, String> {
 /// The most directives that are named as speaking of a word.
 const MAX_NAMED: usize = 30;
 
-/// The directives whose documentation has a word, or a comment in their examples; if there are none, those whose examples have
-/// it. Each has its summary.
+/// The directives with a word in their documentation, or in a comment of their examples; if there are none, those with
+/// the word elsewhere in an example. Each has its summary.
 fn speaking_of(word: &str) -> String {
     let examples = additions().examples;
     let in_comment = |text: &str| text.lines().any(|line| line.trim_start().starts_with('#') && has_word(line, word));
@@ -82,13 +82,14 @@ fn speaking_of(word: &str) -> String {
         has_word(known.documentation, word) || examples.of(known).any(|example| in_comment(&example.text))
     };
     let found = named_by(said);
-    match found.is_empty() {
-        true => named_by(|known| examples.of(known).any(|example| has_word(&example.text, word))),
-        false => found,
+    if found.is_empty() {
+        named_by(|known| examples.of(known).any(|example| has_word(&example.text, word)))
+    } else {
+        found
     }
 }
 
-/// The directives of which something is so, each with its summary.
+/// The directives that meet a condition, each with its summary.
 fn named_by(is_so: impl Fn(&Directive) -> bool) -> String {
     let mut seen = BTreeSet::new();
     let mut names: Vec<&str> = registry().names(Contexts::ANY).filter(|name| seen.insert(*name)).collect();

@@ -5,11 +5,11 @@ use std::process::ExitCode;
 use super::missing_configuration::tell_ways_on;
 use super::{check, signal};
 use crate::cli::{Options, help};
-use crate::master::inherited::Inherited;
+use crate::master::inherited::InheritedSockets;
 use crate::master::{self, Start};
 use crate::settings::user::privileged;
 use crate::source::Input;
-use crate::source::loader::Recorded;
+use crate::source::loader::RecordedTexts;
 use crate::{configuration, console, version};
 
 /// Runs the server until its end, or does what another option asks for.
@@ -23,16 +23,14 @@ pub fn run(options: &Options) -> ExitCode {
             let names: Vec<&str> = configuration::modules().iter().map(|module| module.name).collect();
             eprint!("{}", version::build(&names));
         }
-        // nginx continues if a test is asked for as well.
+        // nginx continues if `-t` is given as well.
         if !options.test {
             return ExitCode::SUCCESS;
         }
     }
     // Before anything is opened. A test, or a signal to the server, is none of the servers that sockets are for.
-    let inherited = match options.test || options.signal.is_some() {
-        true => Inherited::default(),
-        false => Inherited::take(),
-    };
+    let inherited =
+        if options.test || options.signal.is_some() { InheritedSockets::default() } else { InheritedSockets::take() };
     let paths = options.paths();
     let log = match console::initial_log(&paths) {
         Ok(log) => log,
@@ -57,7 +55,7 @@ pub fn run(options: &Options) -> ExitCode {
     }
     console::append_to_files();
     let start =
-        Start { input: input.clone(), embedded: None::<Recorded>, secrets: None, inherited, log, on_ready: None };
+        Start { input: input.clone(), embedded: None::<RecordedTexts>, secrets: None, inherited, log, on_ready: None };
     match master::run(start) {
         Ok(()) => ExitCode::SUCCESS,
         Err(()) => {

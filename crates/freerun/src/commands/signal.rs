@@ -10,17 +10,17 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::cli::Order;
 use crate::configuration::{self, Side};
 use crate::error::Error;
-use crate::master::asking::{Outcome, Question};
 use crate::master::reload::BUILD_PATIENCE;
+use crate::master::reload_waiters::{Outcome, Question};
 use crate::source::Input;
 use crate::source::loader::Recorder;
 use crate::{console, pidfile};
 
-/// How long the result of a reload is waited for: the worker has its time, and the master may have to read, to look names
-/// up and to bind.
+/// The longest time to wait for the result of a reload: the worker has its time, and the master may have to read, to
+/// look names up and to bind.
 const PATIENCE: Duration = BUILD_PATIENCE.saturating_add(Duration::from_secs(60));
 
-/// After how long it is told that the result is still waited for.
+/// The time after which a message says that the result is still to come.
 const PAUSE: Duration = Duration::from_secs(5);
 
 /// Reads the configuration for the path of the pid file, as nginx does, and sends the signal. A server has to be ended, and its

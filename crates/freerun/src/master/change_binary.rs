@@ -20,9 +20,10 @@ use freerun_sys::title;
 use rustix::fs::{Access, MemfdFlags, access, memfd_create};
 
 use super::inherited::{HAND_OVER, OF_MANAGER, SOCKETS};
-use super::listeners::{Origin, Others};
+use super::listeners::{Origin, OtherBinaries};
+use super::quic_secret::{self, QUIC_SECRET};
 use super::supervise::{describe, level_of};
-use super::{Master, Serving};
+use super::{Master, ServingWorker};
 use super::{notify, oom_score};
 use crate::bundle::ToWorker;
 use crate::error::Error;
@@ -37,9 +38,9 @@ const IGNORED: &str = "the changing binary signal is ignored: you should shutdow
 impl Master {
     /// Whether `USR2` starts a new binary. `freerun serve` has no configuration that another process could read.
     pub(super) fn may_change_binary(&self) -> bool {
-        let Others { old_binary, new_binary } = self.upgrade.others();
+        let OtherBinaries { old_binary, new_binary } = self.upgrade.others();
         let alone = !old_binary && !new_binary && !self.upgrade.wanted;
-        alone && self.embedded.is_none() && self.ending.is_none() && !matches!(self.serving, Serving::Here(_))
+        alone && self.embedded.is_none() && self.ending.is_none() && !matches!(self.serving, ServingWorker::Here(_))
     }
 
     /// Handles `USR2` where it may not be followed.
@@ -47,8 +48,8 @@ impl Master {
         self.log(Level::Crit, format_args!("{IGNORED}"));
     }
 
-    /// Starts the new binary that was asked for, before this one stops serving: both signals may have come before either was
-    /// heard, or while a configuration was on its way to the worker.
+    /// Starts the new binary that was asked for, before this one stops serving. Both signals may have come before
+    /// either was heard, or while a configuration was on its way to the worker.
     pub(super) fn change_binary_first(&mut self) {
         if self.upgrade.wanted && !self.starting && self.ending.is_none() {
             self.change_binary();
@@ -92,6 +93,8 @@ impl Master {
             command.env(OF_MANAGER, numbers(of_manager.iter().map(|(_, socket)| socket)));
         }
         command.env(HAND_OVER, theirs.as_raw_fd().to_string());
+        let secret = quic_secret::inheritable(&self.current.bundle.quic_secret).map_err(Error::call("socketpair()"))?;
+        command.env(QUIC_SECRET, secret.as_raw_fd().to_string());
         for name in [notify::SOCKET, notify::WATCHDOG] {
             command.envs(env::var_os(name).map(|value| (name, value)));
         }
@@ -101,7 +104,7 @@ impl Master {
         })?;
         oom_score::give_up(child.id());
         // The worker's state is not essential: without it the new binary begins with an empty one.
-        if let Serving::Process(process) = &self.serving
+        if let ServingWorker::Process(process) = &self.serving
             && let Err(error) = process.channel.send(&ToWorker::Successor, &[mine.as_fd()])
         {
             self.log(Level::Alert, format_args!("{error}"));
@@ -146,7 +149,7 @@ impl Master {
 
     /// Handles `WINCH`: the worker finishes its requests and ends, the master stays, with its sockets.
     pub(super) fn pause(&mut self) {
-        let is_own = matches!(self.serving, Serving::Here(_));
+        let is_own = matches!(self.serving, ServingWorker::Here(_));
         if is_own || self.upgrade.paused || self.starting || self.ending.is_some() {
             return;
         }
@@ -161,7 +164,7 @@ impl Master {
 
     /// Has the worker write its states to a file. Without one the next worker begins with empty ones.
     fn save_states(&self) -> Option<OwnedFd> {
-        let Serving::Process(process) = &self.serving else { return None };
+        let ServingWorker::Process(process) = &self.serving else { return None };
         let file = memfd_create("states", MemfdFlags::CLOEXEC).ok()?;
         process.channel.send(&ToWorker::Save, &[file.as_fd()]).ok()?;
         Some(file)

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::logs::STDERR;
 
 /// The process that continues after [`detach`].
-pub enum Side {
+pub enum DaemonSide {
     /// The process that was started: it waits for the daemon and ends.
     Caller(Wait),
     /// The daemon.
@@ -52,10 +52,10 @@ pub fn stderr(error_log: Option<&str>) -> Option<OwnedFd> {
 }
 
 /// Forks; the child starts a session of its own, and has no stdin and stdout. Needs a process with one thread.
-pub fn detach() -> Result<Side, Error> {
+pub fn detach() -> Result<DaemonSide, Error> {
     let (reader, writer) = std::io::pipe().map_err(Error::call("pipe()"))?;
     match fork().map_err(Error::call("fork()"))? {
-        Fork::Parent(_) => Ok(Side::Caller(Wait(reader))),
+        Fork::Parent(_) => Ok(DaemonSide::Caller(Wait(reader))),
         Fork::Child => {
             drop(reader);
             rustix::process::setsid().map_err(Error::call("setsid()"))?;
@@ -65,7 +65,7 @@ pub fn detach() -> Result<Side, Error> {
             let null = null.map_err(Error::named("open", "/dev/null"))?;
             rustix::stdio::dup2_stdin(null.as_fd()).map_err(Error::call("dup2()"))?;
             rustix::stdio::dup2_stdout(null.as_fd()).map_err(Error::call("dup2()"))?;
-            Ok(Side::Daemon(Ready(writer)))
+            Ok(DaemonSide::Daemon(Ready(writer)))
         }
     }
 }

@@ -1,16 +1,18 @@
-//! What a process has got from the one that started it: sockets of an old binary, in whose place it was started (`NGINX`, the
-//! variable of nginx), or of a service manager (`LISTEN_FDS`, sd_listen_fds(3)), and the way to the worker of the old binary.
+//! Sockets that a process inherits: from an old binary that it replaces (`NGINX`, the variable of nginx), or from a
+//! service manager (`LISTEN_FDS`, sd_listen_fds(3)). The socket to the old binary's worker comes the same way.
 
 use std::env;
 use std::os::fd::OwnedFd;
 
 use freerun_runtime::log::{Errno, Level};
 use freerun_serve::listen::ListenKey;
+use freerun_serve::tls::files::Secret;
 use freerun_sys::inherited::take_socket;
 use freerun_sys::signals::unblock_all;
 use rustix::process::{Pid, getppid};
 
 use super::listeners::{Listeners, Origin};
+use super::quic_secret;
 
 /// The variable with the numbers of the sockets that an old binary hands to a new one, each with a `;` behind it. nginx has it,
 /// so either of the two can take the other's place.
@@ -19,10 +21,10 @@ pub const SOCKETS: &str = "NGINX";
 /// The variable with the number of a socket that leads to the old worker, where both binaries are freerun.
 pub const HAND_OVER: &str = "FREERUN_HAND_OVER";
 
-/// The variable with those of the numbers of [`SOCKETS`] that belong to the service manager.
+/// The variable with the numbers of [`SOCKETS`] that belong to the service manager.
 pub const OF_MANAGER: &str = "FREERUN_LISTEN_FDS";
 
-/// The variables by which a service manager hands over sockets.
+/// The variables of a service manager that hands over sockets.
 const LISTEN_PID: &str = "LISTEN_PID";
 const LISTEN_FDS: &str = "LISTEN_FDS";
 const LISTEN_FDNAMES: &str = "LISTEN_FDNAMES";
@@ -30,28 +32,30 @@ const LISTEN_FDNAMES: &str = "LISTEN_FDNAMES";
 /// The number of a service manager's first socket (`SD_LISTEN_FDS_START`).
 const FIRST: i32 = 3;
 
-/// The most sockets that are taken; the rest is told of and left alone.
+/// The most sockets that are taken; the log names the next one, and the rest is left alone.
 const MAX_SOCKETS: usize = 65_536;
 
-/// What this process has got.
+/// Sockets and other descriptors that this process inherited.
 #[derive(Default)]
-pub struct Inherited {
+pub struct InheritedSockets {
     /// The sockets by their addresses.
     pub listeners: Listeners,
     /// The process of the old binary, which has started this one.
     pub old_binary: Option<Pid>,
     /// The way to the old binary's worker.
     pub hand_over: Option<OwnedFd>,
+    /// The old binary's secret for tokens of QUIC.
+    pub quic_secret: Option<Secret>,
     /// The addresses of the service manager's sockets, with the names that it has for them.
     pub names: Vec<(ListenKey, String)>,
     /// The lines for the log, once there is one.
     pub told: Vec<(Level, String)>,
 }
 
-impl Inherited {
+impl InheritedSockets {
     /// Takes what the environment names. To be called before this process opens anything.
-    pub fn take() -> Inherited {
-        let mut inherited = Inherited::default();
+    pub fn take() -> InheritedSockets {
+        let mut inherited = InheritedSockets::default();
         let text = |name| env::var(name).ok();
         if let Some(sockets) = text(SOCKETS) {
             unblock_all();
@@ -69,6 +73,7 @@ impl Inherited {
             }
             let hand_over = text(HAND_OVER).and_then(|number| number.parse().ok());
             inherited.hand_over = hand_over.and_then(|number| take_socket(number).ok());
+            inherited.quic_secret = quic_secret::take();
         } else if let Some(count) = for_this_process(text(LISTEN_PID).as_deref(), text(LISTEN_FDS).as_deref()) {
             let names = text(LISTEN_FDNAMES).unwrap_or_default();
             let mut names = names.split(':');
@@ -118,7 +123,7 @@ fn numbers(text: &str) -> (Vec<i32>, Option<String>) {
     (numbers, None)
 }
 
-/// How many sockets the service manager has for this process.
+/// Number of sockets that the service manager has for this process.
 fn for_this_process(pid: Option<&str>, count: Option<&str>) -> Option<usize> {
     let pid: u32 = pid?.parse().ok()?;
     let count: usize = count?.parse().ok()?;

@@ -1,13 +1,14 @@
 //! The master: reads and checks configurations, owns sockets and logs, keeps a worker alive, handles signals.
 
-pub mod asking;
 mod change_binary;
 mod daemon;
 pub mod inherited;
 pub mod listeners;
 mod notify;
 mod oom_score;
+mod quic_secret;
 pub mod reload;
+pub mod reload_waiters;
 mod state;
 mod supervise;
 mod upgrade;
@@ -31,34 +32,34 @@ use crate::bundle::ToWorker;
 use crate::error::Error;
 use crate::signals::{self, Signals};
 use crate::source::Input;
-use crate::source::loader::Recorded;
+use crate::source::loader::RecordedTexts;
 use crate::worker::{LOG_PATIENCE, Worker};
 use crate::{console, pidfile};
-use asking::Asking;
 use daemon::Ready;
-use inherited::Inherited;
+use inherited::InheritedSockets;
 use listeners::Listeners;
 use notify::ServiceManager;
+use reload_waiters::ReloadWaiters;
 use state::{Opening, State};
 use supervise::{Backoff, Process};
 use upgrade::Upgrade;
-use watch::{Looked, Watch};
+use watch::{LookResult, Watch};
 
-/// How long a worker that was told to stop may take before it is killed: longer than it waits for its logs.
+/// The longest time that a worker takes to stop before it is killed: longer than it waits for its logs.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
 
 const _: () = assert!(STOP_PATIENCE.as_millis() > LOG_PATIENCE.as_millis());
 
 /// The parameters that a master starts with.
 pub struct Start {
-    /// How to read the configuration.
+    /// Source of the configuration.
     pub input: Input,
     /// The texts themselves, if they are not on the disk.
-    pub embedded: Option<Recorded>,
-    /// What reads certificates and keys, if they are not on the disk either.
+    pub embedded: Option<RecordedTexts>,
+    /// The reader of certificates and keys, if they are not on the disk either.
     pub secrets: Option<ReadFile>,
     /// Sockets that are already bound, and whose they are.
-    pub inherited: Inherited,
+    pub inherited: InheritedSockets,
     /// The log until the configuration has one.
     pub log: ErrorLog,
     /// Called when the server answers requests.
@@ -66,7 +67,7 @@ pub struct Start {
 }
 
 /// The worker that serves.
-enum Serving {
+enum ServingWorker {
     /// A worker in this process: `master_process off`.
     Here(Box<Worker>),
     /// A worker process.
@@ -77,7 +78,7 @@ enum Serving {
 
 /// The kind of end that was ordered.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Ending {
+enum EndOrder {
     /// TERM, INT: the worker is killed at this time.
     Stop(Instant),
     /// QUIT: requests are finished, however long they take.
@@ -86,7 +87,7 @@ enum Ending {
 
 struct Master {
     input: Input,
-    embedded: Option<Recorded>,
+    embedded: Option<RecordedTexts>,
     secrets: Option<ReadFile>,
     writer: Writer,
     current: State,
@@ -96,12 +97,12 @@ struct Master {
     pending: Option<(State, Instant)>,
     /// Another HUP has come meanwhile.
     reload_again: bool,
-    serving: Serving,
+    serving: ServingWorker,
     /// Workers that finish their requests after `WINCH`.
     leaving: Vec<Process>,
     backoff: Backoff,
     number: u64,
-    ending: Option<Ending>,
+    ending: Option<EndOrder>,
     /// The first worker has not reported yet that it serves.
     starting: bool,
     written_pid: Option<String>,
@@ -111,8 +112,8 @@ struct Master {
     is_daemon: bool,
     upgrade: Upgrade,
     manager: ServiceManager,
-    /// Those who wait for the result of a reload.
-    asking: Asking,
+    /// Processes that wait for the result of a reload.
+    reload_waiters: ReloadWaiters,
     /// The worker was asked whether its loops live, and has not answered yet.
     asked: bool,
     /// A worker that was started again builds its configuration, and has until this time for it.
@@ -138,8 +139,8 @@ pub fn run(start: Start) -> Result<(), ()> {
     // A new binary is a child of the old one, and stays that.
     let detaches = detach && inherited.old_binary.is_none();
     let daemon = match detaches.then(daemon::detach).transpose().map_err(told)? {
-        Some(daemon::Side::Caller(wait)) => return if wait.wait() { Ok(()) } else { Err(()) },
-        Some(daemon::Side::Daemon(ready)) => Some(ready),
+        Some(daemon::DaemonSide::Caller(wait)) => return if wait.wait() { Ok(()) } else { Err(()) },
+        Some(daemon::DaemonSide::Daemon(ready)) => Some(ready),
         None => None,
     };
     if own_process {
@@ -150,7 +151,9 @@ pub fn run(start: Start) -> Result<(), ()> {
     let signals = Signals::new(&signals).map_err(Error::call("sigaction()")).map_err(told)?;
     let writer = Writer::direct();
     let adopted = Some(std::mem::take(&mut inherited.listeners));
-    let opening = Opening { number: 1, input: &input, before: None, adopted, writer: &writer, log: &log };
+    let quic_secret = inherited.quic_secret.take().map_or_else(quic_secret::make, Ok);
+    let quic_secret = quic_secret.map_err(Error::call("getrandom()")).map_err(told)?;
+    let opening = Opening { number: 1, input: &input, before: None, adopted, quic_secret, writer: &writer, log: &log };
     let opened = draft.open(opening);
     let own_log = opened.as_ref().map_or(&log, |opened| &opened.log);
     inherited.told.iter().for_each(|(level, line)| own_log.write(*level, None, format_args!("{line}")));
@@ -158,17 +161,16 @@ pub fn run(start: Start) -> Result<(), ()> {
     for line in inherited.unused(&current.listeners) {
         current.log.write(Level::Warn, None, format_args!("{line}"));
     }
-    let serving = match own_process {
-        true => {
-            // The caller's stderr is used until the server serves; the worker lives longer than that.
-            let stderr = daemon.as_ref().and_then(|_| daemon::stderr(current.log_name.as_deref()));
-            Process::spawn(&current.environment, stderr).map(|process| Serving::Process(Box::new(process)))
-        }
-        false => Ok(Serving::Here(Box::new(Worker::new(false)))),
+    let serving = if own_process {
+        // The caller's stderr is used until the server serves; the worker lives longer than that.
+        let stderr = daemon.as_ref().and_then(|_| daemon::stderr(current.log_name.as_deref()));
+        Process::spawn(&current.environment, stderr).map(|process| ServingWorker::Process(Box::new(process)))
+    } else {
+        Ok(ServingWorker::Here(Box::new(Worker::new(false))))
     };
     let serving = serving.map_err(told)?;
     // `freerun serve` reads nothing again.
-    let asking = if embedded.is_none() { Asking::listen() } else { Asking::default() };
+    let reload_waiters = if embedded.is_none() { ReloadWaiters::listen() } else { ReloadWaiters::default() };
     let mut master = Master {
         input,
         embedded,
@@ -190,7 +192,7 @@ pub fn run(start: Start) -> Result<(), ()> {
         is_daemon: detach && own_process,
         upgrade: Upgrade::of(inherited.old_binary),
         manager: ServiceManager::of_environment(),
-        asking,
+        reload_waiters,
         asked: false,
         building: None,
     };
@@ -218,12 +220,12 @@ impl Master {
         let version = (crate::version::VERSION, crate::version::NGINX_VERSION);
         self.log(Level::Notice, format_args!("freerun/{} (nginx/{})", version.0, version.1));
         match &mut self.serving {
-            Serving::Here(worker) => {
+            ServingWorker::Here(worker) => {
                 worker.take_over(hand_over);
                 worker.apply(&self.current.bundle, self.current.duplicates()?)?;
                 self.begun()
             }
-            Serving::Process(process) => {
+            ServingWorker::Process(process) => {
                 if let Some(predecessor) = hand_over {
                     process.channel.send(&ToWorker::Predecessor, &[predecessor.as_fd()])?;
                 }
@@ -233,7 +235,7 @@ impl Master {
                 self.give_memory_back();
                 Ok(())
             }
-            Serving::Nobody(_) => Ok(()),
+            ServingWorker::Nobody(_) => Ok(()),
         }
     }
 
@@ -276,7 +278,7 @@ impl Master {
         loop {
             let heard = {
                 let mut fds = vec![PollFd::new(&signals, PollFlags::IN)];
-                if let Serving::Process(process) = &self.serving {
+                if let ServingWorker::Process(process) = &self.serving {
                     fds.push(PollFd::from_borrowed_fd(process.channel.as_fd(), PollFlags::IN));
                 }
                 let timeout = self.timeout().and_then(|timeout| Timespec::try_from(timeout).ok());
@@ -314,9 +316,9 @@ impl Master {
         let now = Instant::now();
         let mut times: Vec<Instant> = Vec::new();
         match (&self.serving, self.ending) {
-            (_, Some(Ending::Stop(kill))) => times.push(kill),
-            (Serving::Nobody(start), None) if !self.upgrade.paused => times.push(*start),
-            (Serving::Here(worker), _) => times.extend(worker.step().map(|step| now + step)),
+            (_, Some(EndOrder::Stop(kill))) => times.push(kill),
+            (ServingWorker::Nobody(start), None) if !self.upgrade.paused => times.push(*start),
+            (ServingWorker::Here(worker), _) => times.extend(worker.step().map(|step| now + step)),
             _ => {}
         }
         times.extend(self.pending.as_ref().map(|(_, limit)| *limit));
@@ -345,14 +347,14 @@ impl Master {
             // `freerun serve` has no files to read again; its terminal is gone.
             SIGHUP if self.embedded.is_some() => self.stop(),
             SIGHUP if self.ending.is_some() => {
-                self.asking.begin();
-                self.asking.end(Err("the server is shutting down"));
+                self.reload_waiters.begin();
+                self.reload_waiters.end(Err("the server is shutting down"));
             }
             SIGHUP if self.upgrade.new_binary().is_some() => {
-                self.asking.begin();
+                self.reload_waiters.begin();
                 self.roll_back()?;
-                self.asking.note("the configuration is not read while there is a new binary".to_owned());
-                self.asking.end(Ok(()));
+                self.reload_waiters.note("the configuration is not read while there is a new binary".to_owned());
+                self.reload_waiters.end(Ok(()));
             }
             SIGHUP => self.reload_again = true,
             SIGUSR1 => self.reopen(),
@@ -384,7 +386,7 @@ impl Master {
             return;
         }
         let secrets = &mut self.current.bundle.recorded.secrets;
-        let Looked { renewed, refused } = self.watch.look(Instant::now(), secrets);
+        let LookResult { renewed, refused } = self.watch.look(Instant::now(), secrets);
         // A worker that is started from now on begins with the new ones.
         secrets.extend(renewed.clone());
         for why in refused {
@@ -394,12 +396,12 @@ impl Master {
             return;
         }
         let sent = match &mut self.serving {
-            Serving::Here(worker) => {
+            ServingWorker::Here(worker) => {
                 worker.renew(&renewed);
                 Ok(())
             }
-            Serving::Process(process) => process.channel.send(&ToWorker::Renew(renewed), &[]),
-            Serving::Nobody(_) => Ok(()),
+            ServingWorker::Process(process) => process.channel.send(&ToWorker::Renew(renewed), &[]),
+            ServingWorker::Nobody(_) => Ok(()),
         };
         if let Err(error) = sent {
             self.log(Level::Alert, format_args!("{error}"));
@@ -415,16 +417,16 @@ impl Master {
         }
         let names = self.current.bundle.logs.clone();
         let sent = match &mut self.serving {
-            Serving::Here(worker) => {
+            ServingWorker::Here(worker) => {
                 let copies = self.current.log_descriptors().map(|fd| fd.try_clone_to_owned()).collect();
                 let copies: io::Result<Vec<_>> = copies;
                 copies.map(|fds| worker.reopen(&names, fds)).map_err(Error::call("dup()"))
             }
-            Serving::Process(process) => {
+            ServingWorker::Process(process) => {
                 let fds: Vec<_> = self.current.log_descriptors().collect();
                 process.channel.send(&ToWorker::Reopen(names.clone()), &fds)
             }
-            Serving::Nobody(_) => Ok(()),
+            ServingWorker::Nobody(_) => Ok(()),
         };
         if let Err(error) = sent {
             self.log(Level::Alert, format_args!("{error}"));
@@ -433,14 +435,14 @@ impl Master {
     }
 
     fn stop(&mut self) {
-        if matches!(self.ending, Some(Ending::Stop(_))) {
+        if matches!(self.ending, Some(EndOrder::Stop(_))) {
             return;
         }
         self.tell_of_end();
-        self.ending = Some(Ending::Stop(Instant::now() + STOP_PATIENCE));
+        self.ending = Some(EndOrder::Stop(Instant::now() + STOP_PATIENCE));
         // The worker may take long to end, as the kernel does not let go of a thread that waits for a disk.
         self.close_listeners();
-        let serving = if let Serving::Process(process) = &self.serving { Some(&**process) } else { None };
+        let serving = if let ServingWorker::Process(process) = &self.serving { Some(&**process) } else { None };
         for process in serving.into_iter().chain(&self.leaving) {
             // A worker that does not get the message is killed when its time is over.
             let _ = process.channel.send(&ToWorker::Stop, &[]);
@@ -452,16 +454,16 @@ impl Master {
             return;
         }
         self.tell_of_end();
-        self.ending = Some(Ending::Quit);
+        self.ending = Some(EndOrder::Quit);
         self.close_listeners();
         let others = self.upgrade.others();
         match &mut self.serving {
-            Serving::Here(worker) => worker.drain(others.old_binary || others.new_binary),
-            Serving::Process(process) => {
+            ServingWorker::Here(worker) => worker.drain(others.old_binary || others.new_binary),
+            ServingWorker::Process(process) => {
                 let is_replaced = others.old_binary || others.new_binary;
                 let _ = process.channel.send(&ToWorker::Quit { is_replaced }, &[]);
             }
-            Serving::Nobody(_) => {}
+            ServingWorker::Nobody(_) => {}
         }
     }
 
@@ -493,20 +495,20 @@ impl Master {
         }
         match (&self.serving, self.ending) {
             (_, None) => false,
-            (Serving::Nobody(_), Some(_)) | (Serving::Here(_), Some(Ending::Stop(_))) => true,
-            (Serving::Here(worker), Some(Ending::Quit)) => worker.drained(),
-            (Serving::Process(_), Some(_)) => false,
+            (ServingWorker::Nobody(_), Some(_)) | (ServingWorker::Here(_), Some(EndOrder::Stop(_))) => true,
+            (ServingWorker::Here(worker), Some(EndOrder::Quit)) => worker.drained(),
+            (ServingWorker::Process(_), Some(_)) => false,
         }
     }
 
     /// Removes the pid file and the files of sockets.
     fn finish(&mut self) {
-        match std::mem::replace(&mut self.serving, Serving::Nobody(Instant::now())) {
-            Serving::Here(worker) => worker.stop(),
-            Serving::Process(mut process) => {
+        match std::mem::replace(&mut self.serving, ServingWorker::Nobody(Instant::now())) {
+            ServingWorker::Here(worker) => worker.stop(),
+            ServingWorker::Process(mut process) => {
                 process.kill();
             }
-            Serving::Nobody(_) => {}
+            ServingWorker::Nobody(_) => {}
         }
         for mut process in self.leaving.drain(..) {
             process.kill();

@@ -1,4 +1,4 @@
-//! What the service manager is told (sd_notify(3)): that the server serves, reloads, ends, lives, and which process it is.
+//! Messages to the service manager (sd_notify(3)): the server serves, reloads, ends, lives, and which process it is.
 //!
 //! The few lines are here and not in a crate because `sd-notify` (0.5) knows no abstract sockets, and waits when the service
 //! manager does not read.
@@ -20,13 +20,13 @@ pub const SOCKET: &str = "NOTIFY_SOCKET";
 const WATCHDOG_PID: &str = "WATCHDOG_PID";
 pub const WATCHDOG: &str = "WATCHDOG_USEC";
 
-/// How often the loops are looked at in the time after which the service manager takes the server for dead. A look shows what
-/// happened before it, so it takes two to see that a loop stands still.
+/// Number of looks at the loops in the time after which the service manager takes the server for dead. A look shows
+/// what happened before it, so it takes two to see that a loop stands still.
 const LOOKS: u32 = 4;
 
-/// For how long the service manager is told that the server lives while the master does one piece of work. A name whose name
-/// servers are silent takes the system half a minute and more, and a configuration may have many of them; work that takes
-/// longer than this hangs.
+/// The longest piece of the master's work during which it says to the service manager that the server lives. A name
+/// whose name servers are silent takes the system half a minute and more, and a configuration may have many such names;
+/// work that takes longer than this hangs.
 const LONGEST_WORK: Duration = Duration::from_secs(600);
 
 /// The message that the server lives.
@@ -56,7 +56,7 @@ impl ServiceManager {
         let number = |name| env::var(name).ok()?.parse::<u64>().ok();
         let watchdog = watchdog(number(WATCHDOG), number(WATCHDOG_PID));
         let watchdog = watchdog.map(|every| Watchdog { every, next: Instant::now() });
-        // One that cannot be reached is none: the server serves.
+        // A service manager that cannot be reached counts as none: the server serves.
         match socket {
             Ok(socket) => ServiceManager { socket: Some(socket), watchdog },
             Err(_) => ServiceManager::default(),
@@ -102,9 +102,10 @@ impl ServiceManager {
         self.tell(ALIVE);
     }
 
-    /// Says that the server lives until the answer is dropped, from a thread: for work during which the master cannot look at
-    /// the loops, because it waits for names or for a disk. `None` if nobody wants to know, or there can be no thread.
-    pub fn while_working(&self) -> Option<Working> {
+    /// Says that the server lives until the returned value is dropped, from a thread. It is for work that keeps the
+    /// master from looking at the loops, because it waits for names or for a disk. `None` if nobody wants to know, or
+    /// there can be no thread.
+    pub fn while_working(&self) -> Option<WatchdogThread> {
         let (Some((socket, address)), Some(watchdog)) = (&self.socket, &self.watchdog) else { return None };
         let (socket, address, every) = (socket.try_clone().ok()?, address.clone(), watchdog.every);
         let (end, ended) = mpsc::channel();
@@ -115,10 +116,10 @@ impl ServiceManager {
             }
         };
         let thread = thread::Builder::new().name("watchdog".to_owned()).spawn(tell).ok()?;
-        Some(Working { end: Some(end), thread: Some(thread) })
+        Some(WatchdogThread { end: Some(end), thread: Some(thread) })
     }
 
-    /// When the loops have to be looked at for [`ServiceManager::alive`].
+    /// The time of the next look at the loops for [`ServiceManager::alive`].
     pub fn next_look(&self) -> Option<Instant> {
         self.watchdog.as_ref().map(|watchdog| watchdog.next)
     }
@@ -131,14 +132,15 @@ impl ServiceManager {
     }
 }
 
-/// Work during which the service manager is told that the server lives; see [`ServiceManager::while_working`].
-pub struct Working {
+/// A thread that says to the service manager during the master's work that the server lives; see
+/// [`ServiceManager::while_working`].
+pub struct WatchdogThread {
     /// The thread ends when this is gone.
     end: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Drop for Working {
+impl Drop for WatchdogThread {
     fn drop(&mut self) {
         self.end.take();
         // It is woken at once, and waits for nothing else.

@@ -19,8 +19,8 @@ pub(super) fn protect() {
     }
 }
 
-/// Gives a process that was started from here the score that this one was started with: a worker may be killed, as there will be
-/// another one, and a new binary decides for itself.
+/// Gives a process that was started from here the score that this one was started with. A worker may be killed, as
+/// there will be another one; a new binary decides for itself.
 pub(super) fn give_up(process: u32) {
     if let Some(score) = STARTED_WITH.get() {
         // If the process has just ended, there is nothing to do.

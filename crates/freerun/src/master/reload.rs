@@ -6,21 +6,21 @@ use freerun_runtime::log::Level;
 
 use super::state::{self, Opening, State};
 use super::watch::Watch;
-use super::{Master, Serving};
+use super::{Master, ServingWorker};
 use crate::console;
 use crate::error::Error;
 
-/// How long a worker may take to build a configuration.
+/// The longest time that a worker takes to build a configuration.
 pub const BUILD_PATIENCE: Duration = Duration::from_secs(120);
 
 impl Master {
     /// Reads the configuration again, and has the worker use it.
     pub(super) fn reload(&mut self) -> Result<(), Error> {
         self.manager.reloading();
-        self.asking.begin();
+        self.reload_waiters.begin();
         if let Err(why) = self.try_reload() {
             self.manager.refused(self.current.bundle.number);
-            self.asking.end(Err(&why));
+            self.reload_waiters.end(Err(&why));
             return Ok(());
         }
         // After `WINCH` there is no worker; it starts with the new configuration.
@@ -45,6 +45,7 @@ impl Master {
             input: &self.input,
             before: Some(&self.current),
             adopted: None,
+            quic_secret: self.current.bundle.quic_secret.clone(),
             writer: &self.writer,
             log: &log,
         };
@@ -53,17 +54,17 @@ impl Master {
         if state.bundle.identity != self.current.bundle.identity {
             let what = "another \"user\" takes effect when a worker is started";
             log.write(Level::Warn, None, format_args!("{what}"));
-            self.asking.note(what.to_owned());
+            self.reload_waiters.note(what.to_owned());
         }
         let told = match &mut self.serving {
-            Serving::Here(worker) => {
+            ServingWorker::Here(worker) => {
                 let applied = state.duplicates().and_then(|fds| worker.apply(&state.bundle, fds));
                 self.settle(state, applied.map_err(|error| error.to_string()));
                 return Ok(());
             }
-            Serving::Process(process) => process.send_bundle(&state.bundle, &state.descriptors()),
+            ServingWorker::Process(process) => process.send_bundle(&state.bundle, &state.descriptors()),
             // The master has checked the configuration; the next worker starts with it.
-            Serving::Nobody(_) => {
+            ServingWorker::Nobody(_) => {
                 self.settle(state, Ok(()));
                 return Ok(());
             }
@@ -84,7 +85,7 @@ impl Master {
             drop(state);
             self.give_memory_back();
             self.manager.refused(self.current.bundle.number);
-            self.asking.end(Err(&error));
+            self.reload_waiters.end(Err(&error));
             return;
         }
         self.watch = Watch::of(&state, self.secrets.clone());
@@ -99,6 +100,6 @@ impl Master {
         }
         self.log(Level::Notice, format_args!("configuration {} is in use", self.current.bundle.number));
         self.manager.ready(self.current.bundle.number);
-        self.asking.end(Ok(()));
+        self.reload_waiters.end(Ok(()));
     }
 }

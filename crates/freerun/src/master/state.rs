@@ -7,22 +7,22 @@ use freerun_conf::Loader;
 use freerun_runtime::log::{ErrorLog, Level, LogFile, Writer};
 use freerun_serve::configuration::parts::FolderNeed;
 use freerun_serve::configuration::zones::Zones;
-use freerun_serve::tls::files::{ReadFile, SecretFiles};
-use freerun_serve::tls::inherited::InheritedPairs;
+use freerun_serve::tls::files::{ReadFile, Secret, SecretFiles};
+use freerun_serve::tls::inherited_pairs::InheritedPairs;
 use freerun_serve::tls::live::FilePair;
 
 use crate::bundle::{Bundle, Listener};
-use crate::configuration::{self, Configuration, Known, Side};
+use crate::configuration::{self, Configuration, KnownFacts, Side};
 use crate::error::Error;
 use crate::logs::{self, Logs};
 use crate::settings::main::Variable;
 use crate::source::Input;
-use crate::source::loader::{Recorded, Recorder, Replay};
+use crate::source::loader::{RecordedTexts, Recorder, Replay};
 use crate::{console, temp_folders};
 
 use super::listeners::Listeners;
 
-/// One configuration with its sockets and logs.
+/// A configuration with its sockets and logs.
 pub struct State {
     /// The bundle for the worker.
     pub bundle: Bundle,
@@ -48,19 +48,19 @@ pub struct State {
 pub struct Draft {
     /// The configuration.
     pub configuration: Configuration,
-    recorded: Recorded,
+    recorded: RecordedTexts,
     /// The folders for temporary files on which less depends are not made.
     least_need: FolderNeed,
 }
 
-/// Reads the configuration, after one that had these files and certificates of TLS; `secrets` reads such files if they are
-/// not on the disk, `tell` reports the problems.
+/// Reads the configuration; `secrets` reads files of TLS if they are not on the disk, `tell` reports the problems. The
+/// files and certificates of the configuration before are used again if they have not changed.
 ///
 /// # Errors
 /// The first of the problems, on one line.
 pub fn read(
     input: &Input,
-    embedded: Option<&Recorded>,
+    embedded: Option<&RecordedTexts>,
     (earlier, inherited): (SecretFiles, InheritedPairs),
     secrets: Option<ReadFile>,
     tell: impl FnOnce(&configuration::Failure),
@@ -71,7 +71,7 @@ pub fn read(
         Some(replay) => replay,
         None => &mut recorder,
     };
-    let known = Known { secrets: earlier, read: secrets, inherited, ..Known::default() };
+    let known = KnownFacts { secrets: earlier, read: secrets, inherited, ..KnownFacts::default() };
     let result = configuration::read_after(input, loader, Side::Master, known, Zones::default());
     match result {
         Ok(configuration) => {
@@ -93,12 +93,14 @@ pub fn read(
 pub struct Opening<'a> {
     /// The number of the configuration.
     pub number: u64,
-    /// How the configuration was read.
+    /// Source of the configuration.
     pub input: &'a Input,
     /// The configuration in use: logs and sockets that both have stay open.
     pub before: Option<&'a State>,
     /// Sockets that exist though there is no configuration in use.
     pub adopted: Option<Listeners>,
+    /// The secret for tokens of QUIC.
+    pub quic_secret: Secret,
     /// The master's writer.
     pub writer: &'a Writer,
     /// The log for errors, and the console, if the log has one.
@@ -111,7 +113,7 @@ impl Draft {
     /// # Errors
     /// The last thing that was reported.
     pub fn open(self, opening: Opening<'_>) -> Result<State, String> {
-        let Opening { number, input, before, adopted, writer, log } = opening;
+        let Opening { number, input, before, adopted, quic_secret, writer, log } = opening;
         let told = |error: &dyn std::fmt::Display| {
             log.write(Level::Emerg, None, format_args!("{error}"));
             error.to_string()
@@ -159,6 +161,7 @@ impl Draft {
             identity,
             loops,
             respawned: before.map_or(0, |before| before.bundle.respawned),
+            quic_secret,
         };
         Ok(State {
             bundle,

@@ -81,7 +81,7 @@ pub fn describe(status: ExitStatus) -> String {
     }
 }
 
-/// The level at which an end is logged, as in nginx: one that a process did not choose is an alert.
+/// The level of the message about an end, as in nginx: an end that a process did not choose is an alert.
 pub fn level_of(status: ExitStatus) -> Level {
     if status.code().is_some() { Level::Notice } else { Level::Alert }
 }

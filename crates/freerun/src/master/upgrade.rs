@@ -5,7 +5,7 @@ use std::process::Child;
 
 use rustix::process::{Pid, getppid};
 
-use super::listeners::Others;
+use super::listeners::OtherBinaries;
 
 /// The part that a master has in a change of the binary.
 #[derive(Default)]
@@ -29,8 +29,8 @@ impl Upgrade {
     }
 
     /// The processes that use the same sockets.
-    pub fn others(&self) -> Others {
-        Others { old_binary: self.old.is_some() && getppid() == self.old, new_binary: self.new.is_some() }
+    pub fn others(&self) -> OtherBinaries {
+        OtherBinaries { old_binary: self.old.is_some() && getppid() == self.old, new_binary: self.new.is_some() }
     }
 
     /// The process id of the new binary, while it lives.

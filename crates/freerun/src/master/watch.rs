@@ -1,7 +1,7 @@
 //! Certificates that were renewed: their files are looked at while the server runs (`ssl_certificate … watch`).
 //!
-//! A renewal replaces two files, one after the other or both at once. What has changed is used when certificate and key fit
-//! together; until then what was read before stays, for the worker that serves and for one that is started anew.
+//! A renewal replaces two files, one after the other or both at once. The new files are used when certificate and key
+//! fit together. Until then the files before stay in use, for the serving worker and for a worker that is started anew.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
@@ -16,8 +16,8 @@ use freerun_serve::tls::live::FilePair;
 use super::state::State;
 use crate::source::loader::read_secret;
 
-/// For how long after a modification a file may be modified again without another time: file systems have steps of some
-/// milliseconds, or of seconds. One that was modified so shortly before it was read is read again.
+/// The time after a modification in which a file may be modified again without getting another time: file systems have
+/// steps of some milliseconds, or of seconds. A file is read again if it was modified so shortly before it was read.
 const STEP: Duration = Duration::from_secs(2);
 
 /// The error of something that is no regular file: `EINVAL`, or `EISDIR` for a folder.
@@ -26,7 +26,7 @@ const FOLDER: i32 = 21;
 
 /// The files of certificates that are looked at, and the pairs that they are for.
 pub struct Watch {
-    files: BTreeMap<String, Watched>,
+    files: BTreeMap<String, WatchedFile>,
     /// All pairs of the configuration that are made of files.
     pairs: Arc<[FilePair]>,
     /// Which of them have a file; nothing if none of them is looked at.
@@ -35,21 +35,21 @@ pub struct Watch {
 }
 
 /// A file that is looked at.
-struct Watched {
+struct WatchedFile {
     every: Duration,
     next: Instant,
-    /// What was found at the last look, whether it is used or not.
+    /// The file as the last look found it, whether it is used or not.
     seen: KnownFile,
     /// Whether the file's time will tell of the next modification.
     is_settled: bool,
 }
 
-/// What comes of a look.
+/// The result of a look.
 #[derive(Debug, Default)]
-pub struct Looked {
+pub struct LookResult {
     /// The files that are to be used from now on: of each renewed pair both.
     pub renewed: SecretFiles,
-    /// Why pairs that have changed cannot be used.
+    /// The reasons why pairs that have changed cannot be used.
     pub refused: Vec<String>,
 }
 
@@ -58,11 +58,11 @@ impl Watch {
     pub fn of(state: &State, read: Option<ReadFile>) -> Watch {
         let (pairs, known, now) = (state.pairs.clone(), &state.bundle.recorded.secrets, Instant::now());
         let read = read.unwrap_or_else(|| ReadFile(Arc::new(read_regular)));
-        let mut files: BTreeMap<String, Watched> = BTreeMap::new();
+        let mut files: BTreeMap<String, WatchedFile> = BTreeMap::new();
         for (pair, every) in pairs.iter().filter_map(|pair| Some((pair, pair.watch?))) {
             for path in [&pair.certificate, &pair.key] {
                 let Some(seen) = known.get(path).cloned() else { continue };
-                let watched = Watched { every, next: now + every, seen, is_settled: false };
+                let watched = WatchedFile { every, next: now + every, seen, is_settled: false };
                 let file = files.entry(path.clone()).or_insert(watched);
                 file.every = file.every.min(every);
                 file.next = file.next.min(now + every);
@@ -76,13 +76,13 @@ impl Watch {
         Watch { files, pairs, by_path, read }
     }
 
-    /// When the next look is due.
+    /// The time of the next look.
     pub fn next(&self) -> Option<Instant> {
         self.files.values().map(|file| file.next).min()
     }
 
     /// Looks at the files that are due. `used` are the files as they are used.
-    pub fn look(&mut self, now: Instant, used: &SecretFiles) -> Looked {
+    pub fn look(&mut self, now: Instant, used: &SecretFiles) -> LookResult {
         let mut changed = Vec::new();
         for (path, file) in self.files.iter_mut().filter(|(_, file)| file.next <= now) {
             file.next = now + file.every;
@@ -94,8 +94,8 @@ impl Watch {
             file.is_settled = is_settled(&seen);
             file.seen = seen;
         }
-        let mut looked = Looked::default();
-        let mut tried = Tried::new();
+        let mut looked = LookResult::default();
+        let mut tried = PairTrials::new();
         for number in self.concerned(changed) {
             match self.renewed(number, used, &mut tried) {
                 Ok(files) => looked.renewed.extend(files),
@@ -128,7 +128,7 @@ impl Watch {
     }
 
     /// The files of a pair that is to be used from now on; there are none if it is used already.
-    fn renewed(&self, number: usize, used: &SecretFiles, tried: &mut Tried) -> Result<SecretFiles, String> {
+    fn renewed(&self, number: usize, used: &SecretFiles, tried: &mut PairTrials) -> Result<SecretFiles, String> {
         let files = self.newest(&self.pairs[number], used);
         if files.iter().all(|(path, file)| used.get(path) == Some(file)) {
             return Ok(SecretFiles::new());
@@ -142,7 +142,7 @@ impl Watch {
     }
 
     /// Whether the newest files of a pair fit together: that is found out once for each look.
-    fn fits(&self, number: usize, used: &SecretFiles, tried: &mut Tried) -> Result<(), String> {
+    fn fits(&self, number: usize, used: &SecretFiles, tried: &mut PairTrials) -> Result<(), String> {
         let pair = &self.pairs[number];
         let made = tried.entry(number).or_insert_with(|| pair.make(&self.newest(pair, used)).map(|_| ()));
         made.clone()
@@ -159,7 +159,7 @@ impl Watch {
 }
 
 /// Which pairs, by their numbers, were made of their newest files, and why that failed.
-type Tried = HashMap<usize, Result<(), String>>;
+type PairTrials = HashMap<usize, Result<(), String>>;
 
 /// Whether a modification from now on would give the file another time.
 fn is_settled(seen: &KnownFile) -> bool {
@@ -171,8 +171,9 @@ fn is_settled(seen: &KnownFile) -> bool {
 /// Reads a file, unless it is something that could make the master wait, such as a FIFO.
 fn read_regular(path: &str, known: Option<Stamp>) -> io::Result<FileState> {
     let metadata = std::fs::metadata(path_of(path))?;
-    match metadata.is_file() {
-        true => read_secret(path, known),
-        false => Err(io::Error::from_raw_os_error(if metadata.is_dir() { FOLDER } else { NO_FILE })),
+    if metadata.is_file() {
+        read_secret(path, known)
+    } else {
+        Err(io::Error::from_raw_os_error(if metadata.is_dir() { FOLDER } else { NO_FILE }))
     }
 }

@@ -8,31 +8,32 @@ use freerun_sys::memory;
 
 use super::reload::BUILD_PATIENCE;
 use super::supervise::{Process, describe, level_of};
-use super::{Ending, Master, Serving};
+use super::{EndOrder, Master, ServingWorker};
 use crate::bundle::{FromWorker, ToWorker};
 use crate::error::Error;
 
-/// How many workers may be finishing their requests after `WINCH`. When there are more, the oldest one ends at once.
+/// The most workers that may be finishing their requests after `WINCH`. With more, the oldest one ends at once.
 const MAX_LEAVING: usize = 16;
 
 impl Master {
-    /// To read a configuration and to send it takes much memory, of which the master keeps little.
+    /// Gives memory back to the system: reading and sending a configuration takes much, and the master keeps little of
+    /// it.
     pub(super) fn give_memory_back(&self) {
         // A worker in this process has loops, which would wait for this.
-        if !matches!(self.serving, Serving::Here(_)) {
+        if !matches!(self.serving, ServingWorker::Here(_)) {
             memory::give_back();
         }
     }
 
     pub(super) fn log_started(&self) {
-        if let Serving::Process(process) = &self.serving {
+        if let ServingWorker::Process(process) = &self.serving {
             self.log(Level::Notice, format_args!("start worker process {}", process.id()));
         }
     }
 
     /// Handles a message from the worker.
     pub(super) fn hear(&mut self) -> Result<(), Error> {
-        let Serving::Process(process) = &self.serving else { return Ok(()) };
+        let ServingWorker::Process(process) = &self.serving else { return Ok(()) };
         let worker = process.id();
         match process.channel.receive::<FromWorker>() {
             Ok((FromWorker::Applied { number, result }, _)) => {
@@ -67,7 +68,7 @@ impl Master {
     /// Handles deadlines and the end of the worker.
     pub(super) fn look_after_worker(&mut self) -> Result<(), Error> {
         let now = Instant::now();
-        if let Serving::Process(process) = &mut self.serving
+        if let ServingWorker::Process(process) = &mut self.serving
             && let Some(status) = process.exited()
         {
             self.note_exit(status.into())?;
@@ -78,15 +79,15 @@ impl Master {
             self.worker_ended()?;
         }
         match (&self.serving, self.ending) {
-            (Serving::Process(_), Some(Ending::Stop(kill))) if now >= kill => self.worker_ended(),
-            (Serving::Nobody(start), None) if now >= *start && !self.upgrade.paused => self.restart(),
+            (ServingWorker::Process(_), Some(EndOrder::Stop(kill))) if now >= kill => self.worker_ended(),
+            (ServingWorker::Nobody(start), None) if now >= *start && !self.upgrade.paused => self.restart(),
             _ => Ok(()),
         }
     }
 
     /// Makes sure that the worker has ended, and logs it.
     fn worker_ended(&mut self) -> Result<(), Error> {
-        let Serving::Process(process) = &mut self.serving else { return Ok(()) };
+        let ServingWorker::Process(process) = &mut self.serving else { return Ok(()) };
         // A worker that ends in order closes its socket before; it gets the time to exit with its code.
         let deadline = Instant::now() + Duration::from_millis(200);
         let mut status = process.exited();
@@ -99,12 +100,12 @@ impl Master {
     }
 
     fn note_exit(&mut self, status: Option<std::process::ExitStatus>) -> Result<(), Error> {
-        let Serving::Process(process) = &self.serving else { return Ok(()) };
+        let ServingWorker::Process(process) = &self.serving else { return Ok(()) };
         let what = status.map_or_else(|| "is gone".to_owned(), describe);
         let level = status.map_or(Level::Alert, level_of);
         self.log(level, format_args!("worker process {} {what}", process.id()));
         let pause = self.backoff.after_process(process);
-        self.serving = Serving::Nobody(Instant::now() + pause);
+        self.serving = ServingWorker::Nobody(Instant::now() + pause);
         if self.starting && self.ending.is_none() {
             return Err(Error::Configuration("the worker ended before it served".into()));
         }
@@ -128,7 +129,7 @@ impl Master {
         });
         match started {
             Ok(process) => {
-                self.serving = Serving::Process(Box::new(process));
+                self.serving = ServingWorker::Process(Box::new(process));
                 self.asked = false;
                 self.building = Some(Instant::now() + BUILD_PATIENCE);
                 self.log_started();
@@ -136,7 +137,7 @@ impl Master {
             }
             Err(error) => {
                 self.log(Level::Alert, format_args!("{error}"));
-                self.serving = Serving::Nobody(Instant::now() + self.backoff.after(Duration::ZERO));
+                self.serving = ServingWorker::Nobody(Instant::now() + self.backoff.after(Duration::ZERO));
             }
         }
         Ok(())
@@ -144,9 +145,9 @@ impl Master {
 
     /// Tells the worker to finish its requests and to end. From then on it is none that serves; the sockets stay.
     pub(super) fn let_worker_go(&mut self) {
-        let serving = std::mem::replace(&mut self.serving, Serving::Nobody(Instant::now()));
+        let serving = std::mem::replace(&mut self.serving, ServingWorker::Nobody(Instant::now()));
         match serving {
-            Serving::Process(process) => {
+            ServingWorker::Process(process) => {
                 let _ = process.channel.send(&ToWorker::Quit { is_replaced: true }, &[]);
                 // A worker that does not even get this away ends with the rest.
                 if self.leaving.len() >= MAX_LEAVING {
@@ -154,13 +155,13 @@ impl Master {
                 }
                 self.leaving.push(*process);
             }
-            Serving::Here(_) | Serving::Nobody(_) => self.serving = serving,
+            ServingWorker::Here(_) | ServingWorker::Nobody(_) => self.serving = serving,
         }
     }
 
     /// Notes the ends of workers that were told to go; `TERM` ends the others in time.
     fn look_after_leaving(&mut self, now: Instant) {
-        let kill = matches!(self.ending, Some(Ending::Stop(kill)) if now >= kill);
+        let kill = matches!(self.ending, Some(EndOrder::Stop(kill)) if now >= kill);
         let log = self.current.log.clone();
         self.leaving.retain_mut(|process| {
             let id = process.id();
@@ -175,7 +176,7 @@ impl Master {
     pub(super) fn reopen_for_leaving(&self, names: &[String]) {
         let fds: Vec<_> = self.current.log_descriptors().collect();
         for process in &self.leaving {
-            // One that ends at this moment needs none.
+            // A process that ends at this moment needs none.
             let _ = process.channel.send(&ToWorker::Reopen(names.to_vec()), &fds);
         }
     }
@@ -188,17 +189,17 @@ impl Master {
         }
         let builds = self.starting || self.pending.is_some() || self.building.is_some_and(|limit| now < limit);
         let asked = match &mut self.serving {
-            Serving::Here(worker) => {
+            ServingWorker::Here(worker) => {
                 if worker.loops_live() {
                     self.manager.alive();
                 }
                 return;
             }
             // It builds a configuration, for which it has its time.
-            Serving::Process(_) if builds => None,
-            Serving::Process(_) if self.asked => return,
-            Serving::Process(process) => Some(process.channel.send(&ToWorker::Ask, &[])),
-            Serving::Nobody(_) => None,
+            ServingWorker::Process(_) if builds => None,
+            ServingWorker::Process(_) if self.asked => return,
+            ServingWorker::Process(process) => Some(process.channel.send(&ToWorker::Ask, &[])),
+            ServingWorker::Nobody(_) => None,
         };
         match asked {
             None => self.manager.alive(),

@@ -75,15 +75,15 @@ impl Value for DebugClient {
 }
 
 settings! {
-    /// How connections are accepted.
+    /// The acceptance of connections.
     #[module = "events"]
     pub struct EventSettings {
         /// Most connections that one event loop has open at once, to clients and to others.
         ///
-        /// When all loops have so many, the client connection that has been idle longest is closed for a new one. If none is
-        /// idle, new ones wait, for two seconds at most; those for which there is no room then are closed, which is logged as
-        /// "worker_connections are not enough" and counted: by `stub_status` as accepted but not handled, in `status` and the
-        /// `api` as `dropped`.
+        /// When all loops have this number, the client connection that has been idle longest is closed for a new one.
+        /// If none is idle, new ones wait, for two seconds at most. Those that find no room then are closed and logged
+        /// as "worker_connections are not enough". `stub_status` counts them as accepted but not handled, `status` and
+        /// the `api` count them as `dropped`.
         worker_connections: Connections = "512", in EVENTS,
             fidelity = Differs("where no connection is idle, nginx closes a new one at once");
         /// The method that waits for events.
@@ -93,16 +93,16 @@ settings! {
         multi_accept: bool = "off", in EVENTS;
         /// Whether the event loops take turns in accepting from a shared socket.
         accept_mutex: bool = "off", in EVENTS;
-        /// How long a loop waits at most for its turn to accept.
+        /// The longest time for which a loop waits for its turn to accept.
         accept_mutex_delay: Duration = "500ms", in EVENTS,
             fidelity = NoEffect("the turn is handed on without waiting");
         /// Clients whose connections are logged at the level `debug`, whatever `error_log` says.
         debug_connection: Many<DebugClient>, in EVENTS,
             fidelity = NoEffect("set the level of `error_log` to `debug` instead, or have the `api` do so for single clients");
-        /// How many events a loop takes from the kernel at once.
+        /// Number of events that a loop takes from the kernel at once.
         epoll_events: u32 = "512", in EVENTS,
             fidelity = NoEffect("a loop takes as many as it has room for");
-        /// How many kernel AIO operations of one worker may be under way.
+        /// Number of kernel AIO operations of one worker that may be under way.
         worker_aio_requests: u32 = "32", in EVENTS,
             fidelity = NoEffect("the number follows from the thread pools");
     }

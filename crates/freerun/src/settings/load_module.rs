@@ -44,7 +44,7 @@ const INERT: &[&str] = &[
     "ngx_stream_js_module",
 ];
 
-/// One `load_module` directive.
+/// A `load_module` directive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadModule {
     /// The module's name.
@@ -59,7 +59,7 @@ pub struct LoadModule {
 
 /// The names of the modules so far, for nginx's message about a second one.
 #[derive(Default)]
-struct Loaded(Vec<String>);
+struct LoadedModules(Vec<String>);
 
 impl Value for LoadModule {
     const SHAPE: Shape = Shape::exactly(1, "file");
@@ -68,7 +68,7 @@ impl Value for LoadModule {
         let word = &node.args[0];
         let file = word.text.rsplit('/').next().unwrap_or_default();
         let name = file.strip_suffix(".so").unwrap_or(file).to_owned();
-        let loaded = cx.extensions.get_or_default::<Loaded>();
+        let loaded = cx.extensions.get_or_default::<LoadedModules>();
         if loaded.0.contains(&name) {
             return Err(Problem::new(format!("module \"{name}\" is already loaded")).at(word.place));
         }

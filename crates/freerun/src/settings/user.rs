@@ -17,10 +17,10 @@ pub struct Identity {
     pub groups: Vec<u32>,
 }
 
-/// Marks a context in which names of users are not looked up: the worker, whose identity comes with the bundle.
+/// A mark of contexts without lookup of user names. The worker's context has it, as its identity comes with the bundle.
 pub struct NoLookup;
 
-/// One `user` directive.
+/// A `user` directive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserSetting {
     /// The ids; `None` if the master cannot change them, or must not look them up.

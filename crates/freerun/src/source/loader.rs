@@ -15,7 +15,7 @@ use super::patient_file::PatientFile;
 /// All texts that a configuration was read from. A worker that replays it sees exactly the same bytes, without needing
 /// the permission, or the time, to read the files itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Recorded {
+pub struct RecordedTexts {
     /// Contents by path.
     pub files: BTreeMap<String, Vec<u8>>,
     /// The paths that each pattern of an `include` matched.
@@ -30,7 +30,7 @@ pub struct Recorded {
 #[derive(Debug, Default)]
 pub struct Recorder {
     /// The record.
-    pub recorded: Recorded,
+    pub recorded: RecordedTexts,
 }
 
 impl Loader for Recorder {
@@ -52,7 +52,7 @@ impl Loader for Recorder {
     }
 }
 
-/// Reads a file of a configuration; of one that is too large as much as shows that.
+/// Reads a file of a configuration, but of a file that is too large only enough to show that.
 ///
 /// # Errors
 /// The error of open(2) or read(2).
@@ -62,8 +62,8 @@ pub fn read_text(path: &str) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads a file that a directive of TLS names, unless it is the one with the stamp `known`. Of one that is too large as much
-/// is read as shows that.
+/// Reads a file that a directive of TLS names, unless it has the stamp `known`. Of a file that is too large it reads
+/// only enough to show that.
 ///
 /// # Errors
 /// The error of open(2) or fstat(2).
@@ -90,8 +90,8 @@ fn is_wild(text: &str) -> bool {
     text.contains(['*', '?', '['])
 }
 
-/// Expands a pattern as glob(3) does: text without wildcards stays as it was written (`./a//b*` finds `./a//bc`), names
-/// that begin with a dot need one in the pattern, and folders that cannot be read are passed over. `base` is a path
+/// Expands a pattern as glob(3) does. Text without wildcards stays as it was written (`./a//b*` finds `./a//bc`), and
+/// names that begin with a dot need one in the pattern. Folders that cannot be read are passed over. `base` is a path
 /// that was found already.
 fn expand(base: &str, pattern: &str, paths: &mut Vec<String>) -> io::Result<()> {
     let mut start = 0;
@@ -124,7 +124,7 @@ fn expand(base: &str, pattern: &str, paths: &mut Vec<String>) -> io::Result<()> 
     Ok(())
 }
 
-/// One segment of a pattern.
+/// A segment of a pattern.
 enum Matcher {
     Pattern(glob::Pattern),
     /// A segment without wildcards; as in glob(3), an invalid pattern, such as `a[`, matches itself.
@@ -156,7 +156,7 @@ impl Matcher {
 
 /// A loader that answers from the record alone.
 #[derive(Debug)]
-pub struct Replay<'a>(pub &'a Recorded);
+pub struct Replay<'a>(pub &'a RecordedTexts);
 
 impl Loader for Replay<'_> {
     fn load(&mut self, path: &str) -> io::Result<Vec<u8>> {

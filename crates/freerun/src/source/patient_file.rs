@@ -1,5 +1,5 @@
-//! Files that may be pipes: a configuration may come from a shell (`-c <(…)`), and nobody waits forever for one to which nothing
-//! is written.
+//! Files that may be pipes: a configuration may come from a shell (`-c <(…)`). Reading from a pipe that nobody writes
+//! to ends after a while.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -10,7 +10,7 @@ use freerun_conf::path_of;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 
-/// How long something may take to come from a pipe or a device.
+/// The longest time to wait for bytes from a pipe or a device.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// An open file whose reads end after a bounded time, whatever kind of file it is.
@@ -20,7 +20,7 @@ pub struct PatientFile {
     pub file: File,
     /// Whether a read may have to wait for another process.
     waits: bool,
-    /// How long.
+    /// The longest time of such a wait.
     patience: Duration,
 }
 

@@ -1,21 +1,21 @@
-//! `state` inside `upstream`: a file with the group's servers, which is read with the configuration: by the master, which sends it
-//! with that, and once more by the worker, which may have written it since.
+//! `state` inside `upstream`: a file with the group's servers, read with the configuration. The master reads it and
+//! sends it to the worker with the configuration. The worker reads it once more, as it may have written it since.
 
 use std::io;
 
 use freerun_conf::{Cx, Loader, Node, OneText, Place, Problem, Setting, parse, reason, text_of};
-use freerun_proxy::upstream::Servers;
+use freerun_proxy::upstream::HttpServers;
 use freerun_serve::configuration::parts::Paths;
 use freerun_serve::configuration::state_file;
-use freerun_stream::upstream::Servers as StreamServers;
+use freerun_stream::upstream::StreamServers;
 
-/// Why the present texts of state files are not used; lives in the configuration's context.
+/// Reasons why the present texts of state files are not used; they live in the configuration's context.
 #[derive(Debug, Default)]
 pub struct Unusable(pub Vec<String>);
 
 /// Inserts the servers of state files in the place of the directive, as if they were written there. A missing file
-/// counts as an empty one. The worker writes these files, and the master may have read them long ago: with `now`, which the
-/// worker has, a file's present text counts, unless it is wrong or cannot be read.
+/// counts as an empty one. The worker writes these files, and the master may have read them long ago. With `now`, which
+/// the worker has, a file's present text counts, unless it is wrong or cannot be read.
 ///
 /// # Errors
 /// There are more problems than are collected.
@@ -27,10 +27,8 @@ pub fn insert(
     let is_of_stream = |node: &Node| node.name.text == "stream";
     let services = nodes.iter_mut().filter(|node| node.name.text == "http" || is_of_stream(node));
     let inside = services.flat_map(|node| {
-        let (service, check): (&str, Check) = match is_of_stream(node) {
-            true => ("stream", check::<StreamServers>),
-            false => ("http", check::<Servers>),
-        };
+        let (service, check): (&str, Check) =
+            if is_of_stream(node) { ("stream", check::<StreamServers>) } else { ("http", check::<HttpServers>) };
         node.block.iter_mut().flatten().map(move |inside| (inside, service, check))
     });
     for (node, service, check) in inside.filter(|(node, ..)| node.name.text == "upstream") {

@@ -15,7 +15,7 @@ use freerun_serve::accept::worker::{Worker, WorkerOptions};
 use freerun_serve::configuration::generation::Generation;
 use freerun_serve::configuration::zones::Zones;
 use freerun_serve::listen::{ListenKey, ListenSpec};
-use freerun_serve::tls::files::SecretFiles;
+use freerun_serve::tls::files::{Secret, SecretFiles};
 use freerun_serve::tls::live::LivePairs;
 use freerun_serve::tls::server::CertificateFacts;
 use freerun_stream::service::StreamService;
@@ -24,25 +24,25 @@ use rustix::io::Errno;
 use crate::configuration::{Configuration, hooks};
 use crate::error::Error;
 use crate::settings::affinity;
-use crate::worker::retired::Retired;
+use crate::worker::retired_values::RetiredValues;
 
 /// The services that handle connections on each loop.
 const SERVICES: &[MakeService] = &[HttpService::make, StreamService::make];
 
-/// How often it is looked whether a loop that is not needed any more has ended its connections.
+/// Interval at which a loop that is not needed any more is checked for open connections.
 const LOOPS_STEP: Duration = Duration::from_secs(1);
 
 /// A configuration with the words that scripts look for, which know a process of nginx for each: its number is shown.
-struct Process(u64);
+struct ProcessName(u64);
 
-impl fmt::Display for Process {
+impl fmt::Display for ProcessName {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "configuration {} of worker process {}", self.0, std::process::id())
     }
 }
 
 /// The logs of a configuration.
-pub struct Logs<F> {
+pub struct WorkerLogs<F> {
     /// The open [`Configuration::logs`].
     pub files: Vec<LogFile>,
     /// The error log of the main level.
@@ -54,38 +54,41 @@ pub struct Logs<F> {
 /// The loops, and the state that outlives a generation.
 pub struct Engine {
     respawned: u32,
+    quic_secret: Secret,
     pools: Pools,
     zones: Zones,
     started: Option<(Worker, Arc<FileSystem>)>,
     newest: Option<Arc<Generation>>,
-    retired: Retired<Generation>,
+    retired: RetiredValues<Generation>,
 }
 
 impl Engine {
-    /// An engine without loops, after so many workers have died. The loops start with the first configuration.
-    pub fn new(respawned: u32) -> Engine {
+    /// An engine without loops; `respawned` workers have died before. The loops start with the first configuration, and all of
+    /// them have this secret for tokens of QUIC.
+    pub fn new(respawned: u32, quic_secret: Secret) -> Engine {
         Engine {
             respawned,
+            quic_secret,
             pools: Pools::new(),
             zones: Zones::default(),
             started: None,
             newest: None,
-            retired: Retired::new(),
+            retired: RetiredValues::new(),
         }
     }
 
-    /// Serves by this configuration from now on. `sockets` are those of each address by its key. Tunnels of the configuration
-    /// before may go on for `patience`.
+    /// Serves by this configuration from now on. `sockets` has the sockets of each address by its key. Tunnels of the
+    /// configuration before may go on for `patience`.
     pub fn install(
         &mut self,
         loops: usize,
         (number, patience): (u64, Option<Duration>),
         configuration: Configuration,
         mut sockets: Vec<(ListenKey, Vec<OwnedFd>)>,
-        logs: Logs<impl FnOnce() + Send + Sync + 'static>,
+        logs: WorkerLogs<impl FnOnce() + Send + Sync + 'static>,
     ) -> Result<(), Error> {
-        let Logs { files: log_files, error: log, reopen } = logs;
-        let options = options(loops, self.respawned, &configuration);
+        let WorkerLogs { files: log_files, error: log, reopen } = logs;
+        let options = self.options(loops, &configuration);
         let pools = self.pools.generation(&configuration.pools).map_err(cannot_start)?;
         let mut listeners: Vec<(ListenSpec, Vec<OwnedFd>)> = Vec::new();
         for spec in &configuration.blueprint.listeners {
@@ -102,7 +105,7 @@ impl Engine {
             worker.set_loops(&options).map_err(cannot_start)?;
         }
         if let Some(old) = &self.newest {
-            log.write(Level::Notice, None, format_args!("{} is gracefully shutting down", Process(old.number)));
+            log.write(Level::Notice, None, format_args!("{} is gracefully shutting down", ProcessName(old.number)));
         }
         let generation = configuration.blueprint.serve(number, log_files, log, pools, files.clone());
         let generation = Arc::new(generation);
@@ -127,7 +130,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Has the certificates used that are made of these files, and tells of them. One that cannot be used leaves the old one.
+    /// Replaces certificates in use by new ones made of these files, and logs that. A new certificate that cannot be
+    /// used leaves the old one in use.
     pub fn renew(&self, files: &SecretFiles, log: &ErrorLog) {
         let pairs = self.newest.as_ref().and_then(|newest| LivePairs::of(newest));
         for renewed in pairs.map(|pairs| pairs.renew(files)).unwrap_or_default() {
@@ -154,7 +158,7 @@ impl Engine {
         }
         // Scripts that wait for the end of old connections look for the words that nginx has for the end of an old worker.
         let tell = |old: &Generation| {
-            let told = format_args!("{} exited with code 0: nothing uses it any more", Process(old.number));
+            let told = format_args!("{} exited with code 0: nothing uses it any more", ProcessName(old.number));
             log.write(Level::Notice, None, told);
         };
         let next = self.retired.sweep(tell);
@@ -218,9 +222,27 @@ impl Engine {
             hooks().filter_map(|hooks| hooks.end).for_each(|end| end(generation));
         }
     }
+
+    /// Options of a worker with this number of loops.
+    fn options(&self, loops: usize, configuration: &Configuration) -> WorkerOptions {
+        let events = configuration.events();
+        let cpus = configuration.main().worker_cpu_affinity.as_ref().map(|affinity| {
+            let available = affinity::available();
+            (0..loops).map(|index| affinity.cpus(index, &available)).collect()
+        });
+        WorkerOptions {
+            loops,
+            respawned: self.respawned,
+            connections: events.worker_connections.0 as usize,
+            accept_mutex: events.accept_mutex,
+            multi_accept: events.multi_accept,
+            cpus: cpus.unwrap_or_default(),
+            quic_secret: self.quic_secret.clone(),
+        }
+    }
 }
 
-/// Why a loop or a thread could not be started, with what to do about it.
+/// The error for a loop or a thread that could not be started, with advice.
 fn cannot_start(error: io::Error) -> Error {
     let advice = match Errno::from_io_error(&error) {
         Some(Errno::MFILE | Errno::NFILE) => {
@@ -235,21 +257,4 @@ fn cannot_start(error: io::Error) -> Error {
         _ => "",
     };
     Error::Configuration(format!("{}{advice}", Error::call("pthread_create()")(error)))
-}
-
-/// What the worker is to be, with so many loops, after so many workers have died.
-fn options(loops: usize, respawned: u32, configuration: &Configuration) -> WorkerOptions {
-    let events = configuration.events();
-    let cpus = configuration.main().worker_cpu_affinity.as_ref().map(|affinity| {
-        let available = affinity::available();
-        (0..loops).map(|index| affinity.cpus(index, &available)).collect()
-    });
-    WorkerOptions {
-        loops,
-        respawned,
-        connections: events.worker_connections.0 as usize,
-        accept_mutex: events.accept_mutex,
-        multi_accept: events.multi_accept,
-        cpus: cpus.unwrap_or_default(),
-    }
 }

@@ -1,10 +1,12 @@
-//! What the worker of an old binary gives to that of a new one, so that it does not begin with nothing: the states of zones,
-//! TLS sessions with the keys of tickets, what is known of upstream servers (see `Zones::save`).
+//! States that the worker of an old binary gives to the worker of a new one, so that it does not begin with nothing.
+//! They are the states of zones, TLS sessions with the keys of tickets, and facts about upstream servers (see
+//! `Zones::save`).
 //!
-//! The new worker asks with one byte, just before it serves; the old one answers with its states as they are then. A worker that
-//! is told to go while its master stays (`WINCH`) writes them to a file in memory, for the one that may follow it. Each state has
-//! a frame: the lengths of its name (`u32`) and of its bytes (`u64`, both little-endian), the name, the bytes. A frame without a
-//! name is the last one. Neither worker relies on what the other does: what is missing begins anew.
+//! The new worker asks with one byte, just before it serves; the old one answers with its states at that time. With
+//! `WINCH`, a worker ends while its master stays: it writes its states to a file in memory, for the worker that may
+//! follow it. Each state has a frame: the lengths of its name (`u32`) and of its bytes (`u64`, both little-endian), the
+//! name, the bytes. A frame without a name is the last one. Neither worker relies on what the other does: what is
+//! missing begins anew.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -16,7 +18,7 @@ use freerun_serve::configuration::zones::{ArrivedStates, StateBytes, Zones};
 use freerun_serve::tls::files::append_wiping;
 use rustix::net::sockopt::socket_type;
 
-/// What the new worker says when it can take the states.
+/// The byte that the new worker sends when it can take the states.
 const ASK: u8 = b'?';
 
 /// The longest name of a state.
@@ -28,11 +30,11 @@ const MAX_STATES: usize = 1 << 16;
 /// The most bytes of all states together. What would go beyond is left out.
 const MAX_TOTAL: usize = 1 << 30;
 
-/// How many bytes are added at a time, so that memory grows with the bytes that have come, not with the announced length.
+/// The step in bytes of the memory for a state: it grows with the bytes that have come, not with the announced length.
 const STEP: usize = 1 << 20;
 
-/// How long one write may make no progress, and how long all of it may take. The new worker does not serve yet
-/// meanwhile, and the old one reads no message of its master; the loops of both go on.
+/// The longest time in which one write makes no progress, and the longest time of all writes. The new worker does not
+/// serve yet meanwhile, and the old one reads no message of its master; the loops of both go on.
 const PATIENCE: Duration = Duration::from_secs(5);
 const ALL_PATIENCE: Duration = Duration::from_secs(20);
 
@@ -51,7 +53,7 @@ impl Successor {
         Ok(Successor(socket))
     }
 
-    /// Answers what the new worker has asked. Returns the number of states; there are none for one that is gone.
+    /// Answers the new worker's request. Returns the number of states; there are none if the new worker is gone.
     ///
     /// # Errors
     /// The new worker is gone, or does not read.
@@ -104,8 +106,8 @@ fn head(name: usize, state: usize) -> [u8; 12] {
     head
 }
 
-/// Asks the worker of the old binary for its states, and waits for them, or reads the file of one that has gone. With an error
-/// come the states that are complete.
+/// Asks the worker of the old binary for its states and waits for them, or reads the file of a worker that has gone. An
+/// error comes with the states that are complete.
 pub fn take(from: OwnedFd) -> (ArrivedStates, io::Result<()>) {
     let mut arrived = ArrivedStates::default();
     let result = take_all(from, &mut arrived);

@@ -20,7 +20,7 @@ pub mod engine;
 mod hand_over;
 pub mod panics;
 pub mod privileges;
-mod retired;
+mod retired_values;
 
 use std::cell::OnceCell;
 use std::os::fd::{AsFd, OwnedFd};
@@ -35,51 +35,51 @@ use freerun_runtime::log::{Errno, ErrorLog, Level, LogFile, Writer};
 use freerun_serve::configuration::unsaved_states;
 use freerun_serve::configuration::zones::Zones;
 use freerun_serve::listen::ListenKey;
-use freerun_serve::tls::files::SecretFiles;
-use freerun_serve::tls::inherited::InheritedPairs;
+use freerun_serve::tls::files::{Secret, SecretFiles};
+use freerun_serve::tls::inherited_pairs::InheritedPairs;
 use freerun_sys::{memory, title};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
 
 use crate::bundle::{Bundle, FromWorker, ToWorker};
 use crate::channel::{Channel, Limits};
-use crate::configuration::{self, Configuration, Known, Side};
+use crate::configuration::{self, Configuration, KnownFacts, Side};
 use crate::error::Error;
 use crate::signals::{Signals, survive_stray};
-use crate::source::loader::{Recorded, Replay};
-use engine::{Engine, Logs};
+use crate::source::loader::{RecordedTexts, Replay};
+use engine::{Engine, WorkerLogs};
 use hand_over::Successor;
 
 /// The environment variable that tells a new process that it is a worker and that its stdin is the socket to the
 /// master.
 pub const MARKER: &str = "FREERUN_WORKER_OF_MASTER";
 
-/// How long the end of the process waits for logs to be written.
+/// The time for which the end of the process waits for logs to be written.
 pub const LOG_PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long a worker that is done waits for the worker of a new binary to ask for its states. That one may still be reading its
-/// configuration, and a binary of nginx never asks.
+/// The time for which a worker that is done waits for the worker of a new binary to ask for its states. The new worker
+/// may still be reading its configuration, and a binary of nginx never asks.
 const SUCCESSOR_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long the loops are waited for that cut requests off, so that their lines are logged.
+/// The time to wait for loops that cut requests off, so that the lines of these requests are logged.
 const CUT_PATIENCE: Duration = Duration::from_secs(1);
 
-/// How often a draining worker checks whether it is done.
+/// The interval at which a draining worker checks whether it is done.
 const DRAIN_STEP: Duration = Duration::from_millis(20);
 
 /// The worker, which serves: in a process of its own, or (`master_process off`) in the master's.
 pub struct Worker {
     /// Whether it may change its process: user, limits, priority.
     own_process: bool,
-    running: Option<Running>,
-    draining: Option<Draining>,
+    running: Option<RunningWorker>,
+    draining: Option<DrainState>,
     /// The states of the worker before, or the way to it, until the first configuration is there.
     predecessor: Option<OwnedFd>,
     /// The way to the worker of a new binary, until that has asked for the states.
     successor: Option<Successor>,
 }
 
-struct Running {
+struct RunningWorker {
     writer: Writer,
     engine: Engine,
     log: ErrorLog,
@@ -88,7 +88,7 @@ struct Running {
     inherited: InheritedPairs,
 }
 
-struct Draining {
+struct DrainState {
     deadline: Option<Instant>,
     /// Until when the worker of a new binary may still ask for the states.
     asked_until: Instant,
@@ -186,8 +186,8 @@ impl Worker {
             None => self.arrived(),
         };
         let inherited = self.running.as_ref().map(|running| running.inherited.clone()).unwrap_or_default();
-        let Recorded { hosts, secrets, .. } = &bundle.recorded;
-        let known = Known { hosts: hosts.clone(), secrets: secrets.clone(), inherited, read: None };
+        let RecordedTexts { hosts, secrets, .. } = &bundle.recorded;
+        let known = KnownFacts { hosts: hosts.clone(), secrets: secrets.clone(), inherited, read: None };
         let read = configuration::read_after(&bundle.input, &mut Replay(&bundle.recorded), Side::Worker, known, zones);
         let configuration = read.map_err(|failure| {
             let first = failure.problems.first().map(|problem| problem.first_line(&failure.sources));
@@ -207,7 +207,7 @@ impl Worker {
             } else {
                 privileges::change_folder(&configuration)?;
             }
-            self.running = Some(Running::start(bundle.respawned)?);
+            self.running = Some(RunningWorker::start(bundle.respawned, bundle.quic_secret.clone())?);
         }
         let Some(running) = &mut self.running else { return Err(Error::Gone) };
         running.install(bundle, configuration, sockets, fds)?;
@@ -256,7 +256,7 @@ impl Worker {
             deadline = running.shutdown_timeout.map(|timeout| Instant::now() + timeout);
         }
         self.draining =
-            Some(Draining { deadline, asked_until: Instant::now() + SUCCESSOR_PATIENCE, cut: OnceCell::new() });
+            Some(DrainState { deadline, asked_until: Instant::now() + SUCCESSOR_PATIENCE, cut: OnceCell::new() });
     }
 
     /// Takes down old configurations that are not used any more. Returns how long to wait before asking this, and
@@ -298,12 +298,12 @@ impl Worker {
     }
 }
 
-impl Running {
-    fn start(respawned: u32) -> Result<Running, Error> {
+impl RunningWorker {
+    fn start(respawned: u32, quic_secret: Secret) -> Result<RunningWorker, Error> {
         panics::install();
         let writer = Writer::start().map_err(Error::call("clone()"))?;
-        let engine = Engine::new(respawned);
-        Ok(Running {
+        let engine = Engine::new(respawned, quic_secret);
+        Ok(RunningWorker {
             writer,
             engine,
             log: ErrorLog::none(),
@@ -353,7 +353,7 @@ impl Running {
             log.write(Level::Alert, None, format_args!("the state file is not used as it is: {why}"));
         }
         let number = (bundle.number, self.shutdown_timeout);
-        let logs = Logs { files, error: log.clone(), reopen: self.reopening(reopened) };
+        let logs = WorkerLogs { files, error: log.clone(), reopen: self.reopening(reopened) };
         self.engine.install(bundle.loops as usize, number, configuration, sockets, logs)?;
         self.writer.report_to(log.clone());
         panics::report_to(log.clone());
@@ -366,7 +366,7 @@ impl Running {
 
 /// The main function of a worker process.
 pub fn main() -> ExitCode {
-    // Without `/proc` the title stays that of a worker.
+    // Without `/proc` the process keeps a worker's title.
     let _ = title::prepare();
     panics::install();
     // The kernel named the process after "/proc/self/exe".

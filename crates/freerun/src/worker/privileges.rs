@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::paths;
 use crate::settings::user::Identity;
 
-/// The descriptors that a worker needs in addition to those of connections: for loops, logs, listeners, pools.
+/// Descriptors that a worker needs besides the descriptors of connections: for loops, logs, listeners, pools.
 const RESERVE: u64 = 512;
 
 /// The least limit of descriptors that is set: a worker with one loop has about 20 of its own, where nginx's has ten.
@@ -68,8 +68,8 @@ const TABLE: u64 = 65_536;
 
 /// Has the kernel make the table of descriptors as large as it may become.
 ///
-/// The table grows by doubling, and in a process with several threads the thread that makes it grow waits in the kernel
-/// until every processor has passed a quiet point (`synchronize_rcu`): milliseconds in which a loop would stand still.
+/// The table grows by doubling. In a process with several threads, the thread that makes it grow waits in the kernel
+/// until every processor has passed a quiet point (`synchronize_rcu`). A loop would stand still for these milliseconds.
 fn size_descriptor_table() {
     let limit = rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(TABLE).min(TABLE);
     let Ok(last) = i32::try_from(limit.saturating_sub(1)) else { return };

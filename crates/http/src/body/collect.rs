@@ -1,5 +1,5 @@
-//! Keeping a request body: in memory up to `client_body_buffer_size`, beyond that in a temporary file that the thread
-//! pool writes, so that neither a large body nor a slow or full disk stops the loop.
+//! The collection of a request body: in memory up to `client_body_buffer_size`, beyond that in a temporary file. The
+//! thread pool writes the file, so that neither a large body nor a slow or full disk stops the loop.
 
 use std::cell::RefCell;
 use std::ffi::CString;
@@ -9,10 +9,10 @@ use bytes::{Bytes, BytesMut};
 use freerun_runtime::files::{Aio, FileError, FileSystem, TempFile, Via};
 use std::sync::Arc;
 
-/// How many bytes are gathered before one task of the thread pool writes them to the file.
+/// Number of bytes that are gathered before one task of the thread pool writes them to the file.
 const WRITE: usize = 64 * 1024;
 
-/// How the file of a body is made.
+/// Parameters of the file for a body.
 pub struct Spool {
     /// The folder that the file is made in.
     pub directory: CString,
@@ -72,9 +72,10 @@ impl Collector {
             Some(file) => file,
             None => {
                 let Spool { directory, levels, file_only, keep } = &self.spool;
-                let made = match file_only {
-                    true => self.files.create_named_temp(directory, levels, *keep, via).await?,
-                    false => self.files.create_temp(directory, via).await?,
+                let made = if *file_only {
+                    self.files.create_named_temp(directory, levels, *keep, via).await?
+                } else {
+                    self.files.create_temp(directory, via).await?
                 };
                 self.file.insert(made)
             }
@@ -82,7 +83,7 @@ impl Collector {
         file.append(self.gathered.split().freeze(), via).await
     }
 
-    /// The path by which logs call the file that the body goes to, once there is one.
+    /// The path of the body's file for logs, once there is one.
     pub fn file_path(&self) -> Option<Vec<u8>> {
         self.file.as_ref().map(TempFile::shown_path)
     }

@@ -11,28 +11,28 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use freerun_conf::{bytes_of, text_of};
-use freerun_proto::Error;
+use freerun_proto::h1::CloseReason;
 use freerun_proto::head::FieldFault;
+use freerun_proto::{RequestError, Status};
 use freerun_runtime::files::FileError;
 use freerun_runtime::log::Level;
 use freerun_runtime::timer::Timer;
 use freerun_runtime::{buffers, loops};
 
 use self::collect::{CollectedBody, Collector, KeptBody, Spool};
-use crate::connection::stream::{self, StreamFault};
+use crate::connection::stream::{self, StreamError, StreamFault};
 use crate::content::aio;
 use crate::message::body::ClientBody;
-use crate::message::persistence::CloseReason;
 use crate::request::ClientStream;
 use crate::request::core_settings::{CoreSettings, InFileOnly};
 use crate::request::{Head, Request};
 
 pub mod collect;
-mod lent;
+mod lent_body;
 
-pub use lent::{LentBody, lend, take_back};
+pub use lent_body::{LentBody, lend, take_back};
 
-/// Why the bytes of a body are not one, in the words of nginx's error log.
+/// Reasons why the bytes of a body are not a body, in the words of nginx's error log.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BodyFault {
     /// The chunks of HTTP/1 are no chunks.
@@ -64,32 +64,32 @@ impl BodyFault {
     }
 }
 
-/// Why a body could not be read. See [`BodyError::status`].
+/// The reason why a body could not be read. See [`BodyError::status`].
 #[derive(Debug)]
 pub enum BodyError {
     /// The request is answered with this status.
-    Status(u16),
+    Status(Status),
     /// The client has sent no valid body, which is answered with 400.
     Faulty(BodyFault),
-    /// The connection broke.
-    Broken(io::Error),
+    /// The connection or the stream broke, or ended before the body did, or there is no client that could send it.
+    Broken,
     /// No byte came within the timeout.
     TimedOut,
 }
 
 impl BodyError {
     /// The status that the request is answered with, or has in the log.
-    pub fn status(&self) -> u16 {
+    pub fn status(&self) -> Status {
         match self {
             BodyError::Status(status) => *status,
-            BodyError::TimedOut => 408,
-            BodyError::Faulty(_) | BodyError::Broken(_) => 400,
+            BodyError::TimedOut => Status::REQUEST_TIMEOUT,
+            BodyError::Faulty(_) | BodyError::Broken => Status::BAD_REQUEST,
         }
     }
 }
 
-impl From<Error> for BodyError {
-    fn from(_: Error) -> BodyError {
+impl From<RequestError> for BodyError {
+    fn from(_: RequestError) -> BodyError {
         BodyError::Faulty(BodyFault::Chunks)
     }
 }
@@ -106,7 +106,7 @@ fn log_fault(request: &Request, error: &BodyError) {
 ///
 /// # Errors
 /// The framing is wrong: the status to answer with.
-pub fn begin_discarding(request: &mut Request) -> Result<(), u16> {
+pub fn begin_discarding(request: &mut Request) -> Result<(), Status> {
     take_back(request);
     request.body.give_up();
     send_continue(request);
@@ -184,8 +184,8 @@ async fn read_more(request: &mut Request, timer: &mut Timer, wait: Duration) -> 
 /// Returns the next piece of the body, for a handler that passes it on as it comes; `None` at its end. Tells a waiting
 /// client to go on. A piece is what has come so far, but at most `most` bytes.
 ///
-/// The future may be dropped while it waits, and the function called again. A body of which pieces were taken cannot be
-/// [collected](collect()) any more.
+/// The future may be dropped while it waits, and the function called again. A body cannot be [collected](collect()) any
+/// more after pieces of it were taken.
 ///
 /// # Errors
 /// See [`BodyError`]; a body larger than `client_max_body_size` is logged, and the status is 413.
@@ -205,7 +205,7 @@ pub async fn next_piece(request: &mut Request, timer: &mut Timer, most: usize) -
     Ok(piece)
 }
 
-/// How long each piece of the body is waited for, and how long the body may be (0 is no limit).
+/// The longest time to wait for each piece of the body, and the largest size of the body (0 is no limit).
 fn limits(request: &Request) -> (Duration, u64) {
     let core = request.settings().get::<CoreSettings>();
     (core.client_body_timeout, core.client_max_body_size.0)
@@ -236,8 +236,8 @@ fn poll_piece(
             return Poll::Ready(Ok(None));
         }
         if let Some(left) = body.remaining() {
-            let Some(transport) = client.transport() else { return Poll::Ready(Err(nobody())) };
-            // No byte but those of this body can come: they need not pass through the connection's buffer.
+            let Some(transport) = client.transport() else { return Poll::Ready(Err(BodyError::Broken)) };
+            // Only bytes of this body can come: they need not pass through the connection's buffer.
             let room = usize::try_from(left).map_or(most, |left| left.min(most));
             let mut piece = BytesMut::new();
             let read = transport.poll_read_by(context, || {
@@ -261,9 +261,9 @@ fn poll_more(
 ) -> Poll<Result<(), BodyError>> {
     if body.is_lent() {
         // The reader that the body was lent to has not given it back: the meaning of the next bytes is not known.
-        return Poll::Ready(Err(BodyError::Status(400)));
+        return Poll::Ready(Err(BodyError::Status(Status::BAD_REQUEST)));
     }
-    let Some(transport) = client.transport() else { return Poll::Ready(Err(nobody())) };
+    let Some(transport) = client.transport() else { return Poll::Ready(Err(BodyError::Broken)) };
     body.make_room(buffer, head);
     let read = transport.poll_read_by(context, || {
         buffer.reserve(buffers::BUFFER_SIZE);
@@ -280,7 +280,7 @@ fn poll_stream(
     client: &ClientStream,
     most: usize,
 ) -> Poll<Result<Option<Bytes>, BodyError>> {
-    let Some(client) = client.stream() else { return Poll::Ready(Err(nobody())) };
+    let Some(client) = client.stream() else { return Poll::Ready(Err(BodyError::Broken)) };
     let piece = match ready!(stream::poll_piece(&**client, context, most)) {
         Ok(piece) => piece,
         Err(error) => return Poll::Ready(Err(fault_of_stream(error, body.declared_length()))),
@@ -293,32 +293,28 @@ fn poll_stream(
     Poll::Ready(Ok(piece))
 }
 
-/// The error of a stream, as one of the body.
+/// Converts the error of a stream to the error of a body whose declared length is `declared`.
 #[cold]
-fn fault_of_stream(error: io::Error, declared: Option<u64>) -> BodyError {
-    let fault = match error.get_ref().and_then(|inner| inner.downcast_ref::<StreamFault>()) {
-        None => return BodyError::Broken(error),
-        Some(StreamFault::Trailers(fault)) => BodyFault::Trailers(fault.clone()),
-        Some(StreamFault::Length { missing: 0 }) => BodyFault::Long,
-        Some(StreamFault::Length { missing }) => {
-            let declared = declared.unwrap_or(*missing);
-            BodyFault::Short { received: declared.saturating_sub(*missing), declared }
-        }
+fn fault_of_stream(error: StreamError, declared: Option<u64>) -> BodyError {
+    let fault = match error {
+        StreamError::Reset | StreamError::ConnectionFailed => return BodyError::Broken,
+        StreamError::Faulty(fault) => *fault,
     };
-    BodyError::Faulty(fault)
-}
-
-/// The error of reading a body where there is no client that could send it.
-fn nobody() -> BodyError {
-    BodyError::Broken(io::ErrorKind::NotConnected.into())
+    BodyError::Faulty(match fault {
+        StreamFault::Trailers(fault) => BodyFault::Trailers(fault),
+        StreamFault::Length { missing: 0 } => BodyFault::Long,
+        StreamFault::Length { missing } => {
+            let declared = declared.unwrap_or(missing);
+            BodyFault::Short { received: declared.saturating_sub(missing), declared }
+        }
+    })
 }
 
 /// Turns the end of the stream (0 bytes) into an error: a body that ends too early is broken.
 fn some(read: io::Result<usize>) -> Result<(), BodyError> {
     match read {
-        Ok(0) => Err(BodyError::Broken(io::ErrorKind::UnexpectedEof.into())),
-        Ok(_) => Ok(()),
-        Err(error) => Err(BodyError::Broken(error)),
+        Ok(1..) => Ok(()),
+        Ok(0) | Err(_) => Err(BodyError::Broken),
     }
 }
 
@@ -328,7 +324,7 @@ fn check_size(request: &mut Request, limit: u64) -> Result<(), BodyError> {
         let received = request.body.received();
         crate::log_error!(request, Error, "client intended to send too large chunked body: {received} bytes");
         request.answered.persistence.close(CloseReason::BadBody);
-        return Err(BodyError::Status(413));
+        return Err(BodyError::Status(Status::CONTENT_TOO_LARGE));
     }
     Ok(())
 }
@@ -338,14 +334,14 @@ fn check_size(request: &mut Request, limit: u64) -> Result<(), BodyError> {
 ///
 /// # Errors
 /// See [`BodyError`]. A file that cannot be written is logged, and the status is 500 (507: the disk is full; 503: the
-/// pool is). If another reader had a part of the body and did not keep it, the rest is not the whole body: the status is that
-/// of [`status_of_spent`].
+/// pool is). If another reader had a part of the body and did not keep it, the rest is not the whole body:
+/// [`status_of_spent`] has the status.
 pub async fn collect(request: &mut Request) -> Result<Rc<CollectedBody>, BodyError> {
     collect_for(request, Purpose::Handler).await
 }
 
-/// Reads the whole body as [`collect`](collect()) does, for a handler that keeps it as a file: that it goes to a file first
-/// is not worth a line in the log.
+/// Reads the whole body as [`collect`](collect()) does, for a handler that keeps it as a file. The log has no line
+/// about the body's file, as it was wanted.
 ///
 /// # Errors
 /// See [`collect`](collect()).
@@ -362,7 +358,7 @@ pub async fn collect_early(request: &mut Request) -> Result<Rc<CollectedBody>, B
     collect_for(request, Purpose::Early).await
 }
 
-/// What a body is read for.
+/// The purpose of reading a body.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Purpose {
     /// The request's handler.
@@ -375,19 +371,19 @@ enum Purpose {
 
 /// The status of the response that an error page took the place of last, if a part of the body had been read by then.
 #[derive(Default)]
-struct ReplacedStatus(Cell<Option<u16>>);
+struct ReplacedStatus(Cell<Option<Status>>);
 
 /// Notes that an error page takes the place of a response with this status: it may need a body that is spent.
-pub fn note_replaced(request: &Request, status: u16) {
+pub fn note_replaced(request: &Request, status: Status) {
     if request.body.received() > 0 || request.body.is_lent() {
         request.own.get::<ReplacedStatus>().0.set(Some(status));
     }
 }
 
-/// The status of a request whose body is needed, but was passed on to a server before: that of the error which led to an
-/// error page.
-pub fn status_of_spent(request: &Request) -> u16 {
-    request.own.find::<ReplacedStatus>().and_then(|replaced| replaced.0.get()).unwrap_or(500)
+/// The status of a request whose body is needed, but was passed on to a server before: the status of the error that led
+/// to an error page.
+pub fn status_of_spent(request: &Request) -> Status {
+    request.own.find::<ReplacedStatus>().and_then(|replaced| replaced.0.get()).unwrap_or(Status::INTERNAL_SERVER_ERROR)
 }
 
 /// Reads the whole body, unless that was done before.
@@ -419,10 +415,11 @@ async fn read_all(request: &mut Request, purpose: Purpose) -> Result<CollectedBo
     send_continue(request);
     let location = request.place.location.clone();
     let core = location.settings.get::<CoreSettings>();
-    let aio = aio::resolve(request).ok_or(BodyError::Status(500))?;
+    let aio = aio::resolve(request).ok_or(BodyError::Status(Status::INTERNAL_SERVER_ERROR))?;
     let folder = &core.client_body_temp_path;
     let spool = Spool {
-        directory: CString::new(bytes_of(&folder.path).into_owned()).map_err(|_| BodyError::Status(500))?,
+        directory: CString::new(bytes_of(&folder.path).into_owned())
+            .map_err(|_| BodyError::Status(Status::INTERNAL_SERVER_ERROR))?,
         levels: folder.levels.clone(),
         file_only: purpose != Purpose::Early && core.client_body_in_file_only != InFileOnly::Off,
         keep: core.client_body_in_file_only == InFileOnly::On,
@@ -491,8 +488,8 @@ fn log_file(request: &Request, level: Level, path: &[u8]) {
 fn not_kept(request: &Request, error: &FileError) -> BodyError {
     crate::log_error!(request, Crit, "{error} while keeping the request body");
     BodyError::Status(match error {
-        FileError::Pool(_) => 503,
-        error if error.is_full_disk() => 507,
-        _ => 500,
+        FileError::Pool(_) => Status::SERVICE_UNAVAILABLE,
+        error if error.is_full_disk() => Status::INSUFFICIENT_STORAGE,
+        _ => Status::INTERNAL_SERVER_ERROR,
     })
 }

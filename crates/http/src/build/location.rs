@@ -1,4 +1,4 @@
-//! What a `location` says of itself: how it is chosen, and what goes together in it.
+//! The choice of a `location`, as its arguments say it, and directives that exclude each other in it.
 
 use freerun_conf::{Cx, Node, Problem};
 use freerun_serve::values::VariableReference;
@@ -7,7 +7,7 @@ use crate::regex::Pattern;
 use crate::request::Request;
 use crate::variables::VariableTable;
 
-/// How a location is chosen.
+/// The way to choose a location.
 pub(super) enum Kind {
     /// By its whole path.
     Exact,

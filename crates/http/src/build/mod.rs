@@ -14,7 +14,7 @@ use freerun_serve::build::names::virtual_servers::{self, ServerPlan};
 use freerun_serve::build::{self, ServiceBlock};
 use freerun_serve::configuration::parts::{Parts, Paths};
 use freerun_serve::listen::ListenSpec;
-use freerun_serve::listen::served::Listens;
+use freerun_serve::listen::generation_sockets::Listens;
 use freerun_serve::logs::ErrorLogSettings;
 use freerun_serve::loops::figures::zones::StatusZoneSettings;
 use freerun_serve::tls::challenges::Challenges;
@@ -23,6 +23,7 @@ use freerun_serve::tls::sessions::ServedTls;
 use freerun_serve::upstream::resolver_settings::ResolverSettings;
 
 use crate::core_variables::CORE_VARIABLES;
+use crate::filters::alt_svc::{self, TellsOfHttp3};
 use crate::module::{Module, RequestPath};
 use crate::request::Request;
 use crate::request::core_settings::CoreSettings;
@@ -37,6 +38,7 @@ use crate::settings::acme::issuer::{self, IssuerDirectives};
 use crate::settings::files::FileSettings;
 use crate::settings::grpc_errors::GrpcErrorSettings;
 use crate::settings::http2::Http2Settings;
+use crate::settings::http3::Http3Settings;
 use crate::settings::listen::{ListenPlace, ListenSetting, default_listen};
 use crate::settings::rate::RateSettings;
 use crate::settings::server::ServerSettings;
@@ -105,6 +107,7 @@ pub fn core_groups() -> Vec<&'static dyn freerun_conf::Group> {
         group::<CoreSettings>(),
         group::<ServerSettings>(),
         group::<Http2Settings>(),
+        group::<Http3Settings>(),
         group::<GrpcErrorSettings>(),
         group::<ErrorLogSettings>(),
         group::<TransferSettings>(),
@@ -139,7 +142,7 @@ type ServerInBlock = (Arc<Server>, SettingsSet, ListenPlace);
 #[derive(Clone, Copy)]
 struct Outer<'a> {
     name: &'a str,
-    /// What the names of the locations inside begin with.
+    /// The beginning of the names of the locations inside.
     prefix: &'a str,
     exact: bool,
     named: bool,
@@ -169,8 +172,8 @@ type ConditionBlock = (u32, Condition<Request>, Arc<Location>);
 /// The methods of a `limit_except`, and the location that answers all other methods.
 type LimitExcept = (Box<[Method]>, Arc<Location>);
 
-/// All variables that a configuration may name: those of the core and of the modules, each table with the name of the
-/// module that it is of. Of variables with the same name the last one counts.
+/// All variables that a configuration may name, from the core and from the modules, each table with the name of its
+/// module. Of variables with the same name the last one counts.
 pub fn variables<'m>(modules: &'m [&Module]) -> impl Iterator<Item = (&'static str, &'static [Variable])> + 'm {
     build::variables(CORE_VARIABLES, modules)
 }
@@ -188,7 +191,7 @@ impl Builder<'_> {
     /// Builds the blueprint of a configuration that has no other service.
     ///
     /// # Errors
-    /// Those of [`Builder::read`] and [`Blueprint::gather`].
+    /// The errors of [`Builder::read`] and [`Blueprint::gather`].
     pub fn build(&self, nodes: &[&Node], main: &SettingsSet, cx: &mut Cx) -> Result<Blueprint, Problem> {
         let listeners = self.read(nodes, main, cx)?;
         Blueprint::gather(listeners, cx)
@@ -245,6 +248,9 @@ impl Builder<'_> {
         cx.extensions.get_or_default::<Identities>().enter(node);
         let (settings, blocks) = apply_block(self.registry, Contexts::SERVER, node.children(), parent, cx)?;
         cx.extensions.insert(Reachable(settings.get::<ServerSettings>().is_reachable()));
+        let http3 = settings.get::<Http3Settings>().http3;
+        let alt_svc = if http3 { settings.get::<ServerSettings>().alt_svc() } else { None };
+        cx.extensions.insert(TellsOfHttp3(alt_svc.is_some()));
         let mut locations = Locations::default();
         let mut conditions = Vec::new();
         for block in blocks {
@@ -258,10 +264,10 @@ impl Builder<'_> {
         let entry = Arc::new(self.compile(String::new(), settings.clone(), inside, cx)?);
         let name = settings.get::<ServerSettings>().server_name.first.clone();
         let tls = self.block().tls(ssl::server_tls(&settings, cx), cx)?;
-        let protocols = Protocols::HTTP1.with_http2(settings.get::<Http2Settings>().http2);
+        let protocols = Protocols::HTTP1.with_http2(settings.get::<Http2Settings>().http2).with_http3(http3);
         let TakesConnect(takes_connect) = *cx.extensions.get_or_default();
         let zone = settings.get::<StatusZoneSettings>().status_zone.of_server();
-        let server = Arc::new(Server { name, locations, entry, takes_connect, tls, protocols, zone });
+        let server = Arc::new(Server { name, locations, entry, takes_connect, tls, protocols, alt_svc, zone });
         Ok((server, settings, ListenPlace::of(node)))
     }
 
@@ -425,7 +431,7 @@ impl Builder<'_> {
         Ok(Some((methods.into(), Arc::new(location))))
     }
 
-    /// The module that makes a level's content: that of the last of its own directives that can.
+    /// The module that makes a level's content: the last of its own directives with such a module decides.
     fn content(&self, level: &Node) -> Option<&'static str> {
         let named = |name: &str| self.modules.iter().find(|module| module.content.contains(&name));
         level.children().iter().rev().find_map(|node| named(&node.name.text)).map(|module| module.name)
@@ -447,6 +453,9 @@ impl Builder<'_> {
                 has_content = true;
             }
             filters.extend(module.filters.iter().filter(|filter| (filter.wanted)(&settings)));
+        }
+        if cx.extensions.get_or_default::<TellsOfHttp3>().0 {
+            filters.push(alt_svc::FILTER);
         }
         settings.get::<CoreSettings>().client_body_temp_path.note(false, cx);
         self.block().settle(&settings, cx)?;
@@ -497,7 +506,13 @@ fn listens(servers: &[ServerInBlock], cx: &mut Cx) -> Result<Listens<Servers>, P
     let planned: Vec<_> = planned.collect();
     virtual_servers::listens(
         &planned,
-        |server, listen| listen.versions.union(server.protocols).alpn().to_vec(),
+        |server, listen| {
+            if listen.quic {
+                server.entry.settings.get::<Http3Settings>().alpn()
+            } else {
+                listen.versions.union(server.protocols).alpn().to_vec()
+            }
+        },
         |servers, listen| Servers { servers, protocols: listen.versions },
         cx,
     )

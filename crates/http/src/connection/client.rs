@@ -6,20 +6,22 @@ use std::ops::Deref;
 use std::rc::Rc;
 
 use freerun_proto::encode;
-use freerun_transport::{TcpInfo, TlsStream, Transport};
+use freerun_transport::{TcpInfo, Transport};
 
 use super::stream::{ResponseHead, Stream};
 use super::{Connection, Facts};
 use freerun_serve::Address;
 use freerun_serve::limits::ConnPlaces;
+use freerun_serve::tls::agreed_session::AgreedSession;
+use freerun_serve::tls::client_facts::{CertificateHolder, TlsFacts};
 
 /// The client of a request: the properties of the connection that it came on, the source of its body, and whether the
 /// client is still there. Sending the response is the task of the protocol's driver, which knows the connection or
 /// stream that it has made.
 ///
-/// Subrequests share the client of their request. A request that goes on in the background, and one that no client has
-/// sent, have no client that could leave.
-pub struct ClientStream<C> {
+/// Subrequests share the client of their request. A request that goes on in the background has no client that could
+/// leave, nor has a request that no client has sent.
+pub struct ClientView<C> {
     carried_by: CarriedBy<C>,
     is_background: bool,
 }
@@ -36,9 +38,9 @@ enum CarriedBy<C> {
     Nobody(Rc<Facts<C>>),
 }
 
-impl<C> Clone for ClientStream<C> {
+impl<C> Clone for ClientView<C> {
     #[inline]
-    fn clone(&self) -> ClientStream<C> {
+    fn clone(&self) -> ClientView<C> {
         let carried_by = match &self.carried_by {
             CarriedBy::Connection(connection) => CarriedBy::Connection(connection.clone()),
             CarriedBy::StreamOfConnection(connection, stream) => {
@@ -47,11 +49,11 @@ impl<C> Clone for ClientStream<C> {
             CarriedBy::Stream(facts, stream) => CarriedBy::Stream(facts.clone(), stream.clone()),
             CarriedBy::Nobody(facts) => CarriedBy::Nobody(facts.clone()),
         };
-        ClientStream { carried_by, is_background: self.is_background }
+        ClientView { carried_by, is_background: self.is_background }
     }
 }
 
-impl<C> Deref for ClientStream<C> {
+impl<C> Deref for ClientView<C> {
     type Target = Facts<C>;
 
     #[inline]
@@ -63,31 +65,31 @@ impl<C> Deref for ClientStream<C> {
     }
 }
 
-impl<C> ClientStream<C> {
+impl<C> ClientView<C> {
     /// The client of a connection that carries one request at a time.
     #[inline]
-    pub fn of_connection(connection: Rc<Connection<C>>) -> ClientStream<C> {
-        ClientStream { carried_by: CarriedBy::Connection(connection), is_background: false }
+    pub fn of_connection(connection: Rc<Connection<C>>) -> ClientView<C> {
+        ClientView { carried_by: CarriedBy::Connection(connection), is_background: false }
     }
 
     /// The client of a byte stream that carries several requests at once.
-    pub fn of_stream(connection: Rc<Connection<C>>, stream: Rc<dyn Stream>) -> ClientStream<C> {
-        ClientStream { carried_by: CarriedBy::StreamOfConnection(connection, stream), is_background: false }
+    pub fn of_stream(connection: Rc<Connection<C>>, stream: Rc<dyn Stream>) -> ClientView<C> {
+        ClientView { carried_by: CarriedBy::StreamOfConnection(connection, stream), is_background: false }
     }
 
     /// The client of a connection that carries several requests at once, and is no byte stream.
-    pub fn of_facts(facts: Rc<Facts<C>>, stream: Rc<dyn Stream>) -> ClientStream<C> {
-        ClientStream { carried_by: CarriedBy::Stream(facts, stream), is_background: false }
+    pub fn of_facts(facts: Rc<Facts<C>>, stream: Rc<dyn Stream>) -> ClientView<C> {
+        ClientView { carried_by: CarriedBy::Stream(facts, stream), is_background: false }
     }
 
     /// A request without a client, made by the server itself.
-    pub fn nobody(facts: Rc<Facts<C>>) -> ClientStream<C> {
-        ClientStream { carried_by: CarriedBy::Nobody(facts), is_background: true }
+    pub fn nobody(facts: Rc<Facts<C>>) -> ClientView<C> {
+        ClientView { carried_by: CarriedBy::Nobody(facts), is_background: true }
     }
 
     /// The client of a request that goes on even if the client has gone.
-    pub fn in_background(&self) -> ClientStream<C> {
-        ClientStream { is_background: true, ..self.clone() }
+    pub fn in_background(&self) -> ClientView<C> {
+        ClientView { is_background: true, ..self.clone() }
     }
 
     /// Whether the request goes on when the client has gone.
@@ -115,9 +117,18 @@ impl<C> ClientStream<C> {
         }
     }
 
-    /// The TLS session of the client's connection, if there is one.
-    pub fn tls_stream(&self) -> Option<&TlsStream> {
-        self.carrier()?.established()
+    /// The facts about the client's TLS, as they are now. A session that has begun with early data is looked at again: its
+    /// handshake may be complete meanwhile. The driver of a connection that is no byte stream notes that itself.
+    pub fn tls_facts(&self) -> Option<&TlsFacts> {
+        let facts = self.tls()?;
+        if facts.is_early()
+            && let Some(session) = self.carrier().and_then(Transport::tls)
+            && session.with_agreed(|agreed| !agreed.early_data) == Some(true)
+            && let Some(agreed) = session.with_session(AgreedSession::of).flatten()
+        {
+            facts.establish(agreed);
+        }
+        Some(facts)
     }
 
     /// The stream of a multiplexed protocol, if the request came by one.
@@ -169,7 +180,7 @@ impl<C> ClientStream<C> {
         }
     }
 
-    /// Resolves as [`ClientStream::gone`] does, but for the task that otherwise reads from the client: waiting costs
+    /// Resolves as [`ClientView::gone`] does, but for the task that otherwise reads from the client: waiting costs
     /// less there.
     pub async fn gone_for_reader(&self) {
         if self.is_background {
@@ -184,8 +195,8 @@ impl<C> ClientStream<C> {
         }
     }
 
-    /// Keeps places in the counts of limits until the response has ended or the client ends its side, if the connection
-    /// carries one request at a time; otherwise they are returned.
+    /// Keeps places in the counts of limits until the response has ended or the client ends its side. It does so if the
+    /// connection carries one request at a time; otherwise it returns them.
     pub(crate) fn keep_places(&self, places: ConnPlaces) -> Option<ConnPlaces> {
         match &self.carried_by {
             CarriedBy::Connection(connection) => {
@@ -196,7 +207,7 @@ impl<C> ClientStream<C> {
         }
     }
 
-    /// How many bytes of a response the client would certainly accept now.
+    /// Number of bytes of a response that the client would certainly accept now.
     #[inline]
     pub fn certain_room(&self) -> usize {
         match &self.carried_by {
@@ -218,6 +229,22 @@ impl<C> ClientStream<C> {
                 0
             }
             CarriedBy::Nobody(_) => 0,
+        }
+    }
+}
+
+impl<C> CertificateHolder for ClientView<C> {
+    fn gone(&self) -> impl Future<Output = ()> {
+        self.gone_for_reader()
+    }
+
+    fn settle(&self, is_good: bool) {
+        match &self.carried_by {
+            CarriedBy::Connection(connection) | CarriedBy::StreamOfConnection(connection, _) => {
+                connection.transport.settle(is_good);
+            }
+            CarriedBy::Stream(_, stream) => stream.settle_session(is_good),
+            CarriedBy::Nobody(_) => {}
         }
     }
 }

@@ -2,12 +2,13 @@
 //! does so when the turn of the bytes has come.
 
 use std::cell::RefCell;
-use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use freerun_runtime::files::{Aio, Cursor, FileError, FileSystem, OpenFile, SendResult, Via};
+
+use crate::files::read_error::ReadError;
 
 /// A file that a response is sent from, with what is known of its pages.
 pub struct FileOut {
@@ -25,7 +26,7 @@ impl FileOut {
         FileOut { files, file, aio, client, cursor: RefCell::default() }
     }
 
-    /// How many of `len` bytes at `offset` could be sent now without waiting.
+    /// Number of the `len` bytes at `offset` that could be sent now without waiting.
     pub fn sendable(&self, offset: u64, len: u64) -> u64 {
         self.files.sendable(&self.file, &mut self.cursor.borrow_mut(), offset, len, &self.aio)
     }
@@ -33,7 +34,7 @@ impl FileOut {
     /// Sends as many of `len` bytes at `offset` as can be sent without waiting.
     ///
     /// # Errors
-    /// Those of [`FileSystem::send_now`].
+    /// The errors of [`FileSystem::send_now`].
     pub fn send(&self, out: BorrowedFd<'_>, offset: u64, len: u64) -> Result<SendResult, FileError> {
         self.files.send_now(&self.file, &mut self.cursor.borrow_mut(), out, offset, len, &self.aio)
     }
@@ -42,13 +43,13 @@ impl FileOut {
     ///
     /// # Errors
     /// The file could not be read, or is shorter.
-    pub fn read(&self, offset: u64, len: usize) -> impl Future<Output = io::Result<Bytes>> + 'static {
+    pub fn read(&self, offset: u64, len: usize) -> impl Future<Output = Result<Bytes, ReadError>> + 'static {
         let (files, file, aio, client) = (self.files.clone(), self.file.clone(), self.aio.clone(), self.client);
         async move {
             let via = Via { aio: &aio, client, gone: None };
-            let bytes = files.read_at(&file, offset, len, BytesMut::new(), via).await.map_err(io::Error::other)?;
+            let bytes = files.read_at(&file, offset, len, BytesMut::new(), via).await?;
             if bytes.len() < len {
-                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "file was truncated while it was sent"));
+                return Err(ReadError::Truncated);
             }
             Ok(bytes.freeze())
         }

@@ -13,7 +13,7 @@ use freerun_runtime::stats::Counter;
 use freerun_serve::accept::service::CloseAnswer;
 use tokio::sync::Notify;
 
-use crate::connection::Connection;
+use crate::connection::idle_connection::IdleConnection;
 use crate::connection::queues::{Place, Queues};
 
 /// The key of an idle connection. It takes the connection out again.
@@ -51,33 +51,33 @@ pub enum AwaitedRequest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct IdleKind {
     waiting: AwaitedRequest,
-    /// How long the connections are kept, in nanoseconds.
+    /// The time for which the connections are kept, in nanoseconds.
     keep: u64,
 }
 
-/// A connection that has been idle since [`Connection::idle_since`].
+/// A connection that has been idle since [`IdleConnection::idle_since`].
 struct Entry<C> {
-    connection: Rc<Connection<C>>,
+    connection: Rc<dyn IdleConnection<C>>,
     /// The time until which it may not be asked to close (`keepalive_min_timeout`); 0 for no such time.
     stays_until: Moment,
 }
 
-/// The idle connections of one loop.
-pub struct Idle<C> {
+/// The idle connections of one loop, whatever carries them.
+pub struct IdleConnections<C> {
     stats: Arc<LoopStats>,
     connections: RefCell<Queues<IdleKind, Entry<C>>>,
-    /// When the closing task looks next; `None` while it does not run.
+    /// The time of the closing task's next look; `None` while it does not run.
     next_look: Cell<Option<Moment>>,
     earlier: Notify,
 }
 
-/// How many connections are visited before other tasks get their turn.
+/// The most connections that are visited before other tasks get their turn.
 const IN_A_ROW: usize = 128;
 
 /// The value for a time too long to count: a century.
 const FAR: u64 = 100 * 365 * 24 * 3600 * 1_000_000_000;
 
-/// How many connections that may not be asked to close are passed over to find one that may.
+/// The most connections that are passed over because they may not be asked to close, to find another.
 const LOOKED_AT: usize = 64;
 
 fn moment_of(instant: Instant) -> Moment {
@@ -94,17 +94,17 @@ fn nanos(time: Duration) -> u64 {
 }
 
 impl IdleKind {
-    /// When a connection of this kind expires.
+    /// The time at which a connection of this kind expires.
     fn end<C>(self, entry: &Entry<C>) -> Moment {
-        entry.connection.idle_since.get().saturating_add(self.keep)
+        entry.connection.idle_since().nanos().saturating_add(self.keep)
     }
 }
 
-impl<C: 'static> Idle<C> {
+impl<C: 'static> IdleConnections<C> {
     /// An empty set; `stats` count the connections.
-    pub fn new(stats: Arc<LoopStats>) -> Rc<Idle<C>> {
+    pub fn new(stats: Arc<LoopStats>) -> Rc<IdleConnections<C>> {
         let (connections, next_look, earlier) = (RefCell::new(Queues::default()), Cell::default(), Notify::default());
-        Rc::new(Idle { stats, connections, next_look, earlier })
+        Rc::new(IdleConnections { stats, connections, next_look, earlier })
     }
 
     /// The counter of the connections that wait for this request.
@@ -116,9 +116,17 @@ impl<C: 'static> Idle<C> {
     }
 
     /// Enters a connection. The key takes it out again.
-    pub fn enter(self: &Rc<Self>, connection: &Rc<Connection<C>>, waiting: AwaitedRequest, keep: Keep) -> Key {
+    ///
+    /// The connections of byte streams, whose number is the largest, are entered without a dynamic call.
+    #[inline]
+    pub fn enter<T: IdleConnection<C> + 'static>(
+        self: &Rc<Self>,
+        connection: &Rc<T>,
+        waiting: AwaitedRequest,
+        keep: Keep,
+    ) -> Key {
         let now = loops::nanos();
-        connection.idle_since.set(now);
+        connection.idle_since().begin(now);
         let (keep, least) = (nanos(keep.most), keep.least);
         let stays_until = if least.is_zero() { 0 } else { now.saturating_add(nanos(least)) };
         let entry = Entry { connection: connection.clone(), stays_until };
@@ -137,10 +145,14 @@ impl<C: 'static> Idle<C> {
         key
     }
 
-    /// Asks the connections to close that wait for a next request and for which `is_to_close` is true; those that may not be
-    /// asked yet are asked as soon as they may. It is called for all connections, some at a time, so that other tasks get
-    /// their turn.
-    pub fn close_where(self: &Rc<Self>, name: &'static str, is_to_close: impl Fn(&Connection<C>) -> bool + 'static) {
+    /// Asks idle connections to close that wait for a next request, if `is_to_close` is true for them. A connection
+    /// that may not be asked yet is asked as soon as it may. It is called for all connections, some at a time, so that
+    /// other tasks get their turn.
+    pub fn close_where(
+        self: &Rc<Self>,
+        name: &'static str,
+        is_to_close: impl Fn(&dyn IdleConnection<C>) -> bool + 'static,
+    ) {
         if self.connections.borrow().is_empty() {
             return;
         }
@@ -153,7 +165,7 @@ impl<C: 'static> Idle<C> {
     }
 
     /// Goes through all connections once. Returns when the first of those may be asked that may not be asked yet.
-    async fn close_some(&self, is_to_close: &impl Fn(&Connection<C>) -> bool) -> Option<Moment> {
+    async fn close_some(&self, is_to_close: &impl Fn(&dyn IdleConnection<C>) -> bool) -> Option<Moment> {
         let (mut from, mut later) = (0, None::<Moment>);
         loop {
             let (some, next) = {
@@ -165,12 +177,16 @@ impl<C: 'static> Idle<C> {
             let now = loops::nanos();
             for (connection, stays_until) in some {
                 // A first request may be on its way, and is answered.
-                if !is_to_close(&connection) || connection.requests.get() == 0 || connection.is_closing() {
+                if !is_to_close(&*connection)
+                    || connection.facts().requests.get() == 0
+                    || connection.close_request().is_made()
+                {
                     continue;
                 }
-                match stays_until > now {
-                    true => later = later.into_iter().chain([stays_until]).min(),
-                    false => connection.close_when_idle(),
+                if stays_until > now {
+                    later = later.into_iter().chain([stays_until]).min()
+                } else {
+                    connection.close_when_idle()
                 }
             }
             loops::yield_now().await;
@@ -179,6 +195,7 @@ impl<C: 'static> Idle<C> {
 
     /// Takes a connection out. Returns how long it was to be kept from the beginning on, and how long it may not yet be asked
     /// to close.
+    #[inline]
     pub fn leave(&self, key: Key) -> Option<Keep> {
         let left = self.connections.borrow_mut().leave(key);
         let (kind, entry) = left?;
@@ -192,7 +209,7 @@ impl<C: 'static> Idle<C> {
     async fn close_expired(&self) {
         // Connections that were asked take themselves out when their tasks run: with thousands of them, long after this
         // task has looked again.
-        let stays = |entry: &&Entry<C>| !entry.connection.is_closing();
+        let stays = |entry: &&Entry<C>| !entry.connection.close_request().is_made();
         loop {
             let next = {
                 let connections = self.connections.borrow();
@@ -223,12 +240,12 @@ impl<C: 'static> Idle<C> {
 
     /// The connection that has been idle longest, among those that may be asked to close and were not yet; or from when on
     /// one may be asked.
-    fn oldest(&self) -> Result<Rc<Connection<C>>, Option<Moment>> {
+    fn oldest(&self) -> Result<Rc<dyn IdleConnection<C>>, Option<Moment>> {
         let now = loops::nanos();
         let mut later: Option<Moment> = None;
         let connections = self.connections.borrow();
         let firsts = connections.iter().filter_map(|(_, entries)| {
-            let stay = entries.filter(|entry| !entry.connection.is_closing()).take(LOOKED_AT);
+            let stay = entries.filter(|entry| !entry.connection.close_request().is_made()).take(LOOKED_AT);
             for entry in stay {
                 if entry.stays_until <= now {
                     return Some(&entry.connection);
@@ -237,13 +254,14 @@ impl<C: 'static> Idle<C> {
             }
             None
         });
-        let oldest = firsts.min_by_key(|connection| connection.idle_since.get()).cloned();
+        let oldest = firsts.min_by_key(|connection| connection.idle_since().nanos()).cloned();
         oldest.ok_or(later)
     }
 
-    /// Since when the connection is idle that [`Idle::close_oldest`] would ask, in nanoseconds since the process began.
+    /// The moment at which the connection became idle that [`IdleConnections::close_oldest`] would ask, in nanoseconds since
+    /// the process began.
     pub fn oldest_since(&self) -> Option<u64> {
-        self.oldest().ok().map(|connection| connection.idle_since.get())
+        self.oldest().ok().map(|connection| connection.idle_since().nanos())
     }
 
     /// Asks the connection that has been idle longest, among those not asked yet, to close.
@@ -266,9 +284,10 @@ impl<C: 'static> Idle<C> {
         let mut all = Vec::new();
         for (kind, entries) in self.connections.borrow().iter() {
             for entry in entries.filter(|_| kind.waiting == AwaitedRequest::Next) {
-                match entry.stays_until > now {
-                    true => later = later.into_iter().chain([entry.stays_until]).min(),
-                    false => all.push(entry.connection.clone()),
+                if entry.stays_until > now {
+                    later = later.into_iter().chain([entry.stays_until]).min()
+                } else {
+                    all.push(entry.connection.clone())
                 }
             }
         }
@@ -282,5 +301,17 @@ impl<C: 'static> Idle<C> {
                 idle.close_kept();
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connection::queues::QueueEntry;
+
+    /// There is one for each idle connection, in a vector that grows by doubling.
+    #[test]
+    fn the_entry_of_an_idle_connection_stays_small() {
+        assert!(size_of::<QueueEntry<Entry<()>>>() <= 32, "{}", size_of::<QueueEntry<Entry<()>>>());
     }
 }

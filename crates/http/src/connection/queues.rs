@@ -1,31 +1,36 @@
 //! Queues whose entries can leave from any position: entering and leaving take the same short time however many there
 //! are.
 
-/// The index of an entry, valid from when it enters until it leaves.
-pub type Place = u32;
+/// The place of an entry, valid from when it enters until it leaves. Whoever has entered it keeps the number of its queue,
+/// so that the entry does not: there are thousands of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    index: u32,
+    queue: u32,
+}
 
 /// The index that stands for no entry.
-const NONE: Place = Place::MAX;
+const NONE: u32 = u32::MAX;
 
 /// Several queues of `T`, each for one kind `K`. There are as many queues as kinds were in use at the same time.
 pub struct Queues<K, T> {
     entries: Vec<QueueEntry<T>>,
     /// The first of the unused places; each of them holds the index of the next one.
-    free: Place,
+    free: u32,
     queues: Vec<Queue<K>>,
 }
 
-struct QueueEntry<T> {
+/// An entry, or a free place for one.
+pub(super) struct QueueEntry<T> {
     what: Option<T>,
-    before: Place,
-    after: Place,
-    queue: u32,
+    before: u32,
+    after: u32,
 }
 
 struct Queue<K> {
     kind: K,
-    first: Place,
-    last: Place,
+    first: u32,
+    last: u32,
 }
 
 impl<K, T> Default for Queues<K, T> {
@@ -36,23 +41,28 @@ impl<K, T> Default for Queues<K, T> {
 
 impl<K: Copy + PartialEq, T> Queues<K, T> {
     /// Enters `what` as the last entry of its kind.
+    // Each request ends here, and the compiler would leave it a call of its own, now that two kinds of connections use it.
+    #[inline(always)]
     pub fn enter(&mut self, kind: K, what: T) -> Place {
         let queue = self.queue(kind);
         let before = std::mem::replace(&mut self.queues[queue].last, NONE);
-        let entry = QueueEntry { what: Some(what), before, after: NONE, queue: queue as u32 };
-        let place = match self.entries.get_mut(self.free as usize) {
-            Some(free) => std::mem::replace(&mut self.free, std::mem::replace(free, entry).after),
+        let entry = QueueEntry { what: Some(what), before, after: NONE };
+        let index = match self.entries.get_mut(self.free as usize) {
+            Some(free) => {
+                debug_assert!(free.what.is_none(), "an entry in use is replaced");
+                std::mem::replace(&mut self.free, std::mem::replace(free, entry).after)
+            }
             None => {
                 self.entries.push(entry);
-                (self.entries.len() - 1) as Place
+                (self.entries.len() - 1) as u32
             }
         };
-        self.queues[queue].last = place;
+        self.queues[queue].last = index;
         match self.entries.get_mut(before as usize) {
-            Some(entry) => entry.after = place,
-            None => self.queues[queue].first = place,
+            Some(entry) => entry.after = index,
+            None => self.queues[queue].first = index,
         }
-        place
+        Place { index, queue: queue as u32 }
     }
 
     /// The queue of a kind; an empty queue is used for a new kind.
@@ -74,12 +84,15 @@ impl<K: Copy + PartialEq, T> Queues<K, T> {
     }
 
     /// Takes an entry out, with its kind; `None` if all entries were taken out meanwhile.
+    #[inline]
     pub fn leave(&mut self, place: Place) -> Option<(K, T)> {
-        let entry = self.entries.get_mut(place as usize)?;
+        let entry = self.entries.get_mut(place.index as usize)?;
         let what = entry.what.take()?;
         let (before, after) = (entry.before, std::mem::replace(&mut entry.after, self.free));
-        let queue = &mut self.queues[entry.queue as usize];
-        self.free = place;
+        let queue = &mut self.queues[place.queue as usize];
+        debug_assert!((before == NONE) == (queue.first == place.index), "the queue begins with another entry");
+        debug_assert!((after == NONE) == (queue.last == place.index), "the queue ends with another entry");
+        self.free = place.index;
         match self.entries.get_mut(before as usize) {
             Some(entry) => entry.after = after,
             None => queue.first = after,
@@ -166,7 +179,7 @@ mod tests {
             assert!(queues.leave(place).is_some());
         }
         assert!(queues.is_empty());
-        assert_eq!(queues.leave(0), None);
+        assert_eq!(queues.leave(Place { index: 0, queue: 0 }), None);
     }
 
     #[test]

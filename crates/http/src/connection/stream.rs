@@ -21,7 +21,32 @@ pub struct ResponseHead {
     pub fields: FieldBlock,
 }
 
-/// Why the body that a stream has brought is none: it is the inner error of an [`io::Error`] of the kind `InvalidData`.
+/// The reason why a stream gives or takes nothing more.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StreamError {
+    /// The client has reset the stream, or has ended its connection, or the request has ended.
+    #[error("connection reset")]
+    Reset,
+    /// The connection has failed, which is logged once for all its streams.
+    #[error("connection aborted")]
+    ConnectionFailed,
+    /// The bytes that the stream has brought are no body of the request.
+    #[error(transparent)]
+    Faulty(Box<StreamFault>),
+}
+
+impl From<StreamError> for io::Error {
+    /// The error of a tunnel, whose ends are byte streams.
+    fn from(error: StreamError) -> io::Error {
+        match error {
+            StreamError::Reset => io::ErrorKind::ConnectionReset.into(),
+            StreamError::ConnectionFailed => io::ErrorKind::ConnectionAborted.into(),
+            StreamError::Faulty(fault) => io::Error::new(io::ErrorKind::InvalidData, fault),
+        }
+    }
+}
+
+/// The reason why the bytes that a stream has brought are no body of the request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StreamFault {
     /// The body is not as long as it was announced.
@@ -46,9 +71,8 @@ pub trait Stream {
     /// open the client's flow-control window again.
     ///
     /// # Errors
-    /// The client has reset the stream, or its connection has ended; a [`StreamFault`] of the kind
-    /// `InvalidData`: the body is none.
-    fn poll_body(&self, context: &mut Context<'_>, most: usize) -> Poll<io::Result<Option<Bytes>>>;
+    /// The client has reset the stream, or its connection has ended, or the body is [faulty](StreamError::Faulty).
+    fn poll_body(&self, context: &mut Context<'_>, most: usize) -> Poll<Result<Option<Bytes>, StreamError>>;
 
     /// Whether the whole body has come, and all of it was taken: [`Stream::poll_body`] would tell its end.
     fn is_body_taken(&self) -> bool {
@@ -65,7 +89,7 @@ pub trait Stream {
     ///
     /// # Errors
     /// The client has reset the stream, or its connection has ended.
-    fn poll_room(&self, context: &mut Context<'_>) -> Poll<io::Result<usize>>;
+    fn poll_room(&self, context: &mut Context<'_>) -> Poll<Result<usize, StreamError>>;
 
     /// Sends a piece of the body, no longer than the available room; `ends` says that nothing follows.
     fn send_data(&self, data: Bytes, ends: bool);
@@ -82,17 +106,17 @@ pub trait Stream {
     /// Sends the trailers, which end the response.
     fn send_trailers(&self, fields: &[Field]);
 
-    /// Ready when everything that was given to the stream has got its place among what is written to the client: the end of the
-    /// response too, behind which nothing holds it up but the transport.
+    /// Ready when everything that was given to the stream has its place among the bytes to the client, the end of the
+    /// response included. After that only the transport can hold the stream up.
     ///
     /// # Errors
     /// The client has reset the stream, or its connection has ended.
-    fn poll_sent(&self, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_sent(&self, _context: &mut Context<'_>) -> Poll<Result<(), StreamError>> {
         Poll::Ready(Ok(()))
     }
 
-    /// How many bytes the response has taken so far with everything that the protocol adds to it (`$bytes_sent`), if the driver
-    /// counts them.
+    /// Number of bytes that the response has taken so far with everything that the protocol adds to it (`$bytes_sent`),
+    /// if the driver counts them.
     fn sent_bytes(&self) -> Option<u64> {
         None
     }
@@ -119,16 +143,24 @@ pub trait Stream {
     /// wait for it.
     fn poll_gone(&self, context: &mut Context<'_>) -> Poll<()>;
 
-    /// How many bytes the stream would certainly accept now.
+    /// Number of bytes that the stream would certainly accept now.
     fn certain_room(&self) -> usize;
+
+    /// Tells the TLS session of a connection without a byte stream whether the client's certificate was found good. It is
+    /// called when the certificate was verified again. A client that is refused cannot resume its session.
+    fn settle_session(&self, _is_good: bool) {}
 }
 
 /// Polls the next piece of the request's body that is not empty, at most `most` bytes; `None` at its end. An empty frame says
 /// nothing (RFC 9113 section 6.1), least of all that the body is complete.
 ///
 /// # Errors
-/// The client has reset the stream, or its connection has ended.
-pub fn poll_piece(stream: &dyn Stream, context: &mut Context<'_>, most: usize) -> Poll<io::Result<Option<Bytes>>> {
+/// The errors of [`Stream::poll_body`].
+pub fn poll_piece(
+    stream: &dyn Stream,
+    context: &mut Context<'_>,
+    most: usize,
+) -> Poll<Result<Option<Bytes>, StreamError>> {
     loop {
         match ready!(stream.poll_body(context, most))? {
             Some(piece) if piece.is_empty() => {}

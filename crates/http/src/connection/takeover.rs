@@ -10,7 +10,7 @@ pub trait Takeover<R> {
     /// Called first, with the bytes that the client has sent behind its request already.
     fn begin(&mut self, rest: Vec<u8>);
 
-    /// Polls the exchange between the client and its other end; ready when it is over, with whether it has ended in
+    /// Polls the exchange between the client and its other end. Ready when it is over, with whether it has ended in
     /// order: one of them has ended, and the client has all bytes.
     fn poll(&mut self, client: TunnelEnd<'_>, context: &mut Context<'_>) -> Poll<bool>;
 

@@ -1,4 +1,4 @@
-//! One end of a tunnel: the bytes that are read and written when they are no longer HTTP.
+//! An end of a tunnel: the bytes that are read and written when they are no longer HTTP.
 
 use std::io;
 use std::task::{Context, Poll, ready};
@@ -9,7 +9,7 @@ use freerun_transport::Transport;
 
 use super::stream::{Stream, poll_piece};
 
-/// One end of a tunnel (RFC 9110 sections 7.8 and 9.3.6), on any transport. An end that has gone is found by reading or
+/// An end of a tunnel (RFC 9110 sections 7.8 and 9.3.6), on any transport. An end that has gone is found by reading or
 /// writing.
 #[derive(Clone, Copy)]
 pub enum TunnelEnd<'e> {
@@ -70,7 +70,7 @@ mod tests {
     use freerun_runtime::loops;
 
     use super::*;
-    use crate::connection::stream::ResponseHead;
+    use crate::connection::stream::{ResponseHead, StreamError};
     use crate::message::Field;
 
     /// A stream that holds some bytes from a client, and has room for some.
@@ -85,10 +85,10 @@ mod tests {
     }
 
     impl Stream for Scripted {
-        fn poll_body(&self, _: &mut Context<'_>, most: usize) -> Poll<io::Result<Option<Bytes>>> {
+        fn poll_body(&self, _: &mut Context<'_>, most: usize) -> Poll<Result<Option<Bytes>, StreamError>> {
             let mut body = self.body.borrow_mut();
             match body.first_mut() {
-                _ if self.is_reset => Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
+                _ if self.is_reset => Poll::Ready(Err(StreamError::Reset)),
                 Some(piece) if piece.len() > most => Poll::Ready(Ok(Some(piece.split_to(most)))),
                 Some(_) => Poll::Ready(Ok(Some(body.remove(0)))),
                 None if self.has_ended => Poll::Ready(Ok(None)),
@@ -96,9 +96,9 @@ mod tests {
             }
         }
 
-        fn poll_room(&self, _: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        fn poll_room(&self, _: &mut Context<'_>) -> Poll<Result<usize, StreamError>> {
             match self.room.get() {
-                _ if self.is_reset => Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
+                _ if self.is_reset => Poll::Ready(Err(StreamError::Reset)),
                 0 => Poll::Pending,
                 room => Poll::Ready(Ok(room)),
             }

@@ -1,4 +1,4 @@
-//! How the file operations of a request are done, as `aio` says.
+//! The choice of threads for the file operations of a request, as `aio` says.
 
 use freerun_conf::text_of;
 use freerun_runtime::files::Aio;

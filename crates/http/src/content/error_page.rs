@@ -1,16 +1,16 @@
 //! The built-in pages for errors and redirects.
 
 use bytes::Bytes;
-use freerun_proto::status;
+use freerun_proto::h1::CloseReason;
+use freerun_proto::status::{self, Status};
 
 use crate::content::msie;
-use crate::message::persistence::CloseReason;
 use crate::request::Request;
 use crate::request::core_settings::{CoreSettings, ServerTokens};
 use crate::request::response::{Body, Response};
 
 /// The name in `Server` and under error pages.
-pub const SERVER: &str = "freerun";
+const SERVER: &str = "freerun";
 /// The server's name with its version.
 pub const SERVER_AND_VERSION: &str = concat!("freerun/", env!("CARGO_PKG_VERSION"));
 
@@ -24,19 +24,20 @@ pub fn server_name(tokens: ServerTokens) -> &'static str {
 
 /// Whether nginx closes the connection after this status: the bytes that follow cannot be trusted, or the server is in
 /// trouble.
-pub fn closes(status: u16) -> bool {
-    matches!(status, 400 | 413 | 414 | 495..=497 | 500 | 501)
+fn closes(status: Status) -> bool {
+    matches!(status.code(), 400 | 413 | 414 | 495..=497 | 500 | 501)
 }
 
 /// The built-in response of a status. `error_page` may replace it.
-pub fn built_in(request: &mut Request, status: u16) -> Box<Response> {
+pub fn built_in(request: &mut Request, status: Status) -> Box<Response> {
     if closes(status) {
         request.answered.persistence.close(CloseReason::Response);
     }
-    let page = status::page(status).map(|page| {
+    let code = status.code();
+    let page = status::page(code).map(|page| {
         let tokens = request.settings().get::<CoreSettings>().server_tokens;
         let mut html = page.html(server_name(tokens));
-        msie::pad(request, status, &mut html);
+        msie::pad(request, code, &mut html);
         Bytes::from(html)
     });
     let mut response = match page {

@@ -5,8 +5,7 @@
 use std::num::NonZeroU16;
 
 use bytes::Bytes;
-use freerun_proto::HeaderId;
-use freerun_proto::status;
+use freerun_proto::{HeaderId, status};
 
 use crate::request::Request;
 use crate::request::response::{Body, LateTrailers, Response};
@@ -18,19 +17,18 @@ const MEDIA_TYPE: &[u8] = b"application/grpc";
 /// The status of a response whose result is in the fields of gRPC.
 const OK: NonZeroU16 = NonZeroU16::new(200).unwrap();
 
-/// Whether the response is an error page of this server's own that its client is told of in the terms of gRPC.
+/// Whether the response is an error page of this server's own that becomes an error in the terms of gRPC.
 #[inline]
 pub fn applies(request: &Request, response: &Response) -> bool {
     response.special
-        && response.status >= 400
+        && response.status.code() >= 400
         && request.client.is_multiplexed()
         && !request.is_subrequest()
         && request.head.value(HeaderId::ContentType).is_some_and(is_call)
         && request.settings().get::<GrpcErrorSettings>().grpc_errors
 }
 
-/// Whether this is the media type of a call: that of gRPC, whatever its messages are encoded in. The one of gRPC-Web is
-/// another.
+/// Whether this is the media type of a call of gRPC, whatever its messages are encoded in. gRPC-Web has another one.
 fn is_call(media_type: &[u8]) -> bool {
     let Some((start, rest)) = media_type.split_at_checked(MEDIA_TYPE.len()) else { return false };
     start.eq_ignore_ascii_case(MEDIA_TYPE) && matches!(rest.first(), None | Some(b'+' | b';' | b' '))
@@ -45,7 +43,7 @@ pub fn clear(response: &mut Response) {
 
 /// Adds the result, unless the configuration has added its own, and makes the response one whose head is all of it.
 pub fn tell(response: &mut Response) {
-    let sent = status::sent_code(response.status);
+    let sent = status::sent_code(response.status.code());
     if response.field(b"grpc-status").is_none() {
         response.add(&b"grpc-status"[..], code(sent).to_string());
         if response.field(b"grpc-message").is_none() {
@@ -81,6 +79,8 @@ fn message(status: u16) -> Bytes {
 
 #[cfg(test)]
 mod tests {
+    use freerun_proto::Status;
+
     use super::*;
 
     #[test]
@@ -118,7 +118,7 @@ mod tests {
             (497, "13", "400 Bad Request"),
             (599, "2", "599"),
         ] {
-            let mut response = Response::new(status, &b"text/html"[..], Body::Bytes("page".into()));
+            let mut response = Response::new(Status::new(status), &b"text/html"[..], Body::Bytes("page".into()));
             response.special = true;
             clear(&mut response);
             response.trailers.push(("a".into(), "b".into()));
@@ -126,7 +126,7 @@ mod tests {
             let field = |name| response.field(name).map(|value| String::from_utf8_lossy(value).into_owned());
             assert_eq!(field(b"grpc-status").as_deref(), Some(code), "{status}");
             assert_eq!(field(b"grpc-message").as_deref(), Some(text), "{status}");
-            assert_eq!((response.status, response.told_as), (status, Some(OK)));
+            assert_eq!((response.status, response.told_as), (Status::new(status), Some(OK)));
             assert!(response.body.is_empty() && response.no_length && !response.has_trailers());
             assert_eq!(response.content_type, MEDIA_TYPE);
         }
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_result_of_the_configuration_stays() {
-        let mut response = Response::new(503, &b"text/html"[..], Body::Empty);
+        let mut response = Response::new(Status::SERVICE_UNAVAILABLE, &b"text/html"[..], Body::Empty);
         response.add(&b"Grpc-Status"[..], &b"8"[..]);
         tell(&mut response);
         assert_eq!(response.field(b"grpc-status"), Some(&Bytes::from_static(b"8")));

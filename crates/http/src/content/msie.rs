@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use freerun_conf::text_of;
-use freerun_proto::HeaderId;
+use freerun_proto::{HeaderId, Status};
 use memchr::memmem;
 
 use crate::request::Request;
@@ -47,7 +47,7 @@ pub fn pad(request: &Request, status: u16, page: &mut String) {
 
 /// Replaces a redirect by a page that refreshes, if `msie_refresh` asks for that.
 pub fn refresh(request: &Request, response: &mut Response) {
-    if !matches!(response.status, 301 | 302)
+    if !matches!(response.status, Status::MOVED_PERMANENTLY | Status::FOUND)
         || !response.special
         || !request.settings().get::<TransferSettings>().msie_refresh
         || !user_agent(request).is_some_and(names_msie)
@@ -65,7 +65,7 @@ pub fn refresh(request: &Request, response: &mut Response) {
         }
     }
     page.extend_from_slice(b"\"></head><body></body></html>\r\n");
-    response.status = 200;
+    response.status = Status::OK;
     response.content_type = Bytes::from_static(b"text/html");
     response.body = Body::Bytes(page.into());
 }

@@ -7,18 +7,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use freerun_proto::Status;
 use freerun_runtime::files::{Aio, Arrange, FileError, LinkCheck, LinkRule, ListError, Listing, Meta, OpenFile, Via};
 use freerun_runtime::loops;
 use rustix::io::Errno;
 
-use crate::connection::gone::ClientGone;
+use crate::connection::client_gone::ClientGone;
 use crate::content::open_error::OpenError;
 use crate::content::path;
 use crate::content::path::NO_NAME;
 use crate::content::{aio, direct, media_type};
 use crate::files::hot::{HotFile, MAX_CONTENT, OpenedFile};
-use crate::files::known::KnownFile;
-use crate::files::open_files::{Known, Terms};
+use crate::files::known_files::KnownFile;
+use crate::files::open_files::{CachedLookup, Terms};
 use crate::log_error;
 use crate::request::Request;
 use crate::request::location::Location;
@@ -40,7 +41,7 @@ pub fn hot(request: &Request, path: &[u8]) -> Option<Rc<HotFile>> {
         }
         // A caller that opens a folder looks at the entry of the cache itself.
         OpenFileCache::Shared(_) => match known(request, path)? {
-            Known::File(file) if file.meta.is_file() => Some(Rc::new(file)),
+            CachedLookup::File(file) if file.meta.is_file() => Some(Rc::new(file)),
             _ => None,
         },
     }
@@ -107,17 +108,17 @@ fn terms(settings: &FileSettings) -> Terms {
 }
 
 /// Keeps the result of opening a path in the shared cache, as far as the settings want it.
-fn keep(request: &Request, path: &[u8], found: Result<Known, &FileError>) {
+fn keep(request: &Request, path: &[u8], found: Result<CachedLookup, &FileError>) {
     let settings = request.settings().get::<FileSettings>();
     let now = loops::now();
     match (&settings.open_file_cache, found) {
         (OpenFileCache::Off | OpenFileCache::Short, _) => {}
         // It could not be told from the same file in another state.
-        (OpenFileCache::Shared(_), Ok(Known::File(file)))
+        (OpenFileCache::Shared(_), Ok(CachedLookup::File(file)))
             if settings.open_file_cache_valid == Valid::Checked && !file.meta.is_settled() => {}
         (OpenFileCache::Shared(files), Ok(known)) => files.put(&key(request, path), known, terms(settings), now),
         (OpenFileCache::Shared(files), Err(error)) if says_what_is_there(error) => {
-            files.put(&key(request, path), Known::Error(error.clone()), terms(settings), now);
+            files.put(&key(request, path), CachedLookup::Error(error.clone()), terms(settings), now);
         }
         (OpenFileCache::Shared(_), Err(_)) => {}
     }
@@ -130,7 +131,7 @@ fn says_what_is_there(error: &FileError) -> bool {
 }
 
 /// The cache's entry for a path, of any kind.
-fn known(request: &Request, path: &[u8]) -> Option<Known> {
+fn known(request: &Request, path: &[u8]) -> Option<CachedLookup> {
     let settings = request.settings().get::<FileSettings>();
     let OpenFileCache::Shared(files) = &settings.open_file_cache else { return None };
     let known = files.get(&key(request, path), terms(settings), loops::now())?;
@@ -142,9 +143,11 @@ fn known(request: &Request, path: &[u8]) -> Option<Known> {
         return None;
     }
     match (known, asked(request, path)?) {
-        (Known::File(file), Ok(now)) => now.is_same(&file.meta).then_some(Known::File(file)),
-        (Known::Meta(_), Ok(now)) => Some(Known::Meta(now)),
-        (Known::Error(before), Err(now)) => (before.errno() == now.errno()).then_some(Known::Error(before)),
+        (CachedLookup::File(file), Ok(now)) => now.is_same(&file.meta).then_some(CachedLookup::File(file)),
+        (CachedLookup::Meta(_), Ok(now)) => Some(CachedLookup::Meta(now)),
+        (CachedLookup::Error(before), Err(now)) => {
+            (before.errno() == now.errno()).then_some(CachedLookup::Error(before))
+        }
         _ => None,
     }
 }
@@ -170,7 +173,9 @@ fn close_kept(request: &Request) -> bool {
 }
 
 fn c_path(path: &[u8]) -> Result<CString, OpenError> {
-    CString::new(path).map_err(|_| OpenError::Status(if path.starts_with(NO_NAME) { 500 } else { 400 }))
+    CString::new(path).map_err(|_| {
+        OpenError::Status(if path.starts_with(NO_NAME) { Status::INTERNAL_SERVER_ERROR } else { Status::BAD_REQUEST })
+    })
 }
 
 /// Opens a file or a folder (the caller looks at its type) for reading. Small contents come with it if they are in
@@ -182,8 +187,8 @@ pub async fn open(request: &Request, path: &[u8]) -> Result<Rc<HotFile>, OpenErr
     open_for(request, path, OpenPurpose::Content).await
 }
 
-/// Opens a file as [`open`] does, for a caller that only needs its name, because another location or a later step reads
-/// the content: it does not wait for the content.
+/// Opens a file as [`open`] does, but does not wait for its content: the caller needs only the name, because another
+/// location or a later step reads the content.
 ///
 /// # Errors
 /// See [`OpenError`].
@@ -200,16 +205,16 @@ enum OpenPurpose {
 
 async fn open_for(request: &Request, path: &[u8], purpose: OpenPurpose) -> Result<Rc<HotFile>, OpenError> {
     match known(request, path) {
-        Some(Known::File(file)) => return Ok(Rc::new(file)),
-        Some(Known::Error(error)) => return Err(OpenError::File(error)),
-        Some(Known::Meta(_)) => {}
+        Some(CachedLookup::File(file)) => return Ok(Rc::new(file)),
+        Some(CachedLookup::Error(error)) => return Err(OpenError::File(error)),
+        Some(CachedLookup::Meta(_)) => {}
         None => {
             if let Some(file) = hot(request, path) {
                 return Ok(file);
             }
         }
     }
-    let aio = aio::resolve(request).ok_or(OpenError::Status(500))?;
+    let aio = aio::resolve(request).ok_or(OpenError::Status(Status::INTERNAL_SERVER_ERROR))?;
     let c_path = c_path(path)?;
     let moment = request.generation.hot.borrow().moment();
     let mut opened = open_path(request, &c_path, &aio).await;
@@ -248,7 +253,7 @@ async fn open_for(request: &Request, path: &[u8], purpose: OpenPurpose) -> Resul
         Some(_) => None,
     };
     let file = HotFile::new(file, content);
-    keep(request, path, Ok(Known::File(file.clone())));
+    keep(request, path, Ok(CachedLookup::File(file.clone())));
     let file = Rc::new(file);
     if let Some(place) = place {
         request.generation.keep_hot(&key(request, path), place, &file);
@@ -314,19 +319,19 @@ fn is_small(file: &OpenFile) -> bool {
 /// See [`OpenError`].
 pub async fn stat(request: &Request, path: &[u8]) -> Result<Meta, OpenError> {
     match known(request, path) {
-        Some(Known::File(file)) => return Ok(file.meta),
-        Some(Known::Meta(meta)) => return Ok(meta),
-        Some(Known::Error(error)) => return Err(OpenError::File(error)),
+        Some(CachedLookup::File(file)) => return Ok(file.meta),
+        Some(CachedLookup::Meta(meta)) => return Ok(meta),
+        Some(CachedLookup::Error(error)) => return Err(OpenError::File(error)),
         None => {
             if let Some(file) = hot(request, path) {
                 return Ok(file.meta);
             }
         }
     }
-    let aio = aio::resolve(request).ok_or(OpenError::Status(500))?;
+    let aio = aio::resolve(request).ok_or(OpenError::Status(Status::INTERNAL_SERVER_ERROR))?;
     let c_path: CString = c_path(path)?;
     let found = stat_path(request, &c_path, &aio).await;
-    keep(request, path, found.as_ref().map(|meta| Known::Meta(*meta)));
+    keep(request, path, found.as_ref().map(|meta| CachedLookup::Meta(*meta)));
     found.map_err(OpenError::File)
 }
 
@@ -350,7 +355,7 @@ async fn stat_path(request: &Request, path: &CStr, aio: &Aio) -> Result<Meta, Fi
 ///
 /// # Errors
 /// The status of the response; the reason was logged.
-pub async fn list(request: &Request, folder: &[u8]) -> Result<Listing, u16> {
+pub async fn list(request: &Request, folder: &[u8]) -> Result<Listing, Status> {
     list_arranged(request, folder, Arrange::default()).await
 }
 
@@ -358,8 +363,8 @@ pub async fn list(request: &Request, folder: &[u8]) -> Result<Listing, u16> {
 ///
 /// # Errors
 /// The errors of [`list`].
-pub async fn list_arranged(request: &Request, folder: &[u8], arrange: Arrange) -> Result<Listing, u16> {
-    let aio = aio::resolve(request).ok_or(500u16)?;
+pub async fn list_arranged(request: &Request, folder: &[u8], arrange: Arrange) -> Result<Listing, Status> {
+    let aio = aio::resolve(request).ok_or(Status::INTERNAL_SERVER_ERROR)?;
     let path = c_path(folder).map_err(|error| error.status())?;
     let gone = ClientGone::of(&request.client);
     let via = Via { aio: &aio, client: request.client_key(), gone: Some(&gone) };
@@ -369,13 +374,13 @@ pub async fn list_arranged(request: &Request, folder: &[u8], arrange: Arrange) -
     };
     let status = match &error {
         ListError::File(error) => OpenError::File(error.clone()).status(),
-        ListError::TooMany => 500,
-        ListError::Exhausted(_) => 503,
+        ListError::TooMany => Status::INTERNAL_SERVER_ERROR,
+        ListError::Exhausted(_) => Status::SERVICE_UNAVAILABLE,
     };
     let text = error.describe(folder);
     match status {
-        499 => log_error!(request, Info, "{text}"),
-        403 | 404 | 503 => log_error!(request, Error, "{text}"),
+        Status::CLIENT_CLOSED_REQUEST => log_error!(request, Info, "{text}"),
+        Status::FORBIDDEN | Status::NOT_FOUND | Status::SERVICE_UNAVAILABLE => log_error!(request, Error, "{text}"),
         _ => log_error!(request, Crit, "{text}"),
     }
     Err(status)

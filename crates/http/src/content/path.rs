@@ -132,7 +132,7 @@ pub fn alias_is_lost(request: &Request) -> bool {
     lost
 }
 
-/// Whether a path has no slash in front, as a `rewrite` or `try_files` may make it: put behind `root`, it would name a file
+/// Whether a path has no slash in front, as a `rewrite` or `try_files` may make it. Behind `root`, it would name a file
 /// beside that folder (`/srv/www` and `old/x`: `/srv/wwwold/x`). It is logged.
 fn leads_beside_root(request: &Request, path: &[u8]) -> bool {
     let leads = request.place.location.alias.is_none() && path.first().is_some_and(|byte| *byte != b'/');

@@ -9,12 +9,13 @@ use freerun_runtime::files::{Aio, DirectFile, FileError, FileSystem, OpenFile, V
 use freerun_runtime::loops;
 use freerun_runtime::pieces::{self, Piece};
 
-use crate::connection::gone::ClientGone;
+use crate::connection::client_gone::ClientGone;
 use crate::content::aio;
+use crate::files::read_error::ReadError;
 use crate::request::ClientStream;
 use crate::request::Request;
 use crate::request::core_settings::CoreSettings;
-use crate::request::response::{Body, BodySource, FileRange, LocalBoxFuture, Part};
+use crate::request::response::{Body, BodySource, FileRange, LocalBoxFuture, Part, SourceError};
 use crate::settings::transfer::{DirectIo, TransferSettings};
 
 /// The largest piece that is read past the page cache at once, whatever `output_buffers` says.
@@ -29,8 +30,8 @@ pub struct Reader {
     /// A number that stands for the client, for sharing a thread pool fairly.
     client_key: u64,
     chunk: usize,
-    /// Direct I/O: files from this size on are read past the page cache, with this alignment, in pieces of so many
-    /// bytes.
+    /// Direct I/O: the size from which on files are read past the page cache, the alignment, and the length of a piece,
+    /// in bytes.
     direct: Option<(u64, u64, usize)>,
     /// The file that was read last, with its handle for direct I/O if it has one.
     opened: RefCell<Option<(Arc<OpenFile>, Option<DirectFile>)>>,
@@ -59,17 +60,19 @@ impl Reader {
         self.client = self.client.in_background();
     }
 
-    /// Reads the next piece of a file, and removes it from the range. A range that is longer than the file is an error:
-    /// the announced length cannot be sent.
-    pub async fn read(&self, range: &mut FileRange) -> io::Result<Bytes> {
-        let Some(aio) = &self.aio else { return Err(io::Error::other("no such thread pool")) };
+    /// Reads the next piece of a file, and removes it from the range.
+    ///
+    /// # Errors
+    /// The file cannot be read, or the range is longer than the file: the announced length cannot be sent.
+    pub async fn read(&self, range: &mut FileRange) -> Result<Bytes, ReadError> {
+        let Some(aio) = &self.aio else { return Err(ReadError::NoPool) };
         let gone = ClientGone::of(&self.client);
         let via = Via { aio, client: self.client_key, gone: Some(&gone) };
         let most = usize::try_from(range.len).unwrap_or(usize::MAX);
         let (len, bytes) = match self.direct(&range.file, via).await? {
             Some((file, chunk)) => {
                 let len = chunk.min(most);
-                (len, self.files.read_direct(&file, range.offset, len, via).await.map_err(io::Error::other)?)
+                (len, self.files.read_direct(&file, range.offset, len, via).await?)
             }
             None => {
                 let len = self.chunk.min(most);
@@ -80,11 +83,11 @@ impl Reader {
                         read.map(BytesMut::freeze)
                     }
                 };
-                (len, read.map_err(io::Error::other)?)
+                (len, read?)
             }
         };
         if bytes.len() < len {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "file was truncated while it was sent"));
+            return Err(ReadError::Truncated);
         }
         range.offset += len as u64;
         range.len -= len as u64;
@@ -110,13 +113,13 @@ impl Reader {
     }
 
     /// The handle for direct I/O of a file, and the size of its pieces, if the file is read so.
-    async fn direct(&self, file: &Arc<OpenFile>, via: Via<'_>) -> io::Result<Option<(DirectFile, usize)>> {
+    async fn direct(&self, file: &Arc<OpenFile>, via: Via<'_>) -> Result<Option<(DirectFile, usize)>, FileError> {
         let Some((_, alignment, chunk)) = self.direct.filter(|_| self.is_direct(file)) else { return Ok(None) };
         let known = self.opened.borrow().as_ref().filter(|(known, _)| Arc::ptr_eq(known, file)).cloned();
         let direct = match known {
             Some((_, direct)) => direct,
             None => {
-                let direct = self.files.open_direct(file, alignment, via).await.map_err(io::Error::other)?;
+                let direct = self.files.open_direct(file, alignment, via).await?;
                 *self.opened.borrow_mut() = Some((file.clone(), direct.clone()));
                 direct
             }
@@ -133,7 +136,7 @@ struct Pieces {
 }
 
 impl BodySource for Pieces {
-    fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
+    fn next(&mut self) -> LocalBoxFuture<'_, Result<Option<Bytes>, SourceError>> {
         Box::pin(async {
             loop {
                 match self.now.take().or_else(|| self.parts.next()) {
@@ -225,7 +228,7 @@ impl<T: Transform> TransformedBody<T> {
 }
 
 impl<T: Transform> BodySource for TransformedBody<T> {
-    fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
+    fn next(&mut self) -> LocalBoxFuture<'_, Result<Option<Bytes>, SourceError>> {
         Box::pin(async {
             let mut out = Vec::new();
             while out.is_empty() {

@@ -22,9 +22,9 @@ const SHARD_NAMES: usize = 16;
 const SHARE: u64 = 4;
 /// The most bytes of small contents that are kept.
 const MAX_BYTES: usize = 64 << 20;
-/// How many expired names are removed at each use, as long as there are any.
+/// Number of expired names that are removed at each use, as long as there are any.
 const SWEEP: usize = 2;
-/// How many open files are closed at a time when the process has run out of descriptors: closing takes time.
+/// Number of open files that are closed at a time when the process has run out of descriptors: closing takes time.
 const GIVEN_BACK: usize = 256;
 
 /// All existing caches.
@@ -46,10 +46,10 @@ pub fn changed<'p>(paths: impl Iterator<Item = &'p [u8]>) {
     }
 }
 
-/// When a kept entry may be used: the directives of the location that asks.
+/// Conditions for the use of a kept entry: the directives of the location that asks.
 #[derive(Debug, Clone, Copy)]
 pub struct Terms {
-    /// How long an entry is valid.
+    /// The time for which an entry is valid.
     pub valid: Duration,
     /// A file has to be used at least so often to be kept open.
     pub min_uses: u32,
@@ -83,7 +83,7 @@ struct Shard {
 }
 
 struct OpenFileEntry {
-    known: Known,
+    known: CachedLookup,
     checked: Instant,
     used: Instant,
     uses: u32,
@@ -92,7 +92,7 @@ struct OpenFileEntry {
 
 /// A cached result for a name.
 #[derive(Clone)]
-pub enum Known {
+pub enum CachedLookup {
     /// The attributes of a file or folder that is not kept open.
     Meta(Meta),
     /// An open file or folder.
@@ -101,16 +101,16 @@ pub enum Known {
     Error(FileError),
 }
 
-impl Known {
+impl CachedLookup {
     fn bytes(&self) -> usize {
         match self {
-            Known::File(HotFile { content: Content::Bytes(bytes), .. }) => bytes.len(),
+            CachedLookup::File(HotFile { content: Content::Bytes(bytes), .. }) => bytes.len(),
             _ => 0,
         }
     }
 
     fn descriptors(&self) -> usize {
-        usize::from(matches!(self, Known::File(HotFile { content: Content::Open(_), .. })))
+        usize::from(matches!(self, CachedLookup::File(HotFile { content: Content::Open(_), .. })))
     }
 }
 
@@ -158,7 +158,7 @@ impl OpenFiles {
     }
 
     /// The cached result for a name, if it is still valid. It counts as a use.
-    pub fn get(&self, name: &[u8], terms: Terms, now: Instant) -> Option<Known> {
+    pub fn get(&self, name: &[u8], terms: Terms, now: Instant) -> Option<CachedLookup> {
         let mut shard = self.shard(name)?;
         let entry = shard.entries.get(name)?;
         let old = now.saturating_duration_since(entry.checked) >= terms.valid
@@ -168,14 +168,14 @@ impl OpenFiles {
         }
         let known = entry.known.clone();
         // Opening a file that is not kept open counts when it is put.
-        shard.touch(name, now, u32::from(!matches!(known, Known::Meta(_))));
+        shard.touch(name, now, u32::from(!matches!(known, CachedLookup::Meta(_))));
         Some(known)
     }
 
     /// Keeps the result that was just found for a name.
-    pub fn put(&self, name: &[u8], mut known: Known, terms: Terms, now: Instant) {
+    pub fn put(&self, name: &[u8], mut known: CachedLookup, terms: Terms, now: Instant) {
         let Some(mut shard) = self.shard(name) else { return };
-        if matches!(known, Known::Error(_)) && !terms.errors || terms.valid.is_zero() {
+        if matches!(known, CachedLookup::Error(_)) && !terms.errors || terms.valid.is_zero() {
             self.remove(&mut shard, name);
             return;
         }
@@ -183,11 +183,11 @@ impl OpenFiles {
             Some(entry) if now.saturating_duration_since(entry.used) < self.inactive => entry.uses,
             _ => 0,
         };
-        if let Known::File(file) = &known {
+        if let CachedLookup::File(file) = &known {
             let full = self.open.load(Relaxed) + known.descriptors() > self.max_open
                 || self.bytes.load(Relaxed) + known.bytes() > MAX_BYTES;
             if uses + 1 < terms.min_uses || full {
-                known = Known::Meta(file.meta);
+                known = CachedLookup::Meta(file.meta);
             }
         }
         self.remove(&mut shard, name);
@@ -240,8 +240,8 @@ impl OpenFiles {
     /// Removes a file that turned out to have changed.
     pub fn forget(&self, name: &[u8], file: &Arc<OpenFile>) {
         let Some(mut shard) = self.shard(name) else { return };
-        let is_it = |known: &Known| match known {
-            Known::File(HotFile { content: Content::Open(open), .. }) => Arc::ptr_eq(open, file),
+        let is_it = |known: &CachedLookup| match known {
+            CachedLookup::File(HotFile { content: Content::Open(open), .. }) => Arc::ptr_eq(open, file),
             _ => false,
         };
         if shard.entries.get(name).is_some_and(|entry| is_it(&entry.known)) {
@@ -269,7 +269,7 @@ impl OpenFiles {
         before > 0
     }
 
-    /// How many names are kept, and how many of them are open.
+    /// The number of kept names, and the number of open ones among them.
     pub fn len(&self) -> (usize, usize) {
         let names = (0..self.shards.len()).filter_map(|index| self.lock(index)).map(|shard| shard.entries.len()).sum();
         (names, self.open.load(Relaxed))
@@ -300,15 +300,15 @@ mod tests {
 
     const TERMS: Terms = Terms { valid: Duration::from_secs(60), min_uses: 1, errors: false };
 
-    fn file(content: Option<Bytes>) -> Known {
+    fn file(content: Option<Bytes>) -> CachedLookup {
         let pool = ThreadPool::start(&PoolSpec { name: "files".to_owned(), threads: 1, max_queue: 8 }).unwrap();
         let files = FileSystem::new(pool).unwrap();
         let open = files.try_open_now(c"/proc/self/exe", &Aio::Off).unwrap().unwrap();
-        Known::File(HotFile::new(open, content))
+        CachedLookup::File(HotFile::new(open, content))
     }
 
-    fn missing() -> Known {
-        Known::Error(FileError::System { call: "open()", errno: 2 })
+    fn missing() -> CachedLookup {
+        CachedLookup::Error(FileError::System { call: "open()", errno: 2 })
     }
 
     #[test]
@@ -359,12 +359,15 @@ mod tests {
         let (cache, now) = (OpenFiles::new(20, Duration::from_secs(60)), Instant::now());
         let twice = Terms { min_uses: 2, ..TERMS };
         cache.put(b"a", file(None), twice, now);
-        assert!(matches!(cache.get(b"a", twice, now), Some(Known::Meta(_))));
+        assert!(matches!(cache.get(b"a", twice, now), Some(CachedLookup::Meta(_))));
         cache.put(b"a", file(None), twice, now);
-        assert!(matches!(cache.get(b"a", twice, now), Some(Known::File(_))));
+        assert!(matches!(cache.get(b"a", twice, now), Some(CachedLookup::File(_))));
         let later = now + Duration::from_secs(61);
         cache.put(b"a", file(None), twice, later);
-        assert!(matches!(cache.get(b"a", twice, later), Some(Known::Meta(_))), "counting begins anew after a pause");
+        assert!(
+            matches!(cache.get(b"a", twice, later), Some(CachedLookup::Meta(_))),
+            "counting begins anew after a pause"
+        );
     }
 
     #[test]
@@ -374,7 +377,7 @@ mod tests {
         cache.put(b"a", missing(), TERMS, now);
         assert!(cache.get(b"a", errors, now).is_none());
         cache.put(b"a", missing(), errors, now);
-        assert!(matches!(cache.get(b"a", errors, now), Some(Known::Error(_))));
+        assert!(matches!(cache.get(b"a", errors, now), Some(CachedLookup::Error(_))));
         assert!(cache.get(b"a", TERMS, now).is_some(), "as in nginx, an error that is kept counts elsewhere, too");
         cache.put(b"a", missing(), TERMS, now);
         assert!(cache.get(b"a", errors, now).is_none());
@@ -386,9 +389,9 @@ mod tests {
         let now = Instant::now();
         cache.put(b"a", file(None), TERMS, now);
         cache.put(b"b", file(None), TERMS, now);
-        assert!(matches!(cache.get(b"b", TERMS, now), Some(Known::Meta(_))));
+        assert!(matches!(cache.get(b"b", TERMS, now), Some(CachedLookup::Meta(_))));
         assert_eq!(cache.len(), (2, 1));
-        let Some(Known::File(HotFile { content: Content::Open(open), .. })) = cache.get(b"a", TERMS, now) else {
+        let Some(CachedLookup::File(HotFile { content: Content::Open(open), .. })) = cache.get(b"a", TERMS, now) else {
             panic!("it is open")
         };
         cache.forget(b"b", &open);

@@ -1,4 +1,4 @@
-//! What a loop watches for its hot files: the ways to their folders, and the files themselves.
+//! Watches of a loop for its hot files: the ways to their folders, and the files themselves.
 //!
 //! Folders are watched by a thread of a pool, because that may wait; a file that is open is watched by the loop. The
 //! ways to folders stay watched for a while after their last use.
@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use freerun_runtime::era;
+use freerun_runtime::arrival_era;
 use freerun_runtime::files::OpenFile;
 use freerun_runtime::watch::{FileChange, News, WatchResult, WatchedPath, Watcher};
 use rustc_hash::FxHashMap;
@@ -16,24 +16,25 @@ use rustc_hash::FxHashMap;
 const MAX_WATCHES: usize = 2048;
 /// The most ways that a loop knows: to folders, and to files whose own names have to be watched.
 const MAX_WAYS: usize = 768;
-/// How many ways may be on the way to be watched at a time.
+/// The most ways that are being walked at a time, to be watched.
 const MAX_WALKS: usize = 4;
 /// With more ways that have changed at a time, everything is dropped.
 const MAX_STALE_WAYS: usize = 64;
 /// With more files that may have changed at a time, everything is dropped.
 const MAX_STALE_NAMES: usize = 1024;
-/// How many changes are remembered while ways are on the way to be watched; with more, the ways are watched again.
+/// The most changes that are remembered while ways are being walked; with more, the ways are watched again.
 const MAX_RECENT: usize = 1024;
-/// How long a way stays watched after its last use, and how long one is left alone that cannot be watched.
+/// The time for which a way stays watched after its last use, and the time before another attempt with a way that
+/// cannot be watched.
 const UNUSED: Duration = Duration::from_secs(10);
 
 /// The state of a way, as a caller sees it who wants to keep a file.
 pub enum WatchSight {
-    /// It is watched. Its name is what [`Stale::ways`] calls it.
+    /// The way is watched. [`Stale::ways`] uses this name for it.
     Watched(Rc<[u8]>),
-    /// It cannot be watched, or not now.
+    /// The way cannot be watched, or not now.
     Unwatched,
-    /// It is going to be watched.
+    /// The way is going to be watched.
     Soon,
     /// The caller is to watch it, with this watcher, and hand the result to [`Watches::walked`].
     Wanted(WatchRequest),
@@ -45,11 +46,11 @@ pub struct WatchRequest {
     pub path: Rc<[u8]>,
     /// The watcher.
     pub watcher: Arc<Watcher>,
-    /// How often everything may have changed when it began.
+    /// The number of upheavals when the request began.
     upheavals: u64,
 }
 
-/// What has changed.
+/// The files and ways that have changed.
 #[derive(Default)]
 pub struct Stale {
     /// Everything may have.
@@ -91,11 +92,11 @@ enum Of {
     File(Vec<Box<[u8]>>),
 }
 
-/// What a loop watches.
+/// The watches of a loop.
 #[derive(Default)]
 pub struct Watches {
     watcher: Option<Arc<Watcher>>,
-    /// When a watcher was asked for in vain.
+    /// The time of the last attempt to get a watcher, which failed.
     refused: Option<Instant>,
     /// Whether nothing is to be watched any more.
     is_retired: bool,
@@ -104,9 +105,9 @@ pub struct Watches {
     walks: usize,
     /// The era of the last look.
     looked: u64,
-    /// How many ways were found to have changed so far.
+    /// The number of ways that were found to have changed so far.
     forgotten: u64,
-    /// How often everything may have changed.
+    /// The number of upheavals, after which everything may have changed.
     upheavals: u64,
     /// The changes since ways are being walked, by watch; with the name, if it is one in a folder.
     recent: Vec<(i32, Option<Box<[u8]>>)>,
@@ -116,17 +117,18 @@ impl Watches {
     /// Whether there may be changes that this loop has not looked for.
     #[inline]
     pub fn must_look(&self) -> bool {
-        self.looked != era::now()
+        self.looked != arrival_era::now()
     }
 
-    /// How many ways were found to have changed so far: between two equal answers none has, as far as was looked.
+    /// The number of ways that were found to have changed so far: between two equal answers none has, as far as was
+    /// looked.
     pub fn forgotten(&self) -> u64 {
         self.forgotten
     }
 
     /// Looks for changes.
     pub fn look(&mut self) -> Option<Stale> {
-        self.looked = era::now();
+        self.looked = arrival_era::now();
         let news = self.watcher.as_ref()?.news()?;
         self.take_news(news)
     }
@@ -223,7 +225,7 @@ impl Watches {
     }
 
     /// Takes over a way that was watched, unless something has changed since that was begun. Everything that may have
-    /// changed by now must have been [looked](Watches::look) for.
+    /// changed until now must have been [looked](Watches::look) for.
     pub fn walked(&mut self, begun: WatchRequest, walked: Option<WatchResult>, now: Instant) {
         self.walks = self.walks.saturating_sub(1);
         let is_awaited = matches!(self.ways.get(&begun.path), Some(WatchedWay { state: State::Walking, .. }));
@@ -344,7 +346,7 @@ impl Watches {
         }
     }
 
-    /// How many ways are known.
+    /// The number of known ways.
     #[cfg(test)]
     pub fn ways(&self) -> usize {
         self.ways.len()

@@ -1,6 +1,10 @@
 //! Filters: modules that change a response between its handler and the writer.
 
+pub mod alt_svc;
+
 use std::ops::RangeBounds;
+
+use freerun_proto::Status;
 
 use crate::request::Request;
 use crate::request::handler::Slot;
@@ -11,7 +15,7 @@ use crate::request::response::Response;
 #[inline]
 pub fn run(request: &mut Request, response: &mut Response, slots: impl RangeBounds<Slot>) {
     let location = request.place.location.clone();
-    let is_tunnel = response.takeover.is_some() && response.status != 101;
+    let is_tunnel = response.takeover.is_some() && response.status != Status::SWITCHING_PROTOCOLS;
     for filter in location.filters.iter().filter(|filter| slots.contains(&filter.slot)) {
         if is_tunnel && !matches!(filter.slot, Slot::MoreHeaders | Slot::Headers | Slot::UserId) {
             continue;

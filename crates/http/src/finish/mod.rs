@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
 
+use freerun_proto::Status;
 use freerun_serve::loops::state::LoopState;
 
 use crate::log_step;
@@ -14,7 +15,7 @@ use crate::request::handler::{Phase, Run};
 pub fn finish(request: &mut Request) {
     request.answered.is_logged = true;
     request.count_end();
-    log_step!(request, "answered with {} in {} bytes", request.sent.status, request.sent.bytes);
+    log_step!(request, "answered with {} in {} bytes", request.sent.code(), request.sent.bytes);
     // The handlers of the log phase are the last ones.
     if request.place.location.handlers.last().is_none_or(|handler| handler.phase != Phase::Log) {
         return;
@@ -40,9 +41,6 @@ pub async fn unless_cut<T>(loop_state: &LoopState, mut sending: Pin<&mut impl Fu
     })
     .await
 }
-
-/// nginx's status of a request whose client has closed the connection.
-const CLIENT_CLOSED_REQUEST: u16 = 499;
 
 /// A request while it is answered. When requests are cut off, the future that answers one is dropped; the request has its line
 /// in the log nevertheless, with how far it has come.
@@ -71,9 +69,9 @@ impl Drop for InProgress<'_> {
         if self.0.answered.is_logged || !self.0.client.loop_state.is_cut() {
             return;
         }
-        if self.0.sent.status == 0 && self.0.client.is_multiplexed() {
+        if self.0.sent.code() == 0 && self.0.client.is_multiplexed() {
             // The stream has ended, and with it its client.
-            self.0.sent.status = CLIENT_CLOSED_REQUEST;
+            self.0.sent.status = Some(Status::CLIENT_CLOSED_REQUEST);
         }
         finish(self.0);
     }

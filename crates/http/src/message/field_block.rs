@@ -10,9 +10,9 @@ use super::Field;
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct FieldBlock {
     text: Vec<u8>,
-    /// Where the name and the value of each field end in the text.
+    /// The ends of the name and the value of each field in the text.
     ends: Vec<(u32, u32)>,
-    /// Where the name ends of the field that is being written.
+    /// The end of the name of the field that is being written.
     name_end: u32,
 }
 
@@ -62,7 +62,7 @@ impl FieldBlock {
         })
     }
 
-    /// How many bytes all names and values have.
+    /// Number of bytes of all names and values.
     #[inline]
     pub fn text_len(&self) -> usize {
         self.text.len()

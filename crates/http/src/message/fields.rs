@@ -29,7 +29,7 @@ pub type FieldsIter<'f> = Chain<Chain<slice::Iter<'f, Field>, slice::Iter<'f, Fi
 pub enum FieldValue<'f> {
     /// The value is this text.
     Text(&'f Bytes),
-    /// The value is that of the response's own member: the field only moves it from its usual place to this one.
+    /// The value is the response's own member: the field only moves it from its usual place to this one.
     OfResponse(Member),
 }
 
@@ -131,8 +131,8 @@ impl Fields {
         self.list.push(field);
     }
 
-    /// Adds a field at the end whose value is that of the response's own member; `name` is the member's name as another
-    /// server has written it.
+    /// Adds a field at the end whose value is the response's own member; `name` is the member's name as another server
+    /// has written it.
     pub fn push_own(&mut self, name: Bytes) {
         self.list.push((name, OF_RESPONSE));
     }

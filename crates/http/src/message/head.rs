@@ -15,7 +15,7 @@ pub struct Head {
     pub(crate) parsed: Box<RequestHead>,
 }
 
-/// One field of the head of a request.
+/// A field of the head of a request.
 #[derive(Debug, Clone, Copy)]
 pub struct HeadField<'h> {
     /// The interned name.
@@ -55,8 +55,8 @@ impl Head {
         Head { buffer: self.buffer[..len].to_vec(), parsed }
     }
 
-    /// Moves the bytes of the head into memory of their own length, and gives the loop its buffer back: for a request that
-    /// may wait for long, and whose connection keeps nothing else there.
+    /// Moves the bytes of the head into memory of their own length, and gives the loop its buffer back. It is for a
+    /// request that may wait for long, on a connection that keeps nothing else there.
     pub(crate) fn settle(&mut self) {
         if self.buffer.capacity() > self.buffer.len() {
             let exact = self.buffer.as_slice().to_vec();
@@ -151,7 +151,7 @@ impl Head {
         self.parsed.host
     }
 
-    /// How the client delimits the body.
+    /// The framing of the body, as the client's head has it.
     #[inline]
     pub fn body(&self) -> BodyFraming {
         self.parsed.body

@@ -1,8 +1,10 @@
 //! `post_action`: where a request goes on inside the server when its response is over.
 
 use freerun_conf::bytes_of;
+use freerun_proto::Status;
 
-use super::{Answer, follow, walk};
+use super::redirects::follow;
+use super::{Answer, walk};
 use crate::request::handler::Outcome;
 use crate::request::{Request, SentAmounts};
 
@@ -19,31 +21,34 @@ pub async fn run(request: &mut Request) {
     while let Some(status) = once(request).await {
         let sent = request.sent;
         // The status of an error stays, as in nginx.
-        let is_kept = status == 0 || sent.status >= 300 && status < 300;
-        request.sent = SentAmounts { status: if is_kept { sent.status } else { status }, ..sent };
+        let is_kept = |status: Status| sent.code() >= 300 && status.code() < 300;
+        let status = status.filter(|status| !is_kept(*status)).or(sent.status);
+        request.sent = SentAmounts { status, ..sent };
     }
     request.client = client;
     request.answered.persistence = persistence;
 }
 
-/// Takes the request to the next location. Returns the status of its answer; `None`: there is no next location.
-async fn once(request: &mut Request) -> Option<u16> {
+/// Takes the request to the next location. Returns the status of its answer, if there is one; `None`: there is no
+/// next location.
+async fn once(request: &mut Request) -> Option<Option<Status>> {
     let from = request.place.location.clone();
     let target = from.core.post_action.as_ref().filter(|_| request.place.redirects_left > 0)?;
-    let outcome = match target.starts_with('/') {
-        true => Outcome::Redirect(bytes_of(target).into_owned(), None),
-        false => Outcome::Named(target.clone()),
+    let outcome = if target.starts_with('/') {
+        Outcome::Redirect(bytes_of(target).into_owned(), None)
+    } else {
+        Outcome::Named(target.clone())
     };
     let sent = request.sent;
     let step = follow(request, outcome);
     let answer = walk(request, step).await;
     request.sent = sent;
     if request.place.location.is_same(&from) {
-        // A location that does not exist, or one that names itself.
+        // A location that does not exist, or that names itself.
         request.place.redirects_left = 0;
     }
     Some(match answer {
-        Answer::Response(response) => response.status,
-        Answer::Close => 0,
+        Answer::Response(response) => Some(response.status),
+        Answer::Close => None,
     })
 }

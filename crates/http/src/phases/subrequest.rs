@@ -1,12 +1,12 @@
 //! Requests that the server makes for another request: their responses become part of a response, or decide about it.
-//! [`included`](super::included) makes them part of a body.
+//! [`subrequest_body`](super::subrequest_body) makes them part of a body.
 
 use std::cell::Cell;
 use std::pin::pin;
 use std::task::Poll;
 
 use freerun_conf::text_of;
-use freerun_proto::{Method, uri};
+use freerun_proto::{Method, Status, uri};
 
 use crate::finish;
 use crate::log_error;
@@ -15,15 +15,18 @@ use crate::request::core_settings::CoreSettings;
 use crate::request::response::{LocalBoxFuture, Response};
 use crate::request::{MAX_INTERNAL_REDIRECTS, Request, SentAmounts};
 
-/// How deep subrequests may be nested, as in nginx (50 inside the first one), so that pages that include themselves
-/// come to an end.
+/// The greatest depth of nested subrequests, as in nginx (50 inside the first one), so that pages that include
+/// themselves come to an end.
 pub const MAX_DEPTH: u8 = 51;
 
-/// How many subrequests one request of a client may cause in all. It ends a page that includes itself twice, long
+/// The most subrequests that one request of a client may cause in all. It ends a page that includes itself twice, long
 /// before [`MAX_DEPTH`] does.
 pub const MAX_SUBREQUESTS: u32 = 10_000;
 
-/// How many subrequests the request of a client has caused.
+const _: () = assert!(MAX_DEPTH < u8::MAX, "the depth that is one too many can be counted");
+const _: () = assert!((MAX_DEPTH as u32) < MAX_SUBREQUESTS, "a page that includes itself once ends by its depth");
+
+/// The number of subrequests that the request of a client has caused.
 #[derive(Default)]
 struct Count(Cell<u32>);
 
@@ -37,14 +40,14 @@ pub struct Subrequest {
 
 impl Subrequest {
     /// The status of the response, or of the log if there is no response.
-    pub fn status(&self) -> u16 {
-        self.response.as_ref().map_or(self.request.sent.status, |response| response.status)
+    pub fn status(&self) -> Status {
+        self.response.as_ref().map_or(Status::new(self.request.sent.code()), |response| response.status)
     }
 
     /// Runs the log phase, if `log_subrequest` asks for it. It has to be called when the body has been used. No bytes
     /// are counted, because the log line of the client's request counts them.
     pub fn finish(mut self) {
-        self.request.sent = SentAmounts { status: self.status(), complete: true, ..SentAmounts::default() };
+        self.request.sent = SentAmounts { status: Some(self.status()), complete: true, ..SentAmounts::default() };
         if self.request.settings().get::<CoreSettings>().log_subrequest {
             finish::finish(&mut self.request);
         }
@@ -149,7 +152,7 @@ fn run(mut request: Box<Request>) -> LocalBoxFuture<'static, Subrequest> {
     })
 }
 
-/// Makes a request as [`subrequest`] does, but with a given method, and one that goes on after the client has gone and
+/// Makes a request as [`subrequest`] does, but with a given method. The request goes on after the client has gone and
 /// after the response that it belongs to is complete. It has the body of the client's request if that was collected and
 /// `with_body` is set.
 ///
@@ -167,7 +170,7 @@ pub fn background(
     request.client = request.client.in_background();
     request.lineage.without_body = !with_body;
     Ok(Box::pin(async move {
-        let answer = phases::respond(&mut request).await;
+        let answer = phases::respond(&mut request, Ok(())).await;
         answered(request, answer)
     }))
 }
@@ -214,7 +217,7 @@ fn fork(parent: &Request, path: Vec<u8>, args: Option<Vec<u8>>) -> Result<Box<Re
 async fn unless_gone(request: &mut Request) -> Answer {
     let client = request.client.clone();
     let answer = {
-        let mut responding = pin!(phases::respond(request));
+        let mut responding = pin!(phases::respond(request, Ok(())));
         // Most subrequests never wait: the socket is watched only for the others.
         match std::future::poll_fn(|context| Poll::Ready(responding.as_mut().poll(context))).await {
             Poll::Ready(answer) => Some(answer),
@@ -226,7 +229,7 @@ async fn unless_gone(request: &mut Request) -> Answer {
         }
     };
     answer.unwrap_or_else(|| {
-        request.sent.status = 499;
+        request.sent.status = Some(Status::CLIENT_CLOSED_REQUEST);
         Answer::Close
     })
 }

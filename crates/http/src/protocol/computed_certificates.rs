@@ -7,47 +7,43 @@ use std::sync::Arc;
 use freerun_proto::{HeadRules, parse_request};
 use freerun_runtime::loops;
 use freerun_serve::tls::computed::PairReader;
-use freerun_serve::tls::server::Computed;
+use freerun_serve::tls::server::ComputedSettings;
 use freerun_tls::session::ServerConfig;
 
 use crate::message::head::Head;
 use crate::request::generation::{LoopGeneration, Servers};
 use crate::request::location::Server;
-use crate::request::{ClientConnection, ClientStream, Request};
+use crate::request::{ClientStream, Request};
 use crate::settings::acme::{self, OfServer};
 use crate::template::Template;
 
 /// The settings of a session with a certificate of this server, which is one of `servers`, with these protocols above TLS.
+/// `gone` resolves when the client has gone.
 ///
 /// # Errors
 /// The line for the error log; it is empty if the client has gone.
-pub async fn config_for(
-    connection: &Rc<ClientConnection>,
+pub async fn config_for<G: Future<Output = ()>>(
+    client: &ClientStream,
+    gone: impl Fn() -> G,
     generation: &Rc<LoopGeneration>,
     servers: &Servers,
     server: &Arc<Server>,
     alpn: &[&[u8]],
 ) -> Result<ServerConfig, String> {
-    let names = |computed: &Computed| {
-        let request = request(connection, generation, server)?;
+    let names = |computed: &ComputedSettings| {
+        let request = request(client, generation, server)?;
         let OfServer { files, keys, .. } = acme::of_server(&server.entry.settings);
         let files = |number: usize| Some((&files.get(number)?.0, *keys.get(number)?));
         Some(computed.names(files, |template: &Template| template.render(&request).into_owned()))
     };
-    let gone = || connection.transport.gone_for_reader();
-    let reader = PairReader::of(&generation.services, connection.peer.key(), gone);
-    servers.computed_session(server, connection.tls(), alpn, names, &reader).await
+    let reader = PairReader::of(&generation.services, client.peer.key(), gone);
+    servers.computed_session(server, client.tls(), alpn, names, &reader).await
 }
 
 /// A request that nobody has sent, for the values of variables: nothing is known but the connection and the server.
-fn request(
-    connection: &Rc<ClientConnection>,
-    generation: &Rc<LoopGeneration>,
-    server: &Arc<Server>,
-) -> Option<Request> {
+fn request(client: &ClientStream, generation: &Rc<LoopGeneration>, server: &Arc<Server>) -> Option<Request> {
     let buffer = b"GET / HTTP/1.0\r\n\r\n".to_vec();
     let parsed = parse_request(&buffer, &HeadRules::default()).ok().flatten()?;
-    let client = ClientStream::of_connection(connection.clone());
     let place = (generation.server(server), generation.location(&server.entry));
-    Some(Request::new(client, generation.clone(), place, Head::new(buffer, parsed), 0, loops::now()))
+    Some(Request::new(client.clone(), generation.clone(), place, Head::new(buffer, parsed), 0, loops::now()))
 }

@@ -1,9 +1,6 @@
 //! The futures that open connections and serve their requests. One connection after the other uses such a future.
 
-use std::cell::{Cell, RefCell};
-use std::pin::Pin;
 use std::rc::Rc;
-use std::task::Poll;
 
 use freerun_runtime::timer::Timer;
 
@@ -13,16 +10,17 @@ use crate::protocol::connection_task::Driver;
 use crate::protocol::h1::{self, Continuation};
 use crate::protocol::h2;
 use crate::protocol::opening::{Decision, open};
+use crate::protocol::runner_pool::{Post, Runner, RunnerPool};
 use crate::request::ClientConnection;
 
-/// A future that opens connections and serves requests: some kilobytes of state, used by one connection after the other.
-pub(super) struct ConnectionRunner {
-    pub(super) post: Rc<Post>,
-    pub(super) future: Pin<Box<dyn Future<Output = ()>>>,
-}
+/// A connection to serve, with its driver. An unused runner holds neither: it and the driver would keep each other.
+pub(super) type ConnectionWork = (Rc<Driver>, Rc<ClientConnection>);
 
-/// A connection to serve, with its driver.
-pub(super) type Work = (Rc<Driver>, Rc<ClientConnection>);
+/// The continuation of a connection, with its driver.
+pub(super) type ConnectionAnswer = (Rc<Driver>, Next);
+
+/// A future that opens connections and serves requests.
+pub(super) type ConnectionRunner = Runner<ConnectionWork, ConnectionAnswer>;
 
 /// The continuation of a connection without the runner.
 pub(super) enum Next {
@@ -32,55 +30,23 @@ pub(super) enum Next {
     Http2(Box<h2::Serve>),
 }
 
-/// The place where a [`ConnectionRunner`] gets its work, and leaves the result.
-#[derive(Default)]
-pub(super) struct Post {
-    /// The connection to serve. It comes with its driver, so that an unused runner holds neither: they would keep each other.
-    work: Cell<Option<Work>>,
-    /// The continuation, with the driver.
-    pub(super) answer: Cell<Option<(Rc<Driver>, Next)>>,
-}
-
 /// The number of unused runners that a loop keeps.
 const KEPT_RUNNERS: usize = 32;
 
-/// The unused runners of a loop.
-#[derive(Default)]
-pub(super) struct RunnerPool(RefCell<Vec<ConnectionRunner>>);
-
-impl RunnerPool {
-    pub(super) fn take(&self, work: Work) -> ConnectionRunner {
-        let runner = self.0.borrow_mut().pop().unwrap_or_else(|| {
-            let post = Rc::new(Post::default());
-            let future = Box::pin(serve(post.clone()));
-            ConnectionRunner { post, future }
-        });
-        runner.post.work.set(Some(work));
-        runner
-    }
-
-    /// Takes back a runner that has given its answer, so that it holds neither the connection nor the driver any more.
-    pub(super) fn give_back(&self, runner: ConnectionRunner) {
-        let mut kept = self.0.borrow_mut();
-        if kept.len() < KEPT_RUNNERS {
-            kept.push(runner);
-        }
-    }
+/// A pool for the runners of a loop.
+pub(super) fn pool() -> RunnerPool<ConnectionWork, ConnectionAnswer> {
+    RunnerPool::new(KEPT_RUNNERS, |post| Box::pin(serve(post)))
 }
 
 /// Serves one connection after the other: each is opened if it has had no request, and served until it has none.
-async fn serve(post: Rc<Post>) {
+async fn serve(post: Rc<Post<ConnectionWork, ConnectionAnswer>>) {
     let mut scratch = RequestScratch::default();
     loop {
-        let work = std::future::poll_fn(|_| match post.work.take() {
-            Some(work) => Poll::Ready(work),
-            None => Poll::Pending,
-        });
-        let (driver, connection) = work.await;
+        let (driver, connection) = post.work().await;
         let (mut timer, mut buffer) = (Timer::default(), Vec::new());
         // An event has announced the first byte of a request that comes after a rest. In other cases bytes may have come
         // since the loop last looked for changes of files.
-        let mut is_announced = connection.rested.take() && connection.transport.tls().is_none();
+        let mut is_announced = connection.polls.take_rest() && connection.transport.tls().is_none();
         let opened = match connection.requests.get() {
             0 => {
                 let opened = open(&driver.http, &driver.first_reads, &connection, &mut timer, &mut buffer).await;
@@ -103,6 +69,6 @@ async fn serve(post: Rc<Post>) {
         };
         drop(timer);
         drop(connection);
-        post.answer.set(Some((driver, next)));
+        post.answer((driver, next));
     }
 }

@@ -12,27 +12,29 @@ use freerun_serve::accept::loop_listeners;
 use freerun_serve::accept::service::{MovingConnection, words_of_panic};
 
 use crate::connection::idle::{self, AwaitedRequest, Keep};
+use crate::connection::send_state::SendStage;
 use crate::http_loop::HttpLoop;
-use crate::protocol::connection_runner::{ConnectionRunner, Next, RunnerPool};
-use crate::protocol::h1::{self, Continuation, Upgraded};
+use crate::protocol::connection_runner::{self, ConnectionAnswer, ConnectionRunner, ConnectionWork, Next};
+use crate::protocol::h1::{self, Continuation, UpgradedConnection};
 use crate::protocol::h2;
 use crate::protocol::opening::FirstReads;
+use crate::protocol::runner_pool::RunnerPool;
 use crate::request::ClientConnection;
 
 /// The state that the tasks of connections share on a loop.
 pub struct Driver {
     pub(super) http: Rc<HttpLoop>,
     /// The driver of HTTP/2.
-    pub(super) h2: Rc<h2::Driver>,
+    pub(super) h2: Rc<h2::H2Driver>,
     pub(super) first_reads: FirstReads,
     /// The unused runners.
-    runners: RunnerPool,
+    runners: RunnerPool<ConnectionWork, ConnectionAnswer>,
 }
 
 impl Driver {
     /// The driver of one loop.
-    pub fn new(http: Rc<HttpLoop>, h2: Rc<h2::Driver>) -> Rc<Driver> {
-        let (first_reads, runners) = Default::default();
+    pub fn new(http: Rc<HttpLoop>, h2: Rc<h2::H2Driver>) -> Rc<Driver> {
+        let (first_reads, runners) = (FirstReads::default(), connection_runner::pool());
         Rc::new(Driver { http, h2, first_reads, runners })
     }
 
@@ -58,7 +60,7 @@ enum ConnectionState {
     /// for that.
     Idle(idle::Key, Rc<Driver>),
     /// Another protocol than HTTP is served.
-    Upgraded(Box<Upgraded>),
+    Upgraded(Box<UpgradedConnection>),
     /// HTTP/2 is served.
     Http2(Box<h2::Serve>),
     /// The connection has ended, or it could not be entered among the idle ones.
@@ -108,20 +110,22 @@ impl ConnectionTask {
     /// to wait for the next request, or with `None` if the connection goes on in another state, or is to be closed.
     fn poll_active(&mut self, context: &mut Context<'_>) -> Poll<Option<(Keep, Rc<Driver>)>> {
         let ConnectionState::Active(runner) = &mut self.state else { return Poll::Ready(None) };
-        let polled = std::panic::catch_unwind(AssertUnwindSafe(|| runner.future.as_mut().poll(context)));
-        if let Err(panic) = polled {
-            report_panic(&self.connection, &*panic);
-            self.state = ConnectionState::Over;
-            return Poll::Ready(None);
-        }
-        let Some((driver, next)) = runner.post.answer.take() else {
-            if self.connection.loop_state.is_cut() {
-                return self.cut_off();
+        let (driver, next) = match std::panic::catch_unwind(AssertUnwindSafe(|| runner.poll(context))) {
+            Ok(Poll::Ready(answer)) => answer,
+            Ok(Poll::Pending) => {
+                if self.connection.loop_state.is_cut() {
+                    return self.cut_off();
+                }
+                if self.connection.has_places() && self.connection.transport.poll_ended(context).is_ready() {
+                    self.connection.free_places();
+                }
+                return Poll::Pending;
             }
-            if self.connection.has_places() && self.connection.transport.poll_ended(context).is_ready() {
-                self.connection.free_places();
+            Err(panic) => {
+                report_panic(&self.connection, &*panic);
+                self.state = ConnectionState::Over;
+                return Poll::Ready(None);
             }
-            return Poll::Pending;
         };
         if let ConnectionState::Active(runner) = std::mem::replace(&mut self.state, ConnectionState::Over) {
             driver.runners.give_back(runner);
@@ -151,7 +155,9 @@ impl ConnectionTask {
         match std::panic::catch_unwind(AssertUnwindSafe(|| upgraded.poll(context))) {
             Ok(polled) => polled,
             Err(panic) => {
-                report_panic(&self.connection, &*panic);
+                log_panic(&self.connection, &*panic);
+                // Neither protocol has an answer to this, but the client must not take what it has for the whole.
+                self.connection.transport.cut_on_close();
                 Poll::Ready(())
             }
         }
@@ -191,13 +197,13 @@ impl Future for ConnectionTask {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        if !self.connection.was_polled.get() && !self.connection.stays() {
+        if !self.connection.polls.was_polled() && !self.connection.stays() {
             return Poll::Ready(());
         }
         loop {
             if let ConnectionState::Idle(..) = self.state {
                 let Poll::Ready(goes_on) = self.poll_idle(context) else {
-                    self.connection.rested.set(true);
+                    self.connection.polls.rest();
                     return Poll::Pending;
                 };
                 if !self.connection.stays() {
@@ -269,11 +275,14 @@ fn log_panic(connection: &ClientConnection, panic: &(dyn std::any::Any + Send)) 
     connection.log(Level::Alert, format_args!("request ended by a panic: {}", words_of_panic(panic)));
 }
 
-/// Logs a panic, and answers the client if nothing was sent to it.
+/// Logs a panic, and answers the client if it got nothing. A response that has begun is cut off so that it does not look
+/// whole, whatever its framing was.
 fn report_panic(connection: &ClientConnection, panic: &(dyn std::any::Any + Send)) {
     log_panic(connection, panic);
-    if !connection.responding.get() {
-        h1::answer_panic(connection);
+    match connection.sending.stage() {
+        SendStage::Nothing => h1::answer_panic(connection),
+        SendStage::Begun => connection.transport.reset_on_close(),
+        SendStage::Ended => {}
     }
 }
 

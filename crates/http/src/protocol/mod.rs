@@ -7,10 +7,13 @@
 pub mod computed_certificates;
 mod connection_runner;
 pub mod connection_task;
+pub mod early_end;
 pub mod h1;
 pub mod h2;
+pub mod h3;
 pub mod multiplexed;
 mod opening;
 pub mod proxy_header;
+mod request_steps;
+mod runner_pool;
 pub mod tls;
-pub mod unanswered;

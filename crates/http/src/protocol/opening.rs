@@ -14,7 +14,7 @@ use freerun_serve::loops::predictor::SampledPredictor;
 use freerun_serve::tls::handshake::Speaks;
 
 use crate::http_loop::HttpLoop;
-use crate::protocol::unanswered::{self, Awaited, End};
+use crate::protocol::early_end::{self, AwaitedData, End};
 use crate::protocol::{h2, proxy_header, tls};
 use crate::request::ClientConnection;
 use crate::request::generation::AnsweringServers;
@@ -55,7 +55,7 @@ pub(super) async fn open(
     timer: &mut Timer,
     buffer: &mut Vec<u8>,
 ) -> Decision {
-    if !connection.was_polled.replace(true)
+    if connection.polls.begin()
         && let Some(ended) = read_first(http, first_reads, connection, buffer)
     {
         return ended;
@@ -110,8 +110,8 @@ fn read_first(
         Err(error) => End::Broken(error),
         Ok(_) => End::Closed,
     };
-    let awaited = if servers.proxy_protocol { Awaited::ProxyHeader } else { Awaited::First };
-    unanswered::log(http, connection, awaited, &end);
+    let awaited = if servers.proxy_protocol { AwaitedData::ProxyHeader } else { AwaitedData::First };
+    early_end::log(http, connection, awaited, &end);
     Some(close(buffer))
 }
 
@@ -158,10 +158,10 @@ async fn expect_preface(
     buffer: &mut Vec<u8>,
 ) -> Decision {
     match h2::read_preface(connection, timer, timeout, buffer).await {
-        h2::Seen::Http2 => Decision::Http2,
-        h2::Seen::Other => Decision::Http1,
-        h2::Seen::Nothing(end) => {
-            unanswered::log(http, connection, Awaited::First, &end);
+        h2::FirstBytes::Http2 => Decision::Http2,
+        h2::FirstBytes::Other => Decision::Http1,
+        h2::FirstBytes::Nothing(end) => {
+            early_end::log(http, connection, AwaitedData::First, &end);
             close(buffer)
         }
     }

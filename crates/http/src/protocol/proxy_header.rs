@@ -10,11 +10,11 @@ use freerun_serve::values::proxy_header::{self, HeaderError};
 
 use crate::http_loop::HttpLoop;
 use crate::log::Peer;
-use crate::protocol::unanswered::{self, Awaited, End};
+use crate::protocol::early_end::{self, AwaitedData, End};
 use crate::request::ClientConnection;
 
-/// Reads the header, all of which has to come within `timeout`, behind the bytes in `buffer`; leaves the bytes after it
-/// there. `None` if the connection is to be closed, which is logged.
+/// Reads the header behind the bytes in `buffer`; all of it has to come within `timeout`. Leaves the bytes after it in
+/// `buffer`. `None` if the connection is to be closed, which is logged.
 pub async fn read(
     http: &HttpLoop,
     connection: &ClientConnection,
@@ -35,6 +35,6 @@ pub async fn read(
             return None;
         }
     };
-    unanswered::log(http, connection, Awaited::ProxyHeader, &end);
+    early_end::log(http, connection, AwaitedData::ProxyHeader, &end);
     None
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use freerun_conf::{Buffers, Many, Offset, Size, keyword_enum, settings};
-use freerun_proto::conditional::Modified;
-use freerun_serve::configuration::compiled;
+use freerun_proto::conditional::ModifiedSinceMode;
+use freerun_serve::configuration::compiled_paths;
 
 use super::Request;
 use crate::connection::idle::Keep;
@@ -39,12 +39,12 @@ keyword_enum! {
     }
 }
 
-impl From<IfModifiedSince> for Modified {
-    fn from(setting: IfModifiedSince) -> Modified {
+impl From<IfModifiedSince> for ModifiedSinceMode {
+    fn from(setting: IfModifiedSince) -> ModifiedSinceMode {
         match setting {
-            IfModifiedSince::Off => Modified::Off,
-            IfModifiedSince::Exact => Modified::Exact,
-            IfModifiedSince::Before => Modified::Before,
+            IfModifiedSince::Off => ModifiedSinceMode::Off,
+            IfModifiedSince::Exact => ModifiedSinceMode::Exact,
+            IfModifiedSince::Before => ModifiedSinceMode::Before,
         }
     }
 }
@@ -104,11 +104,11 @@ settings! {
         default_type: MediaType = "text/plain", in HTTP | SERVER | LOCATION;
         /// Sends files with sendfile(2), without copying them through the process.
         ///
-        /// It is the fastest way for files of more than 32 KB. The kernel sends the pages of the file themselves: if a file is
-        /// cut or written to in its place while a client reads it, the bytes that wait in the client's socket change with it,
-        /// and those that were cut off arrive as zeros before the connection is closed. Files that are replaced as a whole
-        /// (written under another name, then renamed) are never affected, and with `off` no byte is sent that was not read from
-        /// the file.
+        /// It is the fastest way for files of more than 32 KB. The kernel sends the pages of the file themselves. If a
+        /// file is written to in its place while a client reads it, the bytes that wait in the client's socket change
+        /// with it. If it is cut, the missing bytes arrive as zeros before the connection is closed. Files that are
+        /// replaced as a whole (written under another name, then renamed) are never affected, and with `off` no byte is
+        /// sent that was not read from the file.
         sendfile: bool = "off", in HTTP | SERVER | LOCATION | LOCATION_IF,
             fidelity = Differs("a response that is buffered to a temporary file, which nobody else writes to, is sent with sendfile(2) in any case");
         /// The most that one sendfile(2) call moves; 0 is no limit.
@@ -120,14 +120,15 @@ settings! {
         tcp_nodelay: bool = "on", in HTTP | SERVER | LOCATION;
         /// Makes an `ETag` for files.
         etag: bool = "on", in HTTP | SERVER | LOCATION;
-        /// How `If-Modified-Since` is compared with a file's time.
+        /// The comparison of `If-Modified-Since` with a file's time.
         if_modified_since: IfModifiedSince = "exact", in HTTP | SERVER | LOCATION;
-        /// How many ranges a request may ask for; 0 turns ranges off. A request with more ranges gets the whole file.
+        /// The most ranges that a request may ask for; 0 turns ranges off. A request with more ranges gets the whole
+        /// file.
         max_ranges: Option<u32>, in HTTP | SERVER | LOCATION;
-        /// Where reads that would wait for a disk are done.
+        /// The threads for reads that would wait for a disk.
         ///
-        /// `auto`, the default, asks the kernel first and uses the pool `default` only for operations that would wait;
-        /// `threads[=name]` is the same with a pool of that name, which may contain variables; `threads[=name] always`
+        /// `auto`, the default, asks the kernel first and uses the pool `default` only for operations that would wait.
+        /// `threads[=name]` is the same with a pool of that name, which may contain variables. `threads[=name] always`
         /// hops to the pool for every operation, as nginx does; `off` never leaves the loop. `on` uses the pool.
         aio: AioSetting<Request> = "auto", in HTTP | SERVER | LOCATION,
             fidelity = Differs("`threads` hops only when an operation would wait; `on` is the same as `auto`; `auto` and `always` are ours");
@@ -147,28 +148,30 @@ settings! {
         client_body_in_single_buffer: bool = "off", in HTTP | SERVER | LOCATION, fidelity = NoEffect("it always is");
         /// The folder for request bodies that do not stay in memory.
         ///
-        /// The master makes it for the worker's user, as nginx does. If the compiled-in folder (`-V` prints it) cannot be
-        /// made, nginx does not start; freerun makes the folders above it if they are missing, otherwise it warns, and
-        /// answers 500 to requests that need the folder. A folder that the configuration names has to be usable.
+        /// The master makes it for the worker's user, as nginx does. If the compiled-in folder (`-V` prints it) cannot
+        /// be made, nginx does not start. freerun makes the folders above it if they are missing. If that fails, it
+        /// warns, and answers 500 to requests that need the folder. A folder that the configuration names has to be
+        /// usable.
         ///
         /// The levels concern `client_body_in_file_only`: other files of bodies have no names, so that nothing is left of
         /// them. The error log calls such a file by its folder and the number of its inode, as the system does:
         /// `/var/lib/nginx/body/#1234`.
-        client_body_temp_path: TempPath = compiled::CLIENT_BODY_TEMP_PATH, in HTTP | SERVER | LOCATION,
+        client_body_temp_path: TempPath = compiled_paths::CLIENT_BODY_TEMP_PATH, in HTTP | SERVER | LOCATION,
             fidelity = Differs("a compiled-in folder that cannot be made is a warning");
-        /// How long an idle connection is kept, and the value of `Keep-Alive: timeout=`.
+        /// The time for which an idle connection is kept, and the value of `Keep-Alive: timeout=`.
         keepalive_timeout: KeepaliveTimeout = "75s", in HTTP | SERVER | LOCATION;
-        /// How many requests one connection may carry.
+        /// The most requests that one connection may carry.
         keepalive_requests: u32 = "1000", in HTTP | SERVER | LOCATION;
-        /// How long a connection may be used; it is closed after the request that passes it.
+        /// The longest time for which a connection is used; it is closed after the request that passes it.
         keepalive_time: Duration = "1h", in HTTP | SERVER | LOCATION;
         /// The shortest time that an idle connection is kept when a worker ends, or when other connections need its place.
         keepalive_min_timeout: Duration = "0s", in HTTP | SERVER | LOCATION, since = "1.27.4";
         /// Browsers whose connections are not kept for another request.
         keepalive_disable: KeepaliveDisable = "msie6", in HTTP | SERVER | LOCATION;
-        /// Whether a connection, before it is closed, reads the bytes that the client still sends, so that the client can read
-        /// the answer. With TLS, a connection whose end is that of the response waits like this, too, while its socket has no
-        /// room for the message that ends the session (`close_notify`): without it the response would look cut.
+        /// Whether a connection, before it is closed, reads the bytes that the client still sends, so that the client
+        /// can read the answer. A TLS connection whose end marks the end of the response waits, too, while its socket
+        /// has no room for the message that ends the session (`close_notify`). Without that message the response would
+        /// look cut.
         lingering_close: LingeringClose = "on", in HTTP | SERVER | LOCATION;
         /// The longest such wait in all.
         lingering_time: Duration = "30s", in HTTP | SERVER | LOCATION;
@@ -195,11 +198,11 @@ settings! {
         internal: Switch, in LOCATION;
         /// Whether every handler of the access phase has to agree (`all`), or one is enough (`any`).
         satisfy: Satisfy = "all", in HTTP | SERVER | LOCATION;
-        /// How long an answer of 401 waits, so that guessing passwords takes time.
+        /// The time for which an answer of 401 waits, so that guessing passwords takes time.
         auth_delay: Duration = "0s", in HTTP | SERVER | LOCATION;
-        /// Where a request goes on inside the server when its response has been sent, or could not be sent to its end: a URI, or
-        /// a named location. Nothing is sent to the client then, whose next request waits; the log line comes after it, and
-        /// has the status of that answer if it is an error.
+        /// The URI or named location where a request goes on inside the server when its response has been sent, or
+        /// could not be sent to its end. Nothing is sent to the client then, whose next request waits. The log line
+        /// comes after it, and has the status of that answer if it is an error.
         post_action: Option<String>, in HTTP | SERVER | LOCATION;
         /// Whether subrequests are logged in the access log.
         log_subrequest: bool = "off", in HTTP | SERVER | LOCATION;

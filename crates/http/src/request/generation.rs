@@ -17,7 +17,7 @@ use freerun_serve::loops::local::{AddressHasher, LoopHandles, LoopLocal};
 
 use freerun_serve::build::names::VirtualServers;
 use freerun_serve::configuration::generation::Generation;
-use freerun_serve::listen::served::Listens;
+use freerun_serve::listen::generation_sockets::Listens;
 use freerun_serve::tls::challenges::Challenges;
 use freerun_serve::tls::client_facts::TlsFacts;
 use freerun_serve::values::VariableTable;
@@ -91,10 +91,10 @@ pub struct HttpConfiguration {
 /// The servers of an address, as one loop holds them, with the values that each of their requests begins with.
 pub struct AnsweringServers {
     servers: Arc<Servers>,
-    /// The server that answers until a request has named one: the default server, or the one that the client has named in
-    /// its TLS handshake.
+    /// The server that answers until a request has named one: the default server, or the server that the client has
+    /// named in its TLS handshake.
     pub server: LoopLocal<Server>,
-    /// That server's own level.
+    /// The own level of that server.
     pub entry: LoopLocal<Location>,
 }
 
@@ -241,7 +241,7 @@ impl LoopGeneration {
         kept.clone()
     }
 
-    /// The servers of one of the generation's addresses, of which `default` answers requests that name none.
+    /// The servers of one of the generation's addresses; `default` answers requests that name none.
     pub fn servers(&self, servers: &Arc<Servers>, default: &Arc<Server>) -> Rc<AnsweringServers> {
         let make = || {
             let (server, entry) = (self.server(default), self.location(&default.entry));

@@ -1,6 +1,8 @@
 //! The code that runs for a request: handlers at named phases, filters at named slots.
 
+use bytes::Bytes;
 use freerun_conf::SettingsSet;
+use freerun_proto::Status;
 
 use super::Request;
 use super::response::{LocalBoxFuture, Response};
@@ -36,7 +38,9 @@ pub enum Outcome {
     /// The response.
     Response(Box<Response>),
     /// The built-in answer for this status, which `error_page` may replace.
-    Status(u16),
+    Status(Status),
+    /// The built-in answer that sends the client to another place: with this status and this `Location`.
+    ClientRedirect(Status, Bytes),
     /// Start again with another URI (path, already decoded, and arguments), inside the server.
     Redirect(Vec<u8>, Option<Vec<u8>>),
     /// Go on in the named location (with its `@`).
@@ -51,7 +55,7 @@ impl From<Box<Response>> for Outcome {
     }
 }
 
-/// A handler: one that never waits, one that may wait, or one that seldom waits.
+/// A handler that never waits, may wait, or seldom waits.
 #[derive(Clone, Copy)]
 pub enum Run {
     /// Answers at once.
@@ -76,7 +80,7 @@ pub struct Handler {
     pub run: Run,
 }
 
-/// The slots of filters, in the order in which they see a response, which is nginx's order.
+/// The slots of filters, in the order in which they see a response (nginx's order).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Slot {
     /// Asks for the next slices of a large response (`slice`).

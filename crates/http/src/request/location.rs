@@ -3,6 +3,7 @@
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use freerun_conf::SettingsSet;
 use freerun_proto::Method;
 use freerun_runtime::log::ErrorLog;
@@ -17,7 +18,7 @@ use freerun_serve::values::{Template, VariableReference};
 use super::Request;
 use super::core_settings::CoreSettings;
 use super::handler::{Filter, Handler};
-use super::processing::WithZone;
+use super::processing_count::WithZone;
 use crate::route::locations::{Level, Locations};
 use crate::script::ScriptStep;
 use crate::values::protocols::Protocols;
@@ -60,7 +61,7 @@ pub struct Reachable(pub bool);
 
 /// A location: its settings, and the code that runs for its requests.
 pub struct Location {
-    /// The name as written, without modifier; that of a named location has its `@`.
+    /// The name as written, without modifier; a named location has its `@`.
     pub name: String,
     /// A number that no other location of the configuration has, and that stays the same in the next configuration.
     pub identity: u64,
@@ -78,7 +79,7 @@ pub struct Location {
     pub limit_except: Option<(Box<[Method]>, Arc<Location>)>,
     /// The locations inside.
     pub nested: Locations<Location>,
-    /// The location's `alias`, or that of the location around it if this one has no `root`.
+    /// The location's `alias`, or the `alias` of the location around it if this one has no `root`.
     pub alias: Option<Arc<Alias>>,
     /// The variable that is its predicate, if it is chosen by one.
     pub predicate: Option<VariableReference<Request>>,
@@ -116,7 +117,7 @@ impl Location {
         (!methods.contains(&method)).then_some(others)
     }
 
-    /// Where errors of this level are logged.
+    /// The log for errors of this level.
     pub fn error_log<'l>(&'l self, services: &'l Services) -> &'l ErrorLog {
         self.error_log.of(&self.settings, &services.logs, &services.error_log)
     }
@@ -162,10 +163,12 @@ pub struct Server {
     /// Whether the server has a location that answers CONNECT (`tunnel_pass`). Without one, the method is refused
     /// before anything else is looked at.
     pub takes_connect: bool,
-    /// What it has of TLS, if it has a certificate or refuses handshakes.
+    /// The server's part in TLS, if it has a certificate or refuses handshakes.
     pub tls: Option<Arc<ServerTls>>,
-    /// The versions of HTTP that it speaks at every address (`http2`). An address may add others for all of its servers.
+    /// The versions of HTTP that it speaks at every address (`http2`, `http3`). An address may add others for all of its servers.
     pub protocols: Protocols,
+    /// The value of `Alt-Svc` that tells clients on TCP of its addresses for HTTP/3 (`listen … quic alt_svc`).
+    pub alt_svc: Option<Bytes>,
     /// The zone that its requests and handshakes are counted in (`status_zone`).
     pub zone: Option<Arc<ZoneFigures>>,
 }
@@ -182,7 +185,7 @@ impl TlsServer for Server {
     }
 }
 
-/// How often a request may start again with another URI before it is answered with 500.
+/// The most times that a request may start again with another URI before it is answered with 500.
 pub const MAX_INTERNAL_REDIRECTS: u8 = 10;
 
 /// The position of a request in the configuration, and how it came there.
@@ -194,12 +197,12 @@ pub struct RequestPlace {
     pub location: LoopLocal<Location>,
     /// Whether the URI was changed inside the server.
     pub internal: bool,
-    /// How many internal redirects are left.
+    /// The number of internal redirects that are left.
     pub redirects_left: u8,
     /// Whether a `rewrite` has changed the path, so that the location was chosen for another one.
     pub rewritten_here: bool,
-    /// Whether `try_files` has found a file behind the `alias` of a regular expression, which has no path of its own:
-    /// the request's path is appended to the alias from then on.
+    /// Whether `try_files` has found a file behind the `alias` of a regular expression. Such an alias has no path of
+    /// its own: the request's path is appended to it from then on.
     pub path_behind_alias: bool,
     /// The status that an error page has to be sent with.
     pub forced_status: Option<NonZeroU16>,

@@ -1,11 +1,11 @@
-//! One request in progress: what was received, where it was routed, and the state of its response.
+//! A request in progress: what was received, where it was routed, and the state of its response.
 
 pub mod core_settings;
-mod counted;
+mod counts;
 pub mod generation;
 pub mod handler;
 pub mod location;
-pub(crate) mod processing;
+pub(crate) mod processing_count;
 pub mod representation;
 pub mod response;
 pub mod slice_begin;
@@ -15,7 +15,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use freerun_conf::SettingsSet;
-use freerun_proto::{BodyFraming, HeaderId, Method, Version};
+use freerun_proto::{BodyFraming, HeaderId, Method, Status, Version};
 pub use freerun_serve::Address;
 use freerun_serve::loops::local::LoopLocal;
 use freerun_serve::values::captures::{Captures, Values};
@@ -24,13 +24,13 @@ use self::core_settings::CoreSettings;
 use self::generation::{LoopGeneration, ServedBy};
 pub use self::location::MAX_INTERNAL_REDIRECTS;
 use self::location::{Location, RequestPlace, Server};
-use self::processing::ProcessingCount;
+use self::processing_count::ProcessingCount;
 use crate::connection;
 use crate::message::body::ClientBody;
 
-pub use crate::message::answered::{AnsweredResponse, CarriedHead, SentAmounts};
-pub use crate::message::asked::{Arrival, Lineage, RequestTarget};
 pub use crate::message::head::Head;
+pub use crate::message::request_target::{Arrival, Lineage, RequestTarget};
+pub use crate::message::response_state::{CarriedHead, ResponseState, SentAmounts};
 pub use freerun_serve::values::states::{ModuleState, States};
 
 /// A client connection of the request path.
@@ -40,10 +40,10 @@ pub type ClientConnection = connection::Connection<ServedBy>;
 pub type ConnectionFacts = connection::Facts<ServedBy>;
 
 /// The view that a request has of its client.
-pub type ClientStream = connection::client::ClientStream<ServedBy>;
+pub type ClientStream = connection::client::ClientView<ServedBy>;
 
-/// A request. Its parts have types of their own, each of which defines how it is copied for a subrequest
-/// ([`Request::fork`]). The state that a module keeps with it belongs to the module ([`Request::own`]).
+/// A request. Its parts have types of their own, each with its way to be copied for a subrequest ([`Request::fork`]).
+/// The state that a module keeps with it belongs to the module ([`Request::own`]).
 pub struct Request {
     /// The client of the request.
     pub client: ClientStream,
@@ -53,7 +53,7 @@ pub struct Request {
     pub head: Head,
     /// The target of the request.
     pub asked: RequestTarget,
-    /// How the request came.
+    /// Facts about the request's arrival.
     pub arrival: Arrival,
     /// The request that it was made for.
     pub lineage: Lineage,
@@ -68,7 +68,7 @@ pub struct Request {
     /// The amounts that were sent.
     pub sent: SentAmounts,
     /// The data that goes with the response.
-    pub answered: AnsweredResponse,
+    pub answered: ResponseState,
     /// The zone that it is counted in.
     pub(crate) processing: ProcessingCount<Server>,
     /// The state that modules keep with this request alone.
@@ -99,7 +99,7 @@ impl Request {
             captures: Captures::default(),
             body: ClientBody::new(head.parsed.body, head.parsed.len as usize, head.parsed.expect_continue),
             sent: SentAmounts::default(),
-            answered: AnsweredResponse::default(),
+            answered: ResponseState::default(),
             processing: ProcessingCount::default(),
             own: States::default(),
             shared: OnceCell::new(),
@@ -107,7 +107,7 @@ impl Request {
         }
     }
 
-    /// The client's address: that of the connection, or the one that a trusted proxy has named.
+    /// The client's address: the connection's, or the address that a trusted proxy has named.
     pub fn peer(&self) -> &Address {
         self.asked.real_peer.as_deref().unwrap_or(&self.client.peer)
     }
@@ -228,8 +228,8 @@ impl Request {
     }
 
     /// The status that asks the client for its credentials: 401, or 407 for CONNECT.
-    pub fn unauthorized(&self) -> u16 {
-        if self.is_connect() { 407 } else { 401 }
+    pub fn unauthorized(&self) -> Status {
+        if self.is_connect() { Status::PROXY_AUTHENTICATION_REQUIRED } else { Status::UNAUTHORIZED }
     }
 
     /// Whether the client speaks HTTP/1.1 or a later version.

@@ -4,18 +4,21 @@
 
 use std::sync::Arc;
 
+use freerun_proto::Status;
+
 use super::response::{AsWritten, Response};
 use crate::message::Field;
-use crate::message::answered::CarriedHead;
+use crate::message::response_state::CarriedHead;
 
-/// What becomes of a field that belongs to the bytes from before a change.
+/// The fate of a field that belongs to the bytes from before a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// It stays as it is.
+    /// The field stays as it is.
     Stays,
-    /// It stays, and says that it stands for bytes that mean the same (RFC 9110 section 8.8.1). Only `ETag` can do so.
+    /// The field stays, and says that it stands for bytes that mean the same (RFC 9110 section 8.8.1). Only `ETag` can
+    /// do so.
     Weakened,
-    /// It is dropped.
+    /// The field is dropped.
     Dropped,
 }
 
@@ -24,9 +27,9 @@ enum Fate {
 pub struct Change {
     etag: Fate,
     last_modified: Fate,
-    /// This server's own offer of ranges.
+    /// The fate of this server's own offer of ranges.
     ranges: Fate,
-    /// The `Accept-Ranges` of another server.
+    /// The fate of the `Accept-Ranges` of another server.
     others_ranges: Fate,
 }
 
@@ -111,11 +114,11 @@ impl Response {
         by.fields.retain(|field| !describes_content(field));
     }
 
-    /// Whether the type that an application has given for this URI (`X-Accel-Redirect`) is better than the response's own,
-    /// which is only what the URI suggests, or is missing though there is content.
+    /// Whether the type that an application has given for this URI (`X-Accel-Redirect`) is better than the response's
+    /// own. It is better if the own type is only what the URI suggests, or is missing though there is content.
     pub fn takes_given_type(&self) -> bool {
         let is_untyped = self.as_written.as_ref().is_some_and(|written| written.content_type.is_empty());
-        (self.type_by_uri || is_untyped) && !matches!(self.status, 204 | 304)
+        (self.type_by_uri || is_untyped) && !matches!(self.status, Status::NO_CONTENT | Status::NOT_MODIFIED)
     }
 
     /// Drops the other server's offer of ranges. A field that the configuration has added behind it stays.
@@ -130,7 +133,7 @@ impl Response {
         });
     }
 
-    /// Drops digests that another server has made; those of the configuration are its own business.
+    /// Drops digests that another server has made; digests of the configuration are its own business.
     fn drop_digests(&mut self, names: &[&[u8]]) {
         if self.as_written.is_some() {
             names.iter().for_each(|name| self.remove(name));
@@ -162,7 +165,7 @@ mod tests {
 
     /// A response of another server, with everything that describes its content.
     fn described() -> Box<Response> {
-        let mut response = Response::new(200, &b"text/html"[..], Body::Empty);
+        let mut response = Response::new(Status::OK, &b"text/html"[..], Body::Empty);
         response.etag = Some(Bytes::from_static(b"\"tag\""));
         response.last_modified = Some(1);
         response.ranges = true;
@@ -210,7 +213,7 @@ mod tests {
 
     #[test]
     fn a_response_in_anothers_place_has_none_of_its_description() {
-        let mut page = Response::new(416, &b"text/html"[..], Body::Empty);
+        let mut page = Response::new(Status::RANGE_NOT_SATISFIABLE, &b"text/html"[..], Body::Empty);
         described().replace_content(&mut page);
         let names: Vec<_> = page.fields.iter().map(|(name, _)| name.clone()).collect();
         assert_eq!(names, ["Set-Cookie", "Vary"]);

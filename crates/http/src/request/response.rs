@@ -7,18 +7,21 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use freerun_runtime::files::OpenFile;
+use freerun_proto::Status;
+use freerun_proto::status::sent_code;
+use freerun_runtime::files::{FileError, OpenFile};
 
 use super::Request;
 use crate::connection::takeover::Takeover;
-use crate::files::known::DescribedFile;
+use crate::files::known_files::DescribedFile;
+use crate::files::read_error::ReadError;
 pub use crate::message::Field;
 use crate::message::fields::Fields;
 
 /// A future of this loop.
 pub type LocalBoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
-/// Adds trailers to [`AnsweredResponse::trailers`](super::AnsweredResponse) when a body has been sent: their variables may refer to it
+/// Adds trailers to [`ResponseState::trailers`](super::ResponseState) when a body has been sent: their variables may refer to it
 /// (`$body_bytes_sent`) and to the trailers before them (`$sent_trailer_…`).
 pub type MakeTrailers = fn(&mut Request);
 
@@ -66,7 +69,7 @@ pub struct FileRange {
     pub len: u64,
 }
 
-/// One piece of [`Body::Parts`].
+/// A piece of [`Body::Parts`].
 pub enum Part {
     /// Bytes that are in memory.
     Bytes(Bytes),
@@ -89,15 +92,53 @@ impl Part {
     }
 }
 
-/// The error of a [`BodySource`] in whose place the client gets an error page, if nothing of the response has been sent.
+/// The reason why a [`BodySource`] cannot complete its body. It decides what becomes of the bytes that the source has given
+/// before, as far as they are unsent ([`SourceError::keeps_unsent`]).
 #[derive(Debug, thiserror::Error)]
-#[error("the response has to be replaced by status {0}")]
-pub struct ReplacedBy(pub u16);
+pub enum SourceError {
+    /// Another server, which the body comes from, has broken off.
+    #[error("connection aborted")]
+    BrokenOff,
+    /// A subrequest has closed the connection instead of answering (`return 444`).
+    #[error("a subrequest closed the connection")]
+    Closed,
+    /// Another server has sent another part than the requested one. If nothing of the response has been sent, the client
+    /// gets an error page with this status.
+    #[error("the response has to be replaced by status {0}")]
+    Replaced(Status),
+    /// The source that this one reads has ended before its announced length.
+    #[error("unexpected end of file")]
+    Short,
+    /// The bytes are not in the format that a filter has to read.
+    #[error("invalid data")]
+    Malformed,
+    /// The arguments of a directive, which are made of variables, cannot be used. That is logged already.
+    #[error("invalid input parameter")]
+    InvalidDirective,
+    /// A file, or a temporary file, could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The error of an encoder or of a pool, or a refused subrequest: nothing depends on which.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
 
-impl ReplacedBy {
-    /// The status in an error of [`BodySource::next`].
-    pub fn status_in(error: &io::Error) -> Option<u16> {
-        error.get_ref()?.downcast_ref().map(|ReplacedBy(status)| *status)
+impl SourceError {
+    /// Whether the client gets the bytes that were not sent yet, the head included; `begun` says that the source has given
+    /// bytes. Where a source of this server fails at once, the client sees that there is no response at all.
+    pub fn keeps_unsent(&self, begun: bool) -> bool {
+        match self {
+            SourceError::BrokenOff | SourceError::Replaced(_) => true,
+            SourceError::Closed => begun,
+            SourceError::Short | SourceError::Malformed | SourceError::InvalidDirective => false,
+            SourceError::Read(_) | SourceError::Io(_) => false,
+        }
+    }
+}
+
+impl From<FileError> for SourceError {
+    fn from(error: FileError) -> SourceError {
+        SourceError::Read(error.into())
     }
 }
 
@@ -108,17 +149,15 @@ pub trait BodySource {
     ///
     /// # Errors
     /// This status is the response.
-    fn prepare(&mut self) -> Option<LocalBoxFuture<'_, Result<(), u16>>> {
+    fn prepare(&mut self) -> Option<LocalBoxFuture<'_, Result<(), Status>>> {
         None
     }
 
     /// Returns the next piece, which is never empty; `None` at the end.
     ///
     /// # Errors
-    /// The body cannot be completed: the response is cut short, never ended as if it were whole. The head and the bytes
-    /// before the error are certain to be sent only if the error is `ConnectionAborted` (another server has broken off) or,
-    /// if there are such bytes, `ConnectionReset` (this server closes the connection).
-    fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>>;
+    /// The body cannot be completed: the response is cut short, never ended as if it were whole.
+    fn next(&mut self) -> LocalBoxFuture<'_, Result<Option<Bytes>, SourceError>>;
 
     /// Returns the next piece if it is in a file, from which it is sent. It is called before each [`next`](Self::next),
     /// which would give the same bytes. A source that looks at another source's body, or changes it, asks that one for
@@ -140,7 +179,7 @@ pub trait BodySource {
         false
     }
 
-    /// How many bytes are still to come, if that is known. A source that returned 0 may not be asked again.
+    /// The number of bytes that are still to come, if that is known. A source that returned 0 may not be asked again.
     fn remaining(&self) -> Option<u64>;
 
     /// Restricts the source to the bytes from `begin` up to, but not with, `end`; called before any byte was pulled.
@@ -180,7 +219,8 @@ pub struct AsWritten {
     pub content_type: Bytes,
     /// The media type and the character set in it.
     pub read_as: (Bytes, Option<Bytes>),
-    /// The character set that the client is to get (`X-Accel-Charset`); empty: one that the configuration does not name.
+    /// The character set that the client is to get (`X-Accel-Charset`); empty: a character set that the configuration
+    /// does not name.
     pub charset: Option<Bytes>,
     /// Whether the fields have a `Server`, so that none is added.
     pub server: bool,
@@ -193,8 +233,7 @@ pub struct AsWritten {
 }
 
 impl AsWritten {
-    /// Whether the head begins as that of any response with status 200, with the `Server` and the `Date` of this
-    /// server.
+    /// Whether the head begins like any response with status 200, with the `Server` and the `Date` of this server.
     pub fn begins_plainly(&self) -> bool {
         self.status == 200 && *self.reason == *b"OK" && !self.server && !self.date
     }
@@ -206,16 +245,16 @@ pub enum Conditional {
     /// The other server does.
     #[default]
     There,
-    /// This server does, as for a file: the other server did not get them.
+    /// Evaluation by this server, as for a file: the other server did not get the conditions.
     Here,
-    /// This server does, by the precedence of RFC 9110 section 13.2.2.
+    /// Evaluation by this server, by the precedence of RFC 9110 section 13.2.2.
     ByPrecedence,
 }
 
 /// A response before it is written.
 pub struct Response {
-    /// The status code.
-    pub status: u16,
+    /// The status.
+    pub status: Status,
     /// The status in the head, if it is another one, because the client's protocol has errors of its own (gRPC). The log
     /// and the filters know only `status`.
     pub told_as: Option<NonZeroU16>,
@@ -263,12 +302,12 @@ pub struct Response {
 
 impl Response {
     /// A response with a body, without further fields.
-    pub fn new(status: u16, content_type: impl Into<Bytes>, body: Body) -> Box<Response> {
+    pub fn new(status: Status, content_type: impl Into<Bytes>, body: Body) -> Box<Response> {
         Response::of(status, content_type.into(), body)
     }
 
     /// Makes the response where it stays: it is too large to be moved.
-    fn of(status: u16, content_type: Bytes, body: Body) -> Box<Response> {
+    fn of(status: Status, content_type: Bytes, body: Body) -> Box<Response> {
         let place = Box::new_uninit();
         let response = Response {
             status,
@@ -297,7 +336,7 @@ impl Response {
     }
 
     /// A response whose `Content-Type` is only what the URI suggests.
-    pub fn typed_by_uri(status: u16, content_type: impl Into<Bytes>, body: Body) -> Box<Response> {
+    pub fn typed_by_uri(status: Status, content_type: impl Into<Bytes>, body: Body) -> Box<Response> {
         let mut response = Response::of(status, content_type.into(), body);
         response.type_by_uri = true;
         response
@@ -320,9 +359,10 @@ impl Response {
             Some(written) if self.content_type == written.read_as.0 => {
                 // Behind other parameters nginx adds no character set.
                 let others = written.read_as.1.is_none() && written.content_type != written.read_as.0;
-                match charset == written.read_as.1.as_ref() || others {
-                    true => (&written.content_type, None),
-                    false => (&self.content_type, charset),
+                if charset == written.read_as.1.as_ref() || others {
+                    (&written.content_type, None)
+                } else {
+                    (&self.content_type, charset)
                 }
             }
             _ => (&self.content_type, charset),
@@ -340,6 +380,12 @@ impl Response {
     pub fn drop_last_modified(&mut self) {
         self.last_modified = None;
         self.remove(b"Last-Modified");
+    }
+
+    /// The status as the client sees it: some of nginx's own are never sent.
+    #[inline]
+    pub fn sent_status(&self) -> Status {
+        if self.special { Status::new(sent_code(self.status.code())) } else { self.status }
     }
 
     /// Whether there are trailers to send after the body.

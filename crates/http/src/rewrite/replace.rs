@@ -1,15 +1,15 @@
 //! The effect of `rewrite` on a request whose path matches.
 
 use freerun_conf::text_of;
+use freerun_proto::Status;
 use freerun_proto::uri::{EscapeSet, escape_into};
 
 use crate::log_error;
 use crate::request::Request;
 use crate::request::handler::Outcome;
-use crate::rewrite::returns::redirect;
 use crate::script::replace::{Flag, Replace};
 
-/// How the script goes on.
+/// The next step of the script.
 pub(super) enum NextStep {
     /// The script goes on with the next directive.
     Goes,
@@ -23,16 +23,14 @@ pub(super) enum NextStep {
 pub(super) fn apply(replace: &Replace<Request>, request: &mut Request, escapes: bool, logs: bool) -> NextStep {
     let redirects = replace.redirects();
     let mut path = Vec::with_capacity(request.asked.path.len() + 16);
-    replace.path.render_with(request, &mut path, |capture, out| match escapes && redirects {
-        true => escape_into(EscapeSet::Args, capture, out),
-        false => out.extend_from_slice(capture),
+    replace.path.render_with(request, &mut path, |capture, out| {
+        if escapes && redirects { escape_into(EscapeSet::Args, capture, out) } else { out.extend_from_slice(capture) }
     });
     let mut args = None;
     if let Some(template) = &replace.args {
         let mut text = Vec::new();
-        template.render_with(request, &mut text, |capture, out| match escapes {
-            true => escape_into(EscapeSet::Args, capture, out),
-            false => out.extend_from_slice(capture),
+        template.render_with(request, &mut text, |capture, out| {
+            if escapes { escape_into(EscapeSet::Args, capture, out) } else { out.extend_from_slice(capture) }
         });
         args = Some(text);
     }
@@ -57,7 +55,7 @@ pub(super) fn apply(replace: &Replace<Request>, request: &mut Request, escapes: 
         if logs {
             log_error!(request, Notice, "rewritten redirect: \"{}\"", text_of(&path));
         }
-        return NextStep::Answer(redirect(request, status, path.into()));
+        return NextStep::Answer(Outcome::ClientRedirect(status, path.into()));
     }
     if logs {
         let (path, args) = (text_of(&path), args.as_deref().unwrap_or_default());
@@ -66,7 +64,7 @@ pub(super) fn apply(replace: &Replace<Request>, request: &mut Request, escapes: 
     request.asked.path = path;
     if request.asked.path.is_empty() {
         log_error!(request, Error, "the rewritten URI has a zero length");
-        return NextStep::Answer(Outcome::Status(500));
+        return NextStep::Answer(Outcome::Status(Status::INTERNAL_SERVER_ERROR));
     }
     request.asked.args = args;
     request.place.internal = true;
@@ -78,7 +76,7 @@ pub(super) fn apply(replace: &Replace<Request>, request: &mut Request, escapes: 
     }
 }
 
-/// Decodes the escapes in the path of a redirect that a URI does not need, as nginx does: those of `&` to `~`, up to
+/// Decodes the escapes in the path of a redirect that a URI does not need, as nginx does: escapes of `&` to `~`, up to
 /// the first question mark. Invalid escapes are removed.
 fn unescape_redirect(path: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(path.len());

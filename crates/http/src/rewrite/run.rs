@@ -1,6 +1,7 @@
 //! Running a script.
 
 use freerun_conf::text_of;
+use freerun_proto::Status;
 use freerun_proto::uri::{EscapeSet, escape_into};
 use freerun_runtime::files::FileError;
 use freerun_serve::loops::local::LoopLocal;
@@ -21,12 +22,12 @@ use crate::script::{Action, Assignment, ScriptStep};
 use crate::template::Template;
 use crate::variables::RequestSetTarget;
 
-/// The log line for a request that has entered an `if` that passes requests on, and then another one that does not. As in
+/// The log line for a request that has entered an `if` that passes requests on, and then an `if` without content. As in
 /// nginx it is answered with 500: a file, which may be the source of a program, is not what the first block is for.
 const CONTENT_LOST: &str =
     "the last \"if\" that was entered does not say what makes the content, as an earlier one does";
 
-/// How a script ended.
+/// The result of a script.
 pub enum ScriptEnd {
     /// The request stays where it is.
     Stays,
@@ -36,7 +37,7 @@ pub enum ScriptEnd {
     Answer(Outcome),
 }
 
-/// Why a script pauses.
+/// The reason why a script pauses.
 enum Pause {
     Ended(ScriptEnd),
     /// The attributes of a file are needed, which may take a wait.
@@ -52,11 +53,11 @@ struct ScriptRun {
     moved: bool,
     /// Whether captures are escaped for `set`, which ends when a `rewrite` has matched.
     quotes: bool,
-    /// How the content of the `if` blocks that were entered is made.
+    /// The origin of the content, as the `if` blocks that were entered say it.
     content: BranchContent,
 }
 
-/// How the content of the `if` blocks that were entered is made.
+/// The origin of the content, as the `if` blocks that were entered say it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum BranchContent {
     /// No block has said how.
@@ -92,7 +93,7 @@ pub async fn script(request: &mut Request) -> ScriptEnd {
         match run.advance(request, holds.take()) {
             Pause::Ended(ScriptEnd::Stays) if run.content == BranchContent::Lost => {
                 log_error!(request, Error, "{CONTENT_LOST}");
-                return ScriptEnd::Answer(Outcome::Status(500));
+                return ScriptEnd::Answer(Outcome::Status(Status::INTERNAL_SERVER_ERROR));
             }
             Pause::Ended(ended) => return ended,
             Pause::File(test, path) => match Box::pin(open::stat(request, &path)).await {
@@ -241,9 +242,8 @@ impl ScriptRun {
     fn text(&self, request: &Request, value: &Template) -> Vec<u8> {
         let escapes = self.quotes && value.has_captures() && had_escapes(request);
         let mut out = Vec::new();
-        value.render_with(request, &mut out, |capture, out| match escapes {
-            true => escape_into(EscapeSet::Args, capture, out),
-            false => out.extend_from_slice(capture),
+        value.render_with(request, &mut out, |capture, out| {
+            if escapes { escape_into(EscapeSet::Args, capture, out) } else { out.extend_from_slice(capture) }
         });
         out
     }
@@ -267,14 +267,14 @@ impl ScriptRun {
 /// Logs why a variable gets no value.
 fn fails(request: &Request, why: &dyn std::fmt::Display) -> Outcome {
     log_error!(request, Error, "{why}");
-    Outcome::Status(500)
+    Outcome::Status(Status::INTERNAL_SERVER_ERROR)
 }
 
 fn logs(request: &Request) -> bool {
     request.settings().get::<RewriteSettings>().rewrite_log
 }
 
-/// Matches an expression of the script; one that does not match clears `$1` to `$9`.
+/// Matches an expression of the script; without a match, `$1` to `$9` are cleared.
 fn matches(request: &Request, pattern: &Pattern, text: &str, subject: &[u8]) -> Result<bool, GaveUp> {
     let matched = pattern.matches(subject, &request.captures)?;
     if logs(request) {
@@ -289,5 +289,5 @@ fn matches(request: &Request, pattern: &Pattern, text: &str, subject: &[u8]) -> 
 
 fn gave_up(request: &Request, error: &GaveUp) -> Outcome {
     log_error!(request, Alert, "{error} on \"{}\"", text_of(&request.asked.path));
-    Outcome::Status(500)
+    Outcome::Status(Status::INTERNAL_SERVER_ERROR)
 }

@@ -13,10 +13,10 @@ use crate::lengths::length_bit;
 
 /// The result of the choice.
 pub enum LocationChoice<'l, L> {
-    /// This location was chosen.
+    /// The chosen location.
     Location(&'l Arc<L>),
-    /// No location was chosen, but this one is a folder whose name the path has without its slash, and it passes
-    /// requests to another server: the client is redirected to the folder.
+    /// A folder, instead of a location: the path is its name without the slash. The folder passes requests to another
+    /// server, so the client is redirected to it.
     Folder(&'l Arc<L>),
     /// No location was chosen: the server's own settings apply.
     Nothing,

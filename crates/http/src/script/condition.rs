@@ -7,7 +7,7 @@ use freerun_serve::values::{Comparison, Template};
 
 /// The condition of an `if`.
 pub struct Condition<S> {
-    /// What is tested.
+    /// The test.
     pub test: Test<S>,
     /// Whether there is a `!` before the operator.
     pub negative: bool,

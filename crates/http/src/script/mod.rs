@@ -34,7 +34,7 @@ pub struct Assignment<S> {
     pub calculate: Box<Calculate<S>>,
 }
 
-/// One directive of a script.
+/// A directive of a script.
 pub enum Action<S> {
     /// `set`.
     Set(SetTarget<S>, Template<S>),

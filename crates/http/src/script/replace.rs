@@ -1,10 +1,11 @@
 //! `rewrite`, as it is written: a new path for a path that matches a regular expression.
 
 use freerun_conf::{Cx, Node, Problem, Word};
+use freerun_proto::Status;
 use freerun_serve::Subject;
 use freerun_serve::values::{Pattern, Template, VariableTable};
 
-/// What happens to the script after a match.
+/// The next step of the script after a match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flag {
     /// The script goes on.
@@ -14,7 +15,7 @@ pub enum Flag {
     /// The script ends.
     Break,
     /// The script ends with a redirect of this status.
-    Redirect(u16),
+    Redirect(Status),
 }
 
 /// A `rewrite` directive.
@@ -29,7 +30,7 @@ pub struct Replace<S> {
     pub args: Option<Template<S>>,
     /// Whether the request's own arguments are added.
     pub add_args: bool,
-    /// How it goes on.
+    /// The next step of the script.
     pub flag: Flag,
 }
 
@@ -46,9 +47,9 @@ impl<S: Subject> Replace<S> {
         }
         let is_url = ["http://", "https://", "$scheme"].iter().any(|start| text.starts_with(start));
         let flag = match rest.first().map(|word| (word, word.as_str())) {
-            Some((_, "redirect")) => Flag::Redirect(302),
-            Some((_, "permanent")) => Flag::Redirect(301),
-            Some((_, "last" | "break")) | None if is_url => Flag::Redirect(302),
+            Some((_, "redirect")) => Flag::Redirect(Status::FOUND),
+            Some((_, "permanent")) => Flag::Redirect(Status::MOVED_PERMANENTLY),
+            Some((_, "last" | "break")) | None if is_url => Flag::Redirect(Status::FOUND),
             Some((_, "last")) => Flag::Last,
             Some((_, "break")) => Flag::Break,
             Some((word, _)) => return Err(Problem::invalid_parameter(directive, word)),

@@ -1,13 +1,14 @@
 //! `return`, as it is written: an answer given in the configuration.
 
 use freerun_conf::{Cx, Node, Problem};
+use freerun_proto::Status;
 use freerun_serve::Subject;
 use freerun_serve::values::Template;
 
 /// A `return` directive.
 pub struct Return<S> {
     /// The status.
-    pub status: u16,
+    pub status: Status,
     /// The text of the answer, or the target of a redirect.
     pub text: Option<Template<S>>,
 }
@@ -31,7 +32,7 @@ impl<S: Subject> Return<S> {
             if directive.args.len() > 1 || !is_url {
                 return Err(invalid());
             }
-            return Ok(Return { status: 302, text: Some(Template::parse(first, cx)?) });
+            return Ok(Return { status: Status::FOUND, text: Some(Template::parse(first, cx)?) });
         };
         if status > 999 {
             return Err(invalid());
@@ -42,6 +43,6 @@ impl<S: Subject> Return<S> {
             Some(word) => Some(Template::parse(word, cx)?),
             None => None,
         };
-        Ok(Return { status, text })
+        Ok(Return { status: Status::new(status), text })
     }
 }

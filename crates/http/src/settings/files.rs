@@ -1,4 +1,4 @@
-//! How files are found and kept open: `open_file_cache` and its relatives, `disable_symlinks`.
+//! Settings about finding files and keeping them open: `open_file_cache` and its relatives, `disable_symlinks`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,11 +20,11 @@ settings! {
         /// a reload that does not change these values keeps it. Of the descriptors that the process may have, it holds at
         /// most a quarter. An entry of the cache is believed for `open_file_cache_valid`.
         ///
-        /// `short`, the default, keeps files for at most one second, for each loop. A change of a file, of a folder or of a
-        /// link on the way to it that is complete before a request is sent is seen by that request: the kernel reports
-        /// changes (inotify), and where it does not, the attributes of the file are asked for each time. Files of network
-        /// and FUSE file systems are not kept. Only bytes that a process writes through a shared mapping of the file, or by
-        /// `io_submit`, may be seen up to a second later. `off` asks the file system for every request.
+        /// `short`, the default, keeps files for at most one second, for each loop. A request sees every change of a
+        /// file, of a folder or of a link on the way to it that is complete before the request is sent. The kernel
+        /// reports changes (inotify); where it does not, the attributes of the file are asked for each time. Files of
+        /// network and FUSE file systems are not kept. Only bytes that a process writes through a shared mapping of the
+        /// file, or by `io_submit`, may be seen up to a second later. `off` asks the file system for every request.
         open_file_cache: OpenFileCache = "short", in HTTP | SERVER | LOCATION,
             fidelity = Differs("the cache stays over a reload; small contents are kept with the file; `short` is ours");
         /// For how long an entry of `open_file_cache` is believed before the file is looked at again.
@@ -33,7 +33,7 @@ settings! {
         /// change is missed.
         open_file_cache_valid: Valid = "checked", in HTTP | SERVER | LOCATION,
             fidelity = Differs("`checked` is ours and the default, in place of 60 seconds");
-        /// How often a file must have been asked for, without a pause of `inactive`, to be kept open.
+        /// The number of requests for a file, without a pause of `inactive`, that make it stay open.
         open_file_cache_min_uses: u32 = "1", in HTTP | SERVER | LOCATION;
         /// Whether the cache also keeps errors: that there is no such file, or that it may not be opened.
         open_file_cache_errors: bool = "off", in HTTP | SERVER | LOCATION;
@@ -42,9 +42,9 @@ settings! {
             fidelity = NoEffect("nginx has it for kqueue; here files are watched wherever the kernel tells of changes");
         /// Whether symbolic links on the way to a file are followed.
         ///
-        /// With `on` no link is followed; with `if_not_owner` a link is not followed if its owner is another one than that of
-        /// the file it leads to. The answer is 403 then. The part of a path that `from=` names, if the path begins with it, is
-        /// not checked. The check and the opening are one step: a link that is made in between is not followed.
+        /// With `on` no link is followed; with `if_not_owner` a link is not followed if its owner does not own the file
+        /// that it leads to. The answer is 403 then. The part of a path that `from=` names, if the path begins with it,
+        /// is not checked. The check and the opening are one step: a link that is made in between is not followed.
         ///
         /// Listings (`autoindex`, `random_index`) leave out links that would not be followed, and `dav` changes nothing beyond
         /// one; a link that a URI names itself is neither replaced nor removed then.

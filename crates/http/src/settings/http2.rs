@@ -10,18 +10,18 @@ settings! {
     pub struct Http2Settings {
         /// Whether the server speaks HTTP/2.
         ///
-        /// With TLS the server that the client names offers it by ALPN. Without TLS a connection whose first bytes are the
-        /// preface of HTTP/2 has it, if the default server of the address has it; HTTP/1 is spoken on the same port. A request
-        /// for a server that does not have HTTP/2, on a connection of another one that does, is answered with 421.
+        /// With TLS the server that the client names offers it by ALPN. Without TLS a connection whose first bytes are
+        /// the preface of HTTP/2 has it, if the default server of the address has it; HTTP/1 is spoken on the same
+        /// port. A request for a server without HTTP/2, on an HTTP/2 connection of another server, is answered with 421.
         http2: bool = "off", in HTTP | SERVER, since = "1.25.1";
-        /// How many bytes of a request's body a client may send before somebody reads them.
+        /// Number of bytes of a request's body that a client may send before somebody reads them.
         http2_body_preread_size: PrereadSize = "64k", in HTTP | SERVER;
         /// The most bytes of a response's body in one frame. More than 2^24 - 1 counts as that.
         http2_chunk_size: ChunkSize = "8k", in HTTP | SERVER | LOCATION;
         /// Whether clients may open a WebSocket, or another protocol that HTTP/1 has `Upgrade` for, on a stream: the extended
         /// CONNECT of RFC 8441.
         http2_extended_connect: bool = "off", in HTTP | SERVER, fidelity = Own;
-        /// How many streams of a connection may be open at once.
+        /// Number of streams of a connection that may be open at once.
         http2_max_concurrent_streams: usize = "128", in HTTP | SERVER;
         /// Memory for a connection.
         http2_pool_size: PoolSize = "4k", in HTTP | SERVER, fidelity = NoEffect("there are no such pools");
@@ -30,12 +30,12 @@ settings! {
         http2_recv_buffer_size: ReceiveSize = "256k", in HTTP;
         /// The size of the table of a connection's streams.
         http2_streams_index_size: IndexSize = "32", in HTTP | SERVER, fidelity = NoEffect("tables size themselves");
-        /// How long an idle connection is kept.
+        /// The time for which an idle connection is kept.
         #[name = "http2_idle_timeout"]
         obsolete: Obsolete, in HTTP | SERVER, fidelity = NoEffect("`keepalive_timeout` has taken its place in nginx 1.19.7");
     }
     also {
-        /// How many pushes may be open at once.
+        /// Number of pushes that may be open at once.
         "http2_max_concurrent_pushes" => obsolete: Obsolete::SHAPE, in HTTP | SERVER,
             fidelity = NoEffect("nginx has no server push since 1.25.1");
         /// The largest field of a compressed request head.
@@ -44,16 +44,16 @@ settings! {
         /// The largest request head.
         "http2_max_header_size" => obsolete: Obsolete::SHAPE, in HTTP | SERVER,
             fidelity = NoEffect("`large_client_header_buffers` has taken its place in nginx 1.19.7");
-        /// How many requests one connection may carry.
+        /// The most requests that one connection may carry.
         "http2_max_requests" => obsolete: Obsolete::SHAPE, in HTTP | SERVER,
             fidelity = NoEffect("`keepalive_requests` has taken its place in nginx 1.19.7");
-        /// What is pushed to the client beside the response.
+        /// The resource that is pushed to the client beside the response.
         "http2_push" => obsolete: Obsolete::SHAPE, in HTTP | SERVER | LOCATION,
             fidelity = NoEffect("nginx has no server push since 1.25.1");
         /// Whether what `Link` names in a response is pushed.
         "http2_push_preload" => obsolete: Obsolete::SHAPE, in HTTP | SERVER | LOCATION,
             fidelity = NoEffect("nginx has no server push since 1.25.1");
-        /// How long a client may take to send more.
+        /// The longest time that a client may take to send more.
         "http2_recv_timeout" => obsolete: Obsolete::SHAPE, in HTTP | SERVER,
             fidelity = NoEffect("`client_header_timeout` has taken its place in nginx 1.19.7");
     }
@@ -137,7 +137,7 @@ impl Value for ReceiveSize {
 pub struct PoolSize(pub u64);
 
 impl PoolSize {
-    /// The smallest one that nginx accepts on 64-bit systems.
+    /// The smallest size that nginx accepts on 64-bit systems.
     const MIN: u64 = 112;
 }
 
@@ -168,8 +168,8 @@ impl Value for IndexSize {
     }
 }
 
-/// A directive that nginx has had and that does nothing any more: it may be written as often as one likes, with any value, and
-/// a warning says what takes its place.
+/// A directive that nginx has had and that does nothing any more. It may be written as often as one likes, with any
+/// value; a warning says what takes its place.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Obsolete;
 
@@ -202,18 +202,11 @@ impl Setting for Obsolete {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use freerun_conf::{Contexts, OneText, Registry, apply_block, group, parse};
+    use freerun_conf::testing::{LevelSettings, read_level};
+    use freerun_conf::{Contexts, group};
 
-    fn read(text: &'static str) -> Result<(Http2Settings, Vec<String>), String> {
-        let registry = Registry::new(&[group::<Http2Settings>()], &[]).unwrap();
-        let tree = parse("x.conf", None, "", &mut OneText(text));
-        let mut cx = Cx::new(tree.sources.clone());
-        let built = (|| {
-            let defaults = registry.defaults(&mut cx)?;
-            Ok(apply_block(&registry, Contexts::HTTP, &tree.nodes, &defaults, &mut cx)?.0)
-        })();
-        let warnings = cx.warnings.iter().map(|warning| warning.message.clone()).collect();
-        let set = cx.conclude(built, tree.error).map_err(|problems| problems[0].message.clone())?;
+    fn read(text: &str) -> Result<(Http2Settings, Vec<String>), String> {
+        let LevelSettings { set, warnings } = read_level(&[group::<Http2Settings>()], Contexts::HTTP, text)?;
         Ok((set.get::<Http2Settings>().clone(), warnings))
     }
 

@@ -5,6 +5,7 @@ pub mod acme;
 pub mod files;
 pub mod grpc_errors;
 pub mod http2;
+pub mod http3;
 pub mod listen;
 pub mod rate;
 pub mod server;

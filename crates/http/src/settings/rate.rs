@@ -1,4 +1,4 @@
-//! How fast responses are sent.
+//! Settings about the rate at which responses are sent.
 
 use std::cell::Cell;
 
@@ -8,7 +8,7 @@ use freerun_serve::values::ComputedBytes;
 use crate::request::Request;
 
 settings! {
-    /// How fast responses are sent.
+    /// The rate at which responses are sent.
     #[module = "rate"]
     pub struct RateSettings {
         /// The most bytes a second that a response is sent with; 0 is no limit.
@@ -17,7 +17,7 @@ settings! {
         /// second are sent at once. Where `$limit_rate` is set, its value counts instead.
         limit_rate: Bytes = "0", in HTTP | SERVER | LOCATION | LOCATION_IF,
             fidelity = Differs("up to four pieces a second instead of one");
-        /// How much of a response is sent before `limit_rate` counts.
+        /// Number of bytes of a response that are sent before `limit_rate` counts.
         limit_rate_after: Bytes = "0", in HTTP | SERVER | LOCATION | LOCATION_IF;
     }
 }

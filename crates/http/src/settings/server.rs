@@ -1,7 +1,10 @@
 //! Settings of the core that a server has before a location is chosen.
 
+use std::collections::HashSet;
+use std::fmt::Write as _;
 use std::time::Duration;
 
+use bytes::Bytes;
 use freerun_conf::{Buffers, Many, Size, settings};
 
 use crate::request::Request;
@@ -31,20 +34,21 @@ settings! {
         /// `map`, `if`, `return` and the log, in every location.
         ///
         /// The location is not chosen yet, so `client_max_body_size`, `client_body_buffer_size`, `client_body_timeout`
-        /// and `client_body_temp_path` are those of the server, and `client_body_in_file_only` has no effect. A body
-        /// that is larger than the buffer goes to a file and `$request_body` is empty: give both sizes the same value
-        /// to have it in any case. Nothing of a body that is read early is passed on before it is complete, whatever
+        /// and `client_body_temp_path` of the server hold, and `client_body_in_file_only` has no effect. A body that is
+        /// larger than the buffer goes to a file and `$request_body` is empty: give both sizes the same value to have
+        /// it in any case. Nothing of a body that is read early is passed on before it is complete, whatever
         /// `proxy_request_buffering` says: name only the requests that need it, by `$http_content_type`, say.
         client_body_early_read: Conditions<Request>, in HTTP | SERVER, since = "1.31.5";
         /// The first buffer for a request head.
         client_header_buffer_size: Size = "1k", in HTTP | SERVER;
-        /// How many further buffers a large head may use, and their size: the request line and each field must fit one.
+        /// The number and the size of further buffers that a large head may use: the request line and each field must
+        /// fit one.
         large_client_header_buffers: Buffers = "4 8k", in HTTP | SERVER;
         /// The most fields a request head may have, ignored ones included; one with more is answered with 400. 0 is no
         /// limit.
         ///
-        /// A head is read by the limit of the address's default server, and then judged by that of the server that is
-        /// chosen.
+        /// A head is read by the limit of the address's default server, and then judged by the limit of the chosen
+        /// server.
         max_headers: u32 = "1000", in HTTP | SERVER, since = "1.29.8";
         /// Whether fields with invalid names are ignored; otherwise they are kept.
         ///
@@ -72,13 +76,27 @@ settings! {
         variables_hash_bucket_size: u32 = "64", in HTTP, fidelity = NoEffect("tables size themselves");
         /// Size of the table of variables.
         variables_hash_max_size: u32 = "1024", in HTTP, fidelity = NoEffect("tables size themselves");
-        /// Whether a connection is closed with a reset where its client took nothing for `send_timeout`, sent nothing for
-        /// `client_body_timeout`, or was answered with 444: the bytes that the socket still holds are dropped at once.
+        /// Whether a connection is closed with a reset if its client took nothing for `send_timeout`, sent nothing for
+        /// `client_body_timeout`, or was answered with 444. The bytes that the socket still holds are dropped at once.
         reset_timedout_connection: bool = "off", in HTTP | SERVER | LOCATION;
     }
 }
 
 impl ServerSettings {
+    /// The value of `Alt-Svc` (RFC 7838 section 3) that names the ports of `listen … quic alt_svc`, each once.
+    pub fn alt_svc(&self) -> Option<Bytes> {
+        let mut ports = HashSet::new();
+        let mut value = String::new();
+        let listens = self.listen.iter().filter_map(|listen| Some((listen.protocols.alt_svc?, listen)));
+        for (time, address) in listens.flat_map(|(time, listen)| listen.specs.iter().map(move |spec| (time, spec.ip))) {
+            let Some(port) = address.map(|address| address.port()).filter(|port| ports.insert(*port)) else { continue };
+            let comma = if value.is_empty() { "" } else { ", " };
+            // What is written to a string arrives.
+            let _ = write!(value, "{comma}h3=\":{port}\"; ma={}", time.as_secs());
+        }
+        (!value.is_empty()).then(|| Bytes::from(value))
+    }
+
     /// Whether a server with these settings of its own listens at an address of others than this machine. One without `listen`
     /// does so at all addresses.
     pub fn is_reachable(&self) -> bool {

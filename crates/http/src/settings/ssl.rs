@@ -22,32 +22,34 @@ ssl_settings! {
         ssl_buffer_size: Size = "16k", in HTTP | SERVER;
         /// A file with the server's certificate and the intermediate certificates.
         ///
-        /// With `watch` (freerun's own) the file and that of the key are looked at every 10 seconds, or every *time*, and a
-        /// certificate that was renewed is used without a reload: where a symbolic link leads elsewhere, where the file was
-        /// replaced or was written again. Certificate and key have to fit together; until they do, the old pair stays and the
-        /// error log says why, once for each change. Sessions stay resumable. The files are read with the rights of the
-        /// master, so keys may belong to root alone. Names with variables, `data:` and `engine:` cannot be watched.
+        /// With `watch` (freerun's own) the certificate's file and the key's file are looked at every 10 seconds, or
+        /// every *time*. A certificate that was renewed is used without a reload: where a symbolic link leads
+        /// elsewhere, where the file was replaced or was written again. Certificate and key have to fit together. Until
+        /// they do, the old pair stays and the error log says why, once for each change. Sessions stay resumable. The
+        /// files are read with the rights of the master, so keys may belong to root alone. Names with variables,
+        /// `data:` and `engine:` cannot be watched.
         ///
-        /// `auto` (freerun's own) is a certificate for the server's names from the `acme_issuer` that there is, or from the one
-        /// that is named `default`. It needs no `ssl_certificate_key`. In `http` it holds for all servers that listen with `ssl`.
-        /// `ssl_certificate $acme_certificate` uses the certificate of `acme_certificate`. A file with the name `auto` is
-        /// `./auto`.
+        /// `auto` (freerun's own) is a certificate for the server's names from the only `acme_issuer`, or from the
+        /// issuer with the name `default`. It needs no `ssl_certificate_key`. In `http` it holds for all servers that
+        /// listen with `ssl`. `ssl_certificate $acme_certificate` uses the certificate of `acme_certificate`. A file
+        /// with the name `auto` is `./auto`.
         ssl_certificate: Many<ServerCertificate<Template>>, in HTTP | SERVER, fidelity = Differs("`watch` and `auto` are freerun's own");
         /// A file with the key of the certificate.
         ///
         /// Keys of RSA (2048 bits and more), of ECDSA with P-256, P-384 or P-521, and of Ed25519 are there. Those for RSA-PSS alone
         /// (`id-RSASSA-PSS`) and of Ed448 are refused: the library does not sign with them.
         ///
-        /// A key may be encrypted in PKCS#8 by PBES2 with AES or DES-EDE3 in CBC mode, its own key derived by PBKDF2 or scrypt, or by
-        /// `PBE-SHA1-3DES`; in the older form by DES, DES-EDE3, AES or SEED. Other ciphers, such as Camellia, ARIA and modes like OFB,
-        /// are refused as not supported.
+        /// A key may be encrypted in PKCS#8 by PBES2 with AES or DES-EDE3 in CBC mode, its own key derived by PBKDF2 or
+        /// scrypt, or by `PBE-SHA1-3DES`. In the older form it may be encrypted by DES, DES-EDE3, AES or SEED. Other
+        /// ciphers, such as Camellia, ARIA and modes like OFB, are refused as not supported.
         ssl_certificate_key: Many<ComputedFile<Template>>, in HTTP | SERVER, fidelity = Differs("a key of another type than the certificate's is refused when it is loaded; keys for RSA-PSS alone and of Ed448 are refused, and so are some rare ciphers of encrypted keys");
         /// Whether a client may send a request before the handshake is over.
         ssl_early_data: bool = "off", in HTTP | SERVER, fidelity = Differs("needs `ssl_session_cache` with a store; sessions are not in tickets then, and each brings early data once");
         /// Whether clients have to show a certificate.
         ///
-        /// A request for a server that asks for certificates is answered only on a connection whose handshake has named that
-        /// server; on others it gets 421 (nginx 1.22 answers 400 where the client has named no server that there is).
+        /// A request for a server that asks for certificates is answered only on a connection whose handshake has named
+        /// that server. On other connections it gets 421; nginx 1.22 answers 400 where the client has named no existing
+        /// server.
         ///
         /// Clients with keys of RSA, of ECDSA with P-256, P-384 or P-521, and of Ed25519 are asked for certificates. One whose key is
         /// of another kind, such as Ed448, shows none: `$ssl_client_verify` is `NONE`.
@@ -55,7 +57,7 @@ ssl_settings! {
     }
 }
 
-/// What a virtual server has of TLS, if it has a certificate, refuses handshakes or asks clients for certificates.
+/// The part of a virtual server in TLS, if it has a certificate, refuses handshakes or asks clients for certificates.
 ///
 /// # Errors
 /// The directives contradict each other, or a file cannot be used, in nginx's words.

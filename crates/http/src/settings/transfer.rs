@@ -1,4 +1,4 @@
-//! Settings of the core about how bytes are moved, most of which have no effect here.
+//! Settings of the core about moving bytes; most have no effect here.
 
 use freerun_conf::{Cx, Node, Offset, Problem, Shape, Size, Value, parse_offset, parse_size, settings};
 
@@ -18,7 +18,7 @@ settings! {
         /// The alignment of such reads: their offsets, lengths and memory are multiples of it. It is a power of two from 512 on;
         /// another number becomes the next power of two. A read that the disk refuses is tried again with 4096.
         directio_alignment: Offset = "512", in HTTP | SERVER | LOCATION;
-        /// How much the kernel is asked to read ahead of a file.
+        /// Number of bytes that the kernel is asked to read ahead of a file.
         read_ahead: Size = "0", in HTTP | SERVER | LOCATION,
             fidelity = NoEffect("Linux takes no size, and what the thread pools are about to send is asked for in advance anyway");
         /// The head and the first pieces of a response wait until this many bytes are together.
@@ -26,7 +26,7 @@ settings! {
         /// It concerns responses that are made piece by piece; files always leave in large pieces. 0 sends every piece
         /// as it is made.
         postpone_output: Size = "1460", in HTTP | SERVER | LOCATION;
-        /// How many bytes must fit the socket before it counts as writable.
+        /// Number of bytes that must fit the socket before it counts as writable.
         send_lowat: LowWater = "0", in HTTP | SERVER | LOCATION,
             fidelity = NoEffect("Linux does not have it; nginx warns there, too");
         /// The longest answer of a subrequest that goes into a variable (`include` with `set`, of the ssi module). All others
@@ -61,7 +61,7 @@ impl Value for DirectIo {
     }
 }
 
-/// The value of `send_lowat` and its kin: a size, of which any but 0 gives a warning.
+/// The value of `send_lowat` and its kin: a size. Any but 0 gives a warning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LowWater(pub u64);
 
@@ -82,18 +82,11 @@ impl Value for LowWater {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use freerun_conf::{Contexts, OneText, Registry, apply_block, group, parse};
+    use freerun_conf::testing::{LevelSettings, read_level};
+    use freerun_conf::{Contexts, group};
 
-    fn read(text: &'static str) -> Result<(TransferSettings, Vec<String>), String> {
-        let registry = Registry::new(&[group::<TransferSettings>()], &[]).unwrap();
-        let tree = parse("x.conf", None, "", &mut OneText(text));
-        let mut cx = Cx::new(tree.sources.clone());
-        let built = (|| {
-            let defaults = registry.defaults(&mut cx)?;
-            Ok(apply_block(&registry, Contexts::HTTP, &tree.nodes, &defaults, &mut cx)?.0)
-        })();
-        let warnings = cx.warnings.iter().map(|warning| warning.message.clone()).collect();
-        let set = cx.conclude(built, tree.error).map_err(|problems| problems[0].message.clone())?;
+    fn read(text: &str) -> Result<(TransferSettings, Vec<String>), String> {
+        let LevelSettings { set, warnings } = read_level(&[group::<TransferSettings>()], Contexts::HTTP, text)?;
         Ok((set.get::<TransferSettings>().clone(), warnings))
     }
 

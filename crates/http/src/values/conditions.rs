@@ -1,4 +1,4 @@
-//! Conditions of directives: texts with variables, of which one that is neither empty nor `0` holds.
+//! Conditions of directives: texts with variables. A text holds if it is neither empty nor `0`; one is enough.
 
 use std::sync::Arc;
 

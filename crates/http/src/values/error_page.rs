@@ -13,7 +13,7 @@ pub enum Target<S: Subject> {
     Named(String),
 }
 
-/// One `error_page` directive.
+/// An `error_page` directive.
 pub struct ErrorPage<S: Subject> {
     /// The statuses of the errors.
     pub statuses: Vec<u16>,

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use freerun_conf::{Cx, Node, Problem, Setting, Shape, Value, parse_time};
 
-/// How long an idle connection is kept, and the time that the client is told.
+/// The time for which an idle connection is kept, and the time that the client reads in `Keep-Alive`.
 #[derive(Debug, Clone, Copy)]
 pub struct KeepaliveTimeout {
-    /// How long it is kept; zero turns keep-alive off.
+    /// The time for which it is kept; zero turns keep-alive off.
     pub timeout: Duration,
     /// The value of `Keep-Alive: timeout=`, in seconds.
     pub header: Option<u64>,

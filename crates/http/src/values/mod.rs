@@ -1,5 +1,5 @@
-//! Values of directives, of which the settings of requests are made. They do not depend on requests: values with
-//! variables are generic over the subject.
+//! Values of directives for the settings of requests. They do not depend on requests: values with variables are generic
+//! over the subject.
 
 pub mod access;
 pub mod aio;

@@ -31,6 +31,11 @@ impl Protocols {
         Protocols { h2: self.h2 | http2, ..self }
     }
 
+    /// The set with HTTP/3 added if `http3` is true. Only addresses with `quic` make use of it.
+    pub fn with_http3(self, http3: bool) -> Protocols {
+        Protocols { h3: self.h3 | http3, ..self }
+    }
+
     /// The union of both sets.
     pub fn union(self, other: Protocols) -> Protocols {
         Protocols { h1: self.h1 | other.h1, h2: self.h2 | other.h2, h3: self.h3 | other.h3 }
@@ -75,7 +80,9 @@ mod tests {
         let set = Protocols::default().with_http2(true);
         let has = [Version::Http09, Version::Http11, Version::Http2, Version::Http3].map(|version| set.has(version));
         assert_eq!(has, [true, true, true, false]);
-        assert_eq!(set.with_http2(false), set);
-        assert!(set.union(Protocols { h3: true, ..Protocols::HTTP1 }).has(Version::Http3));
+        assert_eq!(set.with_http2(false).with_http3(false), set);
+        let with_all = set.with_http3(true);
+        assert!(with_all.has(Version::Http3) && with_all.alpn() == set.alpn(), "HTTP/3 is not offered on TCP");
+        assert!(set.union(with_all).has(Version::Http3));
     }
 }

@@ -1,10 +1,11 @@
 //! The fields of a response's head, in nginx's order, for any protocol that encodes them.
 
 use freerun_conf::bytes_of;
+use freerun_proto::Status;
 use freerun_proto::encode;
 
 use crate::content::error_page::server_name;
-use crate::files::known::DescribedFile;
+use crate::files::known_files::DescribedFile;
 use crate::message::fields::{FieldValue, Member};
 use crate::request::core_settings::CoreSettings;
 use crate::request::response::Response;
@@ -133,7 +134,7 @@ fn describe(
     placed: &PlacedMembers,
     sink: &mut impl HeadSink,
 ) {
-    if !response.content_type.is_empty() && (response.status != 204 || response.as_written.is_some()) {
+    if !response.content_type.is_empty() && (response.status != Status::NO_CONTENT || response.as_written.is_some()) {
         sink.begin(b"Content-Type");
         let (content_type, charset) = response.media_type();
         sink.push(content_type);
@@ -143,7 +144,7 @@ fn describe(
         }
         sink.end();
     }
-    let no_length = response.no_length || response.status == 204 || decided.upgrades;
+    let no_length = response.no_length || response.status == Status::NO_CONTENT || decided.upgrades;
     if let Some(length) = response.length().filter(|_| !no_length && !decided.is_chunked()) {
         sink.clean_field(b"Content-Length", encode::digits(length, &mut [0; 20]));
     }
@@ -229,8 +230,10 @@ fn absolute(request: &Request, core: &CoreSettings, path: &[u8], sink: &mut impl
 /// The prepared lines `Content-Type`, `Content-Length` and `Last-Modified` of a file, if the response has exactly
 /// these.
 fn described_lines<'d>(response: &Response, described: &'d DescribedFile) -> Option<&'d [u8]> {
-    let is_whole =
-        response.status == 200 && response.charset.is_none() && response.as_written.is_none() && !response.no_length;
+    let is_whole = response.status == Status::OK
+        && response.charset.is_none()
+        && response.as_written.is_none()
+        && !response.no_length;
     if !is_whole {
         return None;
     }

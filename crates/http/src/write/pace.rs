@@ -54,7 +54,7 @@ impl Pace {
         self.rate == 0
     }
 
-    /// How many of `wanted` bytes may be sent now, after `sent` bytes.
+    /// Number of the `wanted` bytes that may be sent now, after `sent` bytes.
     ///
     /// # Errors
     /// No byte may be sent now: ask again after this time.

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use freerun_proto::encode::{field, push_number, push_value, status_line};
-use freerun_proto::{Version, status};
+use freerun_proto::{Status, Version};
 
 use crate::content::error_page::server_name;
 use crate::request::Request;
@@ -15,7 +15,7 @@ use crate::write::fields::{self, HeadSink};
 /// A head as text, which is appended to a buffer.
 pub struct TextHead<'o> {
     out: &'o mut Vec<u8>,
-    /// Where the fields for `$sent_http_…` begin: behind the server's own `Server` and `Date`.
+    /// The offset of the fields for `$sent_http_…`: behind the server's own `Server` and `Date`.
     fields: usize,
 }
 
@@ -31,15 +31,17 @@ impl HeadSink for TextHead<'_> {
     #[inline]
     fn start(&mut self, request: &Request, response: &Response, core: &CoreSettings) {
         let written = response.as_written.as_deref();
-        if request.sent.status == 200 && written.is_none_or(|written| written.begins_plainly() && !response.special) {
+        if request.sent.status == Some(Status::OK)
+            && written.is_none_or(|written| written.begins_plainly() && !response.special)
+        {
             let tokens = core.server_tokens;
             let which = usize::from(tokens == ServerTokens::Off);
             let make = |date: &[u8; 29], start: &mut Vec<u8>| plain_start(tokens, date, start);
             request.client.loop_state.clock.dated(which, make, |start| self.out.extend_from_slice(start));
         } else {
-            match written.filter(|written| written.status == request.sent.status && !response.special) {
+            match written.filter(|written| written.status == request.sent.code() && !response.special) {
                 Some(written) => written_status_line(written, self.out),
-                None => status_line(request.sent.status, self.out),
+                None => status_line(request.sent.code(), self.out),
             }
             fields::own_start(request, response, core, self);
         }
@@ -47,16 +49,16 @@ impl HeadSink for TextHead<'_> {
     }
 
     #[inline]
-    fn connection(&mut self, _: &Request, response: &Response, decided: &ResponseDecision, core: &CoreSettings) {
+    fn connection(&mut self, request: &Request, response: &Response, decided: &ResponseDecision, core: &CoreSettings) {
         let out = &mut *self.out;
         if decided.is_chunked() {
             out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
         }
-        if response.status == 101 {
+        if response.status == Status::SWITCHING_PROTOCOLS {
             out.extend_from_slice(b"Connection: upgrade\r\n");
         } else if decided.upgrades {
             // The tunnel of CONNECT: what becomes of the connection is not HTTP's business any more.
-        } else if decided.persistence.is_kept() {
+        } else if request.answered.persistence.is_kept() {
             out.extend_from_slice(b"Connection: keep-alive\r\n");
             if let Some(seconds) = core.keepalive_timeout.header.filter(|seconds| *seconds > 0) {
                 out.extend_from_slice(b"Keep-Alive: timeout=");
@@ -125,7 +127,7 @@ fn written_status_line(written: &AsWritten, out: &mut Vec<u8>) {
 /// Keeps the current head in the request, for `$sent_http_…` and `$status` in fields that filters add to it.
 pub fn preview(request: &mut Request, response: &Response) {
     if !request.generation.http.keeps_sent_head {
-        request.sent.status = if response.special { status::sent_code(response.status) } else { response.status };
+        request.sent.status = Some(response.sent_status());
         return;
     }
     let persistence = request.answered.persistence;

@@ -6,13 +6,14 @@ use freerun_conf::{Cx, Node, Problem, Setting, Shape};
 use freerun_http::request::Request;
 use freerun_http::template::Template;
 use freerun_http::values::conditions::is_met;
+use freerun_proto::Status;
 
 /// A directive: values that have to hold.
 #[derive(Debug, Clone)]
 struct Check {
     values: Box<[Template]>,
     /// The status of the answer if one of the values does not hold.
-    status: u16,
+    status: Status,
 }
 
 /// The directives of one level.
@@ -26,7 +27,7 @@ impl Checks {
     }
 
     /// The status of the first directive that does not hold.
-    pub(super) fn refusal(&self, request: &Request) -> Option<u16> {
+    pub(super) fn refusal(&self, request: &Request) -> Option<Status> {
         let holds = |check: &&Check| check.values.iter().all(|value| is_met(value, request));
         self.0.iter().find(|check| !holds(check)).map(|check| check.status)
     }
@@ -58,7 +59,7 @@ impl Setting for Checks {
         if values.is_empty() {
             return Err(Problem::wrong_count(directive));
         }
-        Arc::make_mut(&mut checks.0).push(Check { values: values.into(), status });
+        Arc::make_mut(&mut checks.0).push(Check { values: values.into(), status: Status::new(status) });
         Ok(checks)
     }
 }

@@ -6,6 +6,7 @@ use freerun_http::module::Module;
 use freerun_http::request::Request;
 use freerun_http::request::core_settings::{CoreSettings, Satisfy};
 use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
+use freerun_proto::Status;
 use freerun_serve::limits::access::Rules;
 
 settings! {
@@ -53,7 +54,7 @@ fn run(request: &mut Request) -> Outcome {
             if settings.get::<CoreSettings>().satisfy == Satisfy::All {
                 log_error!(request, Error, "access forbidden by rule");
             }
-            Outcome::Status(403)
+            Outcome::Status(Status::FORBIDDEN)
         }
     }
 }

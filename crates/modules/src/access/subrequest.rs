@@ -10,6 +10,7 @@ use freerun_http::request::response::LocalBoxFuture;
 use freerun_http::template::Template;
 use freerun_http::variables::{RequestSetTarget, VariableTable};
 use freerun_http::write::text;
+use freerun_proto::Status;
 
 settings! {
     /// Access decided by a subrequest to another location.
@@ -68,7 +69,7 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
         let location = request.place.location.clone();
         let settings = location.settings.get::<AuthRequestSettings>();
         let path = bytes_of(&settings.auth_request).into_owned();
-        let Ok(asking) = subrequest(request, path, None) else { return Outcome::Status(500) };
+        let Ok(asking) = subrequest(request, path, None) else { return Outcome::Status(Status::INTERNAL_SERVER_ERROR) };
         let mut answer = asking.await;
         let status = answer.status();
         if answer.response.is_none() {
@@ -80,17 +81,17 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
                 return outcome;
             }
         }
-        if status == 401 {
+        if status == Status::UNAUTHORIZED {
             challenges(&answer).into_iter().for_each(|challenge| request.answered.add_challenge(challenge));
         }
         answer.finish();
-        match status {
+        match status.code() {
             200..300 => Outcome::Allowed,
             401 => Outcome::Status(request.unauthorized()),
-            403 => Outcome::Status(status),
+            403 => Outcome::Status(Status::FORBIDDEN),
             status => {
                 log_error!(request, Error, "auth request unexpected status: {status}");
-                Outcome::Status(500)
+                Outcome::Status(Status::INTERNAL_SERVER_ERROR)
             }
         }
     })
@@ -111,7 +112,7 @@ fn assign(
             let text = value.render(&answer.request).into_owned();
             request.values().set(slot, &text).map_err(|full| {
                 log_error!(request, Error, "{full}");
-                Outcome::Status(500)
+                Outcome::Status(Status::INTERNAL_SERVER_ERROR)
             })
         }
         RequestSetTarget::Call(set) => {

@@ -7,10 +7,11 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use freerun_http::connection::gone::ClientGone;
+use freerun_http::connection::client_gone::ClientGone;
 use freerun_http::log_error;
 use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
+use freerun_proto::Status;
 use freerun_runtime::files::ClientPresence;
 use freerun_runtime::pool::{PoolError, Tag};
 use tokio::sync::Semaphore;
@@ -71,12 +72,12 @@ pub(super) async fn run<T: Send + 'static>(
 /// The outcome of a request whose work was not done.
 pub(super) fn refused(request: &Request, error: &PoolError) -> Outcome {
     let status = match error {
-        PoolError::ClientGone => 499,
-        PoolError::Overflow { .. } | PoolError::ShutDown => 503,
-        PoolError::Panicked => 500,
+        PoolError::ClientGone => Status::CLIENT_CLOSED_REQUEST,
+        PoolError::Overflow { .. } | PoolError::ShutDown => Status::SERVICE_UNAVAILABLE,
+        PoolError::Panicked => Status::INTERNAL_SERVER_ERROR,
     };
     match status {
-        499 => log_error!(request, Info, "{error}"),
+        Status::CLIENT_CLOSED_REQUEST => log_error!(request, Info, "{error}"),
         _ => log_error!(request, Error, "{error}"),
     }
     Outcome::Status(status)

@@ -12,9 +12,11 @@ use freerun_conf::{Cx, Problem, SettingsSet, text_of_os};
 use freerun_http::module::Module;
 use freerun_http::settings::acme::{DeclaredIssuers, WantedCertificates};
 use freerun_runtime::log::Level;
+use freerun_runtime::loops::Remote;
 use freerun_serve::configuration::generation::Generation;
 use freerun_serve::configuration::parts::{Parts, TempFolders};
 use freerun_serve::configuration::zones::ZoneTable;
+use freerun_serve::http_client::RemoteClient;
 use freerun_serve::loops::shared::SharedState;
 use freerun_serve::upstream::resolver_settings::ResolverSettings;
 
@@ -68,8 +70,12 @@ fn prepare(generation: &Arc<Generation>, _: &Arc<SharedState>) {
     }
 }
 
-fn begin(generation: &Arc<Generation>, _: &Arc<SharedState>) {
+fn begin(generation: &Arc<Generation>, shared: &Arc<SharedState>) {
     let Some(client) = generation.parts.get::<Client>() else { return };
+    let loops = shared.loops.load();
+    let http_client =
+        |remote: &Remote| RemoteClient::new(remote.clone(), generation.files.clone(), generation.pools.clone());
+    client.server.set_http_client(loops.first_remote().map(http_client));
     let (issuers, certificates) = match generation.parts.get::<WantedCertificates>() {
         Some(wanted) => {
             let certificates = wanted.certificates.iter().map(|one| one.settings.clone()).collect();
@@ -94,5 +100,6 @@ fn drain(generation: &Generation) {
 fn end(generation: &Generation) {
     if let Some(client) = generation.parts.get::<Client>() {
         client.acme.stop();
+        client.server.set_http_client(None);
     }
 }

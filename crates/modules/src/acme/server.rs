@@ -11,6 +11,7 @@ use data_encoding::BASE64;
 use freerun_acme::{Addresses, CertificateSettings, Challenge, Host, Level, Pair};
 use freerun_http::settings::acme::WantedCertificates;
 use freerun_runtime::log::{ErrorLog, Level as LogLevel};
+use freerun_serve::http_client::RemoteClient;
 use freerun_serve::tls::challenges::Challenges;
 use freerun_serve::tls::live::LivePair;
 use freerun_tls::load::{CertificateKey, CertifiedKey, Chain};
@@ -30,6 +31,8 @@ struct Newest {
 pub(super) struct Server {
     challenges: Arc<Challenges>,
     newest: ArcSwapOption<Newest>,
+    /// The HTTP client for requests to CAs, on the loops of the worker.
+    http_client: ArcSwapOption<RemoteClient>,
     /// The certificates that were issued, of those that the newest configuration wants.
     issued: ArcSwap<HashMap<CertificateSettings, Pair>>,
 }
@@ -51,6 +54,11 @@ impl Server {
             issued.retain(|settings, _| newest.pairs.contains_key(settings));
             issued
         });
+    }
+
+    /// Sends the requests from now on by this client; `None`: none is sent.
+    pub(super) fn set_http_client(&self, client: Option<RemoteClient>) {
+        self.http_client.store(client.map(Arc::new));
     }
 
     /// Goes on with a configuration that wants no certificates: keys of the one before are not kept.
@@ -142,6 +150,10 @@ impl Host for Server {
                 receiver.await.map_err(io::Error::other)?
             }),
         }
+    }
+
+    fn http_client(&self) -> Option<RemoteClient> {
+        self.http_client.load().as_deref().cloned()
     }
 
     fn publish(&self, challenge: &Challenge) -> Result<(), String> {

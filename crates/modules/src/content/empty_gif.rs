@@ -8,7 +8,7 @@ use freerun_http::request::Request;
 use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
 use freerun_http::request::response::{Body, Response};
 use freerun_http::values::switch::Present;
-use freerun_proto::Method;
+use freerun_proto::{Method, Status};
 
 settings! {
     /// An empty picture.
@@ -41,12 +41,12 @@ const MODIFIED: i64 = 23_349_600;
 
 fn answer(request: &mut Request) -> Outcome {
     if !matches!(request.asked.method, Method::Get | Method::Head) {
-        return Outcome::Status(405);
+        return Outcome::Status(Status::METHOD_NOT_ALLOWED);
     }
     if let Err(status) = body::begin_discarding(request) {
         return Outcome::Status(status);
     }
-    let mut response = Response::new(200, &b"image/gif"[..], Body::Bytes(Bytes::from_static(PIXEL)));
+    let mut response = Response::new(Status::OK, &b"image/gif"[..], Body::Bytes(Bytes::from_static(PIXEL)));
     response.last_modified = Some(MODIFIED);
     response.into()
 }

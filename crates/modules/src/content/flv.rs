@@ -12,7 +12,7 @@ use freerun_http::request::Request;
 use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
 use freerun_http::request::response::{FileRange, LocalBoxFuture, Part};
 use freerun_http::values::switch::Switch;
-use freerun_proto::{Method, uri};
+use freerun_proto::{Method, Status, uri};
 
 use crate::content::mp4::pieces;
 use crate::content::static_files::log_open_error;
@@ -53,7 +53,7 @@ fn start(request: &Request) -> Option<u64> {
 
 fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
     if !matches!(request.asked.method, Method::Get | Method::Head) {
-        return Box::pin(std::future::ready(Outcome::Status(405)));
+        return Box::pin(std::future::ready(Outcome::Status(Status::METHOD_NOT_ALLOWED)));
     }
     let Some(start) = start(request).filter(|_| request.asked.path.last() != Some(&b'/')) else {
         // A complete video is served like any other file.
@@ -71,7 +71,9 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
         }
         let len = file.meta.size - start;
         let rest = match &file.content {
-            Content::Open(_) if aio::resolve(request).is_none() => return Outcome::Status(500),
+            Content::Open(_) if aio::resolve(request).is_none() => {
+                return Outcome::Status(Status::INTERNAL_SERVER_ERROR);
+            }
             Content::Open(file) => Part::File(FileRange { file: file.clone(), offset: start, len }),
             Content::Bytes(bytes) => match usize::try_from(start) {
                 Ok(start) => Part::Bytes(bytes.slice(start..)),

@@ -9,7 +9,7 @@ use freerun_http::request::Request;
 use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
 use freerun_http::request::response::LocalBoxFuture;
 use freerun_http::template::Template;
-use freerun_proto::Method;
+use freerun_proto::{Method, Status};
 
 use crate::content::static_files::log_open_error;
 
@@ -103,7 +103,7 @@ async fn find(request: &mut Request) -> Outcome {
                         Ok(_) => {
                             let full = text_of(&full);
                             log_error!(request, Alert, "\"{full}\" is not a directory");
-                            return Outcome::Status(500);
+                            return Outcome::Status(Status::INTERNAL_SERVER_ERROR);
                         }
                         _ => {
                             let full = text_of(&full);
@@ -114,7 +114,7 @@ async fn find(request: &mut Request) -> Outcome {
                             {
                                 log_error!(request, Error, "\"{full}\" is not found (2: No such file or directory)");
                             }
-                            return Outcome::Status(404);
+                            return Outcome::Status(Status::NOT_FOUND);
                         }
                     }
                 }

@@ -12,10 +12,10 @@ use freerun_http::module::Module;
 use freerun_http::request::Request;
 use freerun_http::request::handler::{Filter, Handler, Outcome, Phase, Run, Slot};
 use freerun_http::request::response::LocalBoxFuture;
-use freerun_proto::{HeaderId, Method};
+use freerun_proto::{HeaderId, Method, Status};
 
 use super::static_files::{log_open_error, respond};
-use crate::filters::compress::accept;
+use crate::filters::compress::accept_encoding;
 use crate::filters::compress::gzip::{self, GzipSettings};
 
 keyword_enum! {
@@ -99,7 +99,9 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
                 Err(error) if error.is_missing() => continue,
                 Err(error) => match log_open_error(request, &name, &error) {
                     // The status of the pool, or of a client that went away.
-                    status @ (499 | 503) => return Outcome::Status(status),
+                    status @ (Status::CLIENT_CLOSED_REQUEST | Status::SERVICE_UNAVAILABLE) => {
+                        return Outcome::Status(status);
+                    }
                     _ => continue,
                 },
             };
@@ -125,7 +127,7 @@ fn candidates(request: &Request) -> impl Iterator<Item = (&'static Precompressed
     let settings = request.settings().get::<PrecompressedSettings>();
     let field = request.head.value(HeaderId::AcceptEncoding).unwrap_or_default();
     let mut candidates = KINDS.each_ref().map(|kind| {
-        let quality = match accept::quality(field, kind.coding) {
+        let quality = match accept_encoding::quality(field, kind.coding) {
             _ if request.is_subrequest() => 0,
             quality if kind.coding != "gzip" || quality == 0 || gzip::allows_request(request) => quality,
             _ => 0,

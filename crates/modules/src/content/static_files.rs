@@ -6,20 +6,19 @@ use bytes::Bytes;
 use freerun_conf::text_of;
 use freerun_http::body;
 use freerun_http::content::aio;
-use freerun_http::content::error_page;
 use freerun_http::content::open;
 use freerun_http::content::open_error::OpenError;
 use freerun_http::content::path;
 use freerun_http::files::hot::{Content, HotFile};
-use freerun_http::files::known::DescribedFile;
+use freerun_http::files::known_files::DescribedFile;
 use freerun_http::log_error;
 use freerun_http::module::Module;
 use freerun_http::request::Request;
 use freerun_http::request::core_settings::CoreSettings;
 use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
 use freerun_http::request::response::{Body, FileRange, LocalBoxFuture, Response};
-use freerun_proto::Method;
 use freerun_proto::uri::{EscapeSet, escape};
+use freerun_proto::{Method, Status};
 
 pub use freerun_http::content::media_type as content_type;
 
@@ -33,7 +32,7 @@ pub static MODULE: Module = Module {
 /// The decisions that need no look at a file.
 fn refuse(request: &Request) -> Option<Outcome> {
     if !matches!(request.asked.method, Method::Get | Method::Head | Method::Post) {
-        return Some(Outcome::Status(405));
+        return Some(Outcome::Status(Status::METHOD_NOT_ALLOWED));
     }
     (request.asked.path.last() == Some(&b'/')).then_some(Outcome::Declined)
 }
@@ -61,7 +60,7 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
             Ok(_) => {
                 let name = text_of(&name);
                 log_error!(request, Crit, "\"{name}\" is not a regular file");
-                Outcome::Status(404)
+                Outcome::Status(Status::NOT_FOUND)
             }
             Err(error) => Outcome::Status(log_open_error(request, &name, &error)),
         }
@@ -69,15 +68,15 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
 }
 
 /// Logs why a file could not be opened, as nginx does, and gives the status of the answer.
-pub fn log_open_error(request: &Request, name: &[u8], error: &OpenError) -> u16 {
+pub fn log_open_error(request: &Request, name: &[u8], error: &OpenError) -> Status {
     let status = error.status();
     if let OpenError::File(error) = error {
         let text = error.describe(name);
         match status {
-            404 if !request.settings().get::<CoreSettings>().log_not_found => {}
-            404 | 403 => log_error!(request, Error, "{text}"),
-            503 => log_error!(request, Error, "{text}"),
-            499 => log_error!(request, Info, "{text}"),
+            Status::NOT_FOUND if !request.settings().get::<CoreSettings>().log_not_found => {}
+            Status::NOT_FOUND | Status::FORBIDDEN => log_error!(request, Error, "{text}"),
+            Status::SERVICE_UNAVAILABLE => log_error!(request, Error, "{text}"),
+            Status::CLIENT_CLOSED_REQUEST => log_error!(request, Info, "{text}"),
             _ => log_error!(request, Crit, "{text}"),
         }
     }
@@ -85,16 +84,14 @@ pub fn log_open_error(request: &Request, name: &[u8], error: &OpenError) -> u16 
 }
 
 /// The redirect from the name of a folder without a slash to the one with it.
-fn add_slash(request: &mut Request) -> Outcome {
+fn add_slash(request: &Request) -> Outcome {
     let mut location = escape(EscapeSet::Uri, &request.asked.path).into_owned();
     location.push(b'/');
     if let Some(args) = request.asked.args.as_ref().filter(|args| !args.is_empty()) {
         location.push(b'?');
         location.extend_from_slice(args);
     }
-    let mut response = error_page::built_in(request, 301);
-    response.location = Some(location.into());
-    response.into()
+    Outcome::ClientRedirect(Status::MOVED_PERMANENTLY, location.into())
 }
 
 /// The response with this file.
@@ -110,7 +107,7 @@ fn respond_as(
     described: Option<Rc<DescribedFile>>,
 ) -> Outcome {
     if request.asked.method == Method::Post {
-        return Outcome::Status(405);
+        return Outcome::Status(Status::METHOD_NOT_ALLOWED);
     }
     if let Err(status) = body::begin_discarding(request) {
         return Outcome::Status(status);
@@ -121,10 +118,10 @@ fn respond_as(
         Content::Bytes(content) if content.is_empty() => Body::Empty,
         Content::Bytes(content) => Body::Bytes(content.clone()),
         // A missing pool has to be detected before the head is sent, also for a file that is open already.
-        Content::Open(_) if aio::resolve(request).is_none() => return Outcome::Status(500),
+        Content::Open(_) if aio::resolve(request).is_none() => return Outcome::Status(Status::INTERNAL_SERVER_ERROR),
         Content::Open(file) => Body::File(FileRange { file: file.clone(), offset: 0, len: meta.size }),
     };
-    let mut response = Response::typed_by_uri(200, media_type, content);
+    let mut response = Response::typed_by_uri(Status::OK, media_type, content);
     response.last_modified = Some(meta.mtime);
     response.etag = core.etag.then(|| file.etag.clone());
     response.ranges = true;

@@ -10,7 +10,7 @@ use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
 use freerun_http::request::response::{Body, Response};
 use freerun_http::values::switch::Present;
 use freerun_http::variables::{Variable, VariableValue};
-use freerun_proto::Method;
+use freerun_proto::{Method, Status};
 
 settings! {
     /// nginx's basic counters.
@@ -91,7 +91,7 @@ impl StubFigures {
 
 fn answer(request: &mut Request) -> Outcome {
     if !matches!(request.asked.method, Method::Get | Method::Head) {
-        return Outcome::Status(405);
+        return Outcome::Status(Status::METHOD_NOT_ALLOWED);
     }
     if let Err(status) = body::begin_discarding(request) {
         return Outcome::Status(status);
@@ -103,5 +103,5 @@ fn answer(request: &mut Request) -> Outcome {
          {accepted} {handled} {requests} \n\
          Reading: {reading} Writing: {writing} Waiting: {waiting} \n"
     );
-    Response::new(200, &b"text/plain"[..], Body::Bytes(text.into())).into()
+    Response::new(Status::OK, &b"text/plain"[..], Body::Bytes(text.into())).into()
 }

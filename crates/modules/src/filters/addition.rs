@@ -10,9 +10,10 @@ use freerun_http::request::handler::{Filter, Slot};
 use freerun_http::request::representation::Change;
 use freerun_http::request::response::{Body, Response};
 use freerun_http::values::media_types::MediaTypes;
+use freerun_proto::Status;
 
 use super::sequence::{Sequence, SequencePart};
-use super::unmeasured::UnknownLengthSource;
+use super::unknown_length::UnknownLengthSource;
 
 settings! {
     /// Text before and after a response.
@@ -54,8 +55,9 @@ fn announce(request: &mut Request, response: &mut Response) {
     let location = request.place.location.clone();
     let settings = &location.settings;
     let settings = settings.get::<AdditionSettings>();
-    let added =
-        response.status == 200 && !request.is_subrequest() && settings.addition_types.contains(&response.content_type);
+    let added = response.status == Status::OK
+        && !request.is_subrequest()
+        && settings.addition_types.contains(&response.content_type);
     request.own.get::<AdditionMark>().0.set(added);
     if added {
         response.content_changes(Change::ADDITION);

@@ -9,12 +9,13 @@ use std::mem;
 use bytes::Bytes;
 use flate2::{Decompress, FlushDecompress, Status};
 use freerun_conf::{Buffers, group, settings};
+use freerun_http::files::read_error::ReadError;
 use freerun_http::log_error;
 use freerun_http::module::Module;
 use freerun_http::request::Request;
 use freerun_http::request::handler::{Filter, Slot};
 use freerun_http::request::representation::Change;
-use freerun_http::request::response::{Body, BodySource, LocalBoxFuture, Response};
+use freerun_http::request::response::{Body, BodySource, LocalBoxFuture, Response, SourceError};
 
 use super::compress::gzip::{self, GzipSettings};
 
@@ -93,7 +94,7 @@ impl Members {
     }
 
     /// The next piece. Very many compressed bytes may give no output, so that both input and output count in a turn.
-    async fn step(&mut self) -> io::Result<Option<Bytes>> {
+    async fn step(&mut self) -> Result<Option<Bytes>, SourceError> {
         let mut out = Vec::with_capacity(PIECE);
         loop {
             if self.in_this_turn >= TURN {
@@ -107,7 +108,7 @@ impl Members {
                 match self.source.next().await? {
                     Some(piece) => self.packed = piece,
                     None if self.between => return Ok(None),
-                    None => return Err(io::Error::from(io::ErrorKind::UnexpectedEof)),
+                    None => return Err(SourceError::Short),
                 }
             }
             if mem::take(&mut self.between) {
@@ -119,7 +120,7 @@ impl Members {
                 Ok(status) => status,
                 // The bytes before are good: the next call returns the error again.
                 Err(_) if had > 0 => break,
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(io::Error::from(error).into()),
             };
             let used = usize::try_from(self.decoder.total_in() - before).unwrap_or(usize::MAX);
             drop(self.packed.split_to(used.min(self.packed.len())));
@@ -129,7 +130,7 @@ impl Members {
                 break;
             }
             if used == 0 && out.len() == had && !self.between {
-                return Err(io::Error::from(io::ErrorKind::InvalidData));
+                return Err(SourceError::Malformed);
             }
         }
         if out.len() < PIECE / 2 {
@@ -144,7 +145,7 @@ impl Members {
 const WINDOW: u8 = 15;
 
 impl BodySource for GunzipSource {
-    fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
+    fn next(&mut self) -> LocalBoxFuture<'_, Result<Option<Bytes>, SourceError>> {
         Box::pin(async {
             if self.ended {
                 return Ok(None);
@@ -152,8 +153,10 @@ impl BodySource for GunzipSource {
             let result = self.members.step().await;
             self.ended = !matches!(result, Ok(Some(_)));
             if let Err(error) = &result {
-                match error.kind() {
-                    io::ErrorKind::UnexpectedEof => log_error!(self.request, Error, "gzip data ends before its end"),
+                match error {
+                    SourceError::Short | SourceError::Read(ReadError::Truncated) => {
+                        log_error!(self.request, Error, "gzip data ends before its end")
+                    }
                     _ => log_error!(self.request, Error, "inflate() failed: {error}"),
                 }
             }
@@ -177,7 +180,7 @@ impl BodySource for GunzipSource {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::filters::repeated::Repeated;
+    use crate::filters::test_source::Repeated;
     use flate2::{Compression, write::GzEncoder};
     use std::io::Write as _;
     use std::pin::pin;

@@ -8,12 +8,12 @@ pub mod headers;
 pub mod more_headers;
 pub mod not_modified;
 pub mod range;
-#[cfg(test)]
-pub mod repeated;
 pub mod sequence;
 pub mod slice;
 pub mod ssi;
 pub mod sub;
 pub mod subs;
-pub mod unmeasured;
+#[cfg(test)]
+pub mod test_source;
+pub mod unknown_length;
 pub mod userid;

@@ -7,8 +7,8 @@ use freerun_http::request::Request;
 use freerun_http::request::core_settings::CoreSettings;
 use freerun_http::request::handler::{Filter, Slot};
 use freerun_http::request::response::{Body, Conditional, Response};
-use freerun_proto::HeaderId;
-use freerun_proto::conditional::{Conditions, Modified, Verdict};
+use freerun_proto::conditional::{Conditions, ModifiedSinceMode, Verdict};
+use freerun_proto::{HeaderId, Status};
 
 /// The module `not_modified`.
 pub static MODULE: Module = Module {
@@ -21,7 +21,7 @@ fn run(request: &mut Request, response: &mut Response) {
     // An upstream server has received the conditions, too, unless it was asked for a cache.
     let looked_at = response.as_written.as_ref().map_or(Conditional::Here, |written| written.conditions);
     let decided = looked_at == Conditional::There;
-    if response.status != 200 || response.special || decided || request.is_subrequest() {
+    if response.status != Status::OK || response.special || decided || request.is_subrequest() {
         return;
     }
     let mut conditions = Conditions {
@@ -36,12 +36,12 @@ fn run(request: &mut Request, response: &mut Response) {
     let mut mode = request.settings().get::<CoreSettings>().if_modified_since.into();
     if looked_at == Conditional::ByPrecedence {
         conditions = conditions.by_precedence();
-        mode = Modified::Before;
+        mode = ModifiedSinceMode::Before;
     }
     match conditions.evaluate(response.etag.as_deref(), response.last_modified, mode) {
         Verdict::Proceed => {}
         Verdict::NotModified => {
-            response.status = 304;
+            response.status = Status::NOT_MODIFIED;
             response.content_type = Bytes::new();
             response.remove(b"Content-Encoding");
             response.ranges = false;
@@ -52,7 +52,7 @@ fn run(request: &mut Request, response: &mut Response) {
             // The page no longer stands for the redirect.
             request.answered.carried.location = None;
             request.answered.ends_untold = true;
-            *response = *error_page::built_in(request, 412);
+            *response = *error_page::built_in(request, Status::PRECONDITION_FAILED);
         }
     }
 }

@@ -1,6 +1,5 @@
 //! Byte ranges: 206 and 416 (RFC 9110 section 14).
 
-use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
@@ -9,9 +8,9 @@ use freerun_http::filters;
 use freerun_http::module::Module;
 use freerun_http::request::Request;
 use freerun_http::request::handler::{Filter, Slot};
-use freerun_http::request::response::{Body, BodySource, FileRange, LocalBoxFuture, Part, Response};
+use freerun_http::request::response::{Body, BodySource, FileRange, LocalBoxFuture, Part, Response, SourceError};
 use freerun_proto::range::{self, ByteRange, Multipart, Ranges};
-use freerun_proto::{HeaderId, Version, conditional, date};
+use freerun_proto::{HeaderId, Status, Version, conditional, date};
 
 /// The module `range`.
 pub static MODULE: Module =
@@ -20,7 +19,7 @@ pub static MODULE: Module =
 fn run(request: &mut Request, response: &mut Response) {
     let max_ranges = request.core().max_ranges;
     if !response.ranges
-        || response.status != 200
+        || response.status != Status::OK
         || request.is_subrequest()
         || request.head.version() < Version::Http10
         || max_ranges == Some(0)
@@ -38,7 +37,7 @@ fn run(request: &mut Request, response: &mut Response) {
             response.fields.accept_ranges();
         }
         Ranges::Unsatisfiable => {
-            let mut refusal = error_page::built_in(request, 416);
+            let mut refusal = error_page::built_in(request, Status::RANGE_NOT_SATISFIABLE);
             // As in nginx the page passes through the filters once more, with the fields that they added to the
             // response before.
             response.replace_content(&mut refusal);
@@ -70,7 +69,7 @@ fn usable(request: &Request, response: &Response) -> bool {
 }
 
 fn single(request: &Request, response: &mut Response, part: ByteRange, size: u64) {
-    response.status = 206;
+    response.status = Status::PARTIAL_CONTENT;
     response.content_is_cut();
     response.add(&b"Content-Range"[..], range::content_range(part, size));
     let body = std::mem::replace(&mut response.body, Body::Empty);
@@ -122,11 +121,11 @@ struct RangeSource {
 }
 
 impl BodySource for RangeSource {
-    fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
+    fn next(&mut self) -> LocalBoxFuture<'_, Result<Option<Bytes>, SourceError>> {
         Box::pin(async {
             while self.left > 0 {
                 let Some(mut piece) = self.source.next().await? else {
-                    return Err(io::ErrorKind::UnexpectedEof.into());
+                    return Err(SourceError::Short);
                 };
                 let skipped = usize::try_from(self.skip).unwrap_or(usize::MAX).min(piece.len());
                 self.skip -= skipped as u64;
@@ -187,7 +186,7 @@ fn several(response: &mut Response, parts: &[ByteRange], size: u64) {
         body.push(cut);
     }
     body.push(Part::Bytes(Bytes::copy_from_slice(multipart.tail())));
-    response.status = 206;
+    response.status = Status::PARTIAL_CONTENT;
     response.content_is_cut();
     response.content_type = multipart.content_type().into();
     response.charset = None;

@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::io;
 
 use bytes::Bytes;
-use freerun_http::phases::included::SubrequestBody;
 use freerun_http::phases::subrequest::subrequest;
+use freerun_http::phases::subrequest_body::SubrequestBody;
 use freerun_http::request::Request;
-use freerun_http::request::response::{BodySource, LocalBoxFuture};
+use freerun_http::request::response::{BodySource, LocalBoxFuture, SourceError};
 
 /// A part of a body.
 pub enum SequencePart {
@@ -31,7 +31,7 @@ impl Sequence {
 }
 
 impl BodySource for Sequence {
-    fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
+    fn next(&mut self) -> LocalBoxFuture<'_, Result<Option<Bytes>, SourceError>> {
         Box::pin(async {
             loop {
                 match self.parts.front_mut() {

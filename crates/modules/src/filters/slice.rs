@@ -16,10 +16,10 @@ use freerun_http::module::Module;
 use freerun_http::phases::subrequest::{Subrequest, content};
 use freerun_http::request::Request;
 use freerun_http::request::handler::{Filter, Slot};
-use freerun_http::request::response::{Body, BodySource, LocalBoxFuture, ReplacedBy, Response};
+use freerun_http::request::response::{Body, BodySource, LocalBoxFuture, Response, SourceError};
 use freerun_http::request::slice_begin::SliceBegin;
 use freerun_http::variables::{Variable, VariableValue};
-use freerun_proto::HeaderId;
+use freerun_proto::{HeaderId, Status};
 
 settings! {
     /// Large responses in slices.
@@ -53,7 +53,7 @@ fn slice_range<'r>(request: &'r Request, _: &str) -> VariableValue<'r> {
     let known = request.own.find::<SliceBegin>().and_then(|begin| begin.0.get());
     let begin = match known {
         Some(begin) => begin,
-        None if size == 0 || request.is_subrequest() || request.sent.status != 0 => return None,
+        None if size == 0 || request.is_subrequest() || request.sent.code() != 0 => return None,
         None => {
             let begin = match request.head.value(HeaderId::IfRange) {
                 None => first_byte(request.head.value(HeaderId::Range).unwrap_or_default()),
@@ -90,7 +90,7 @@ struct SlicePart {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 enum SliceFault {
     #[error("unexpected status code {0} in slice response")]
-    Status(u16),
+    Status(Status),
     #[error("invalid range in slice response")]
     Range,
     #[error("no complete length in slice response")]
@@ -123,7 +123,7 @@ impl SlicePart {
 
     /// The range of an answer, if it is the slice that begins at `begin`.
     fn of(response: &Response, begin: u64, size: u64) -> Result<SlicePart, SliceFault> {
-        if response.status != 206 {
+        if response.status != Status::PARTIAL_CONTENT {
             return Err(SliceFault::Status(response.status));
         }
         let part = SlicePart::parse(response.field(b"Content-Range").ok_or(SliceFault::Range)?)?;
@@ -141,7 +141,7 @@ fn run(request: &mut Request, response: &mut Response) {
         return;
     }
     let Some(begin) = request.own.find::<SliceBegin>().and_then(|begin| begin.0.take()) else { return };
-    if response.status != 206 {
+    if response.status != Status::PARTIAL_CONTENT {
         return;
     }
     let size = request.settings().get::<SliceSettings>().slice.0;
@@ -149,12 +149,12 @@ fn run(request: &mut Request, response: &mut Response) {
         Ok(part) => part,
         Err(fault) => {
             log_error!(request, Error, "{fault}");
-            *response = *error_page::built_in(request, 502);
+            *response = *error_page::built_in(request, Status::BAD_GATEWAY);
             return;
         }
     };
     let body = std::mem::replace(&mut response.body, Body::Empty).into_source(request);
-    response.status = 200;
+    response.status = Status::OK;
     response.ranges = true;
     // What the other server says of a part is not about the whole.
     response.content_is_cut();
@@ -196,11 +196,11 @@ struct Slices {
 
 impl Slices {
     /// Requests the slice with the next byte.
-    async fn ask(&mut self) -> io::Result<()> {
+    async fn ask(&mut self) -> Result<(), SourceError> {
         let begin = self.at / self.size * self.size;
         let asking = content(&self.request, |request| request.own.get::<SliceBegin>().0.set(Some(begin)));
         let mut subrequest = asking.map_err(io::Error::other)?.await;
-        let Some(response) = &mut subrequest.response else { return Err(io::ErrorKind::ConnectionAborted.into()) };
+        let Some(response) = &mut subrequest.response else { return Err(SourceError::BrokenOff) };
         let part = SlicePart::of(response, begin, self.size).and_then(|part| {
             let same = part.whole == self.whole && response.etag == self.etag;
             if same { Ok(part) } else { Err(SliceFault::Tag) }
@@ -210,7 +210,7 @@ impl Slices {
             Err(fault) => {
                 log_error!(subrequest.request, Error, "{fault}");
                 // What was sent of the slices before it stays, as when another server breaks off.
-                return Err(io::Error::new(io::ErrorKind::ConnectionAborted, ReplacedBy(502)));
+                return Err(SourceError::Replaced(Status::BAD_GATEWAY));
             }
         };
         let body = std::mem::replace(&mut response.body, Body::Empty).into_source(&subrequest.request);
@@ -226,23 +226,28 @@ impl Slices {
 }
 
 impl BodySource for Slices {
-    fn prepare(&mut self) -> Option<LocalBoxFuture<'_, Result<(), u16>>> {
+    fn prepare(&mut self) -> Option<LocalBoxFuture<'_, Result<(), Status>>> {
         let has_first_byte = self.slice.as_ref().is_some_and(|(from, to, _)| (*from..*to).contains(&self.at));
         if has_first_byte || self.at >= self.end {
             return None;
         }
         self.done();
-        Some(Box::pin(async { self.ask().await.map_err(|error| ReplacedBy::status_in(&error).unwrap_or(502)) }))
+        Some(Box::pin(async {
+            self.ask().await.map_err(|error| match error {
+                SourceError::Replaced(status) => status,
+                _ => Status::BAD_GATEWAY,
+            })
+        }))
     }
 
-    fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
+    fn next(&mut self) -> LocalBoxFuture<'_, Result<Option<Bytes>, SourceError>> {
         Box::pin(async {
             while self.at < self.end {
                 let at = self.at;
                 match &mut self.slice {
                     Some((from, to, slice)) if *from <= at && at < *to => {
                         let Some(mut piece) = slice.body.next().await? else {
-                            return Err(io::ErrorKind::UnexpectedEof.into());
+                            return Err(SourceError::Short);
                         };
                         let here = (*from, (*from + piece.len() as u64).min(*to));
                         *from = here.1;
@@ -337,11 +342,14 @@ mod tests {
             response
         };
         let part = |status, range, begin| SlicePart::of(&response(status, range), begin, 4);
-        assert_eq!(part(206, "bytes 4-7/10", 4), Ok(SlicePart { begin: 4, end: 8, whole: 10 }));
-        assert_eq!(part(206, "bytes 8-9/10", 8), Ok(SlicePart { begin: 8, end: 10, whole: 10 }));
-        assert_eq!(part(206, "bytes 4-6/10", 4), Err(SliceFault::Unexpected(4..7, 4..8)));
-        assert_eq!(part(206, "bytes 5-8/10", 4), Err(SliceFault::Unexpected(5..9, 4..8)));
-        assert_eq!(part(200, "bytes 4-7/10", 4), Err(SliceFault::Status(200)));
-        assert_eq!(SlicePart::of(&Response::new(206, "", Body::Empty), 0, 4), Err(SliceFault::Range));
+        assert_eq!(part(Status::PARTIAL_CONTENT, "bytes 4-7/10", 4), Ok(SlicePart { begin: 4, end: 8, whole: 10 }));
+        assert_eq!(part(Status::PARTIAL_CONTENT, "bytes 8-9/10", 8), Ok(SlicePart { begin: 8, end: 10, whole: 10 }));
+        assert_eq!(part(Status::PARTIAL_CONTENT, "bytes 4-6/10", 4), Err(SliceFault::Unexpected(4..7, 4..8)));
+        assert_eq!(part(Status::PARTIAL_CONTENT, "bytes 5-8/10", 4), Err(SliceFault::Unexpected(5..9, 4..8)));
+        assert_eq!(part(Status::OK, "bytes 4-7/10", 4), Err(SliceFault::Status(Status::OK)));
+        assert_eq!(
+            SlicePart::of(&Response::new(Status::PARTIAL_CONTENT, "", Body::Empty), 0, 4),
+            Err(SliceFault::Range)
+        );
     }
 }

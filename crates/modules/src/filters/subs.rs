@@ -111,18 +111,15 @@ impl SubsRule {
         let [sought, replacement, flags @ ..] = &*directive.args else { return Err(Problem::wrong_count(directive)) };
         let has = |flag: char| flags.iter().any(|flags| flags.text.contains(flag));
         let at = |why: String| Problem::new(why).at(sought.place);
-        let sought = match has('r') {
-            true => {
-                let table = cx.extensions.get_or_default::<VariableTable>();
-                SearchPattern::Pattern(Pattern::new(&sought.text, has('i'), table).map_err(at)?)
-            }
-            false => {
-                // An empty string is replaced nowhere.
-                let text = sought.bytes();
-                let text = Some(&*text).filter(|text| !text.is_empty());
-                let finder = AhoCorasick::builder().ascii_case_insensitive(has('i')).build(text);
-                SearchPattern::Text(finder.map_err(|error| at(error.to_string()))?)
-            }
+        let sought = if has('r') {
+            let table = cx.extensions.get_or_default::<VariableTable>();
+            SearchPattern::Pattern(Pattern::new(&sought.text, has('i'), table).map_err(at)?)
+        } else {
+            // An empty string is replaced nowhere.
+            let text = sought.bytes();
+            let text = Some(&*text).filter(|text| !text.is_empty());
+            let finder = AhoCorasick::builder().ascii_case_insensitive(has('i')).build(text);
+            SearchPattern::Text(finder.map_err(|error| at(error.to_string()))?)
         };
         let parts = parts(replacement, cx)?;
         if let SearchPattern::Pattern(pattern) = &sought

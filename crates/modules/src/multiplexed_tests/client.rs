@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use freerun_http::request::Address;
+use freerun_serve::tls::client_facts::TlsFacts;
 
 use super::toy::{Frame, Kind, ToyService};
 use crate::in_process::Server;
@@ -81,11 +82,22 @@ impl Client {
                 Socket::Bytes(socket)
             }
             Carrier::Datagrams => {
-                let socket = server.connect_datagrams(peer);
+                let socket = server.connect_datagrams(peer, None);
                 socket.set_read_timeout(patience).unwrap();
                 Socket::Datagrams(socket)
             }
         };
+        Client::of(socket, window)
+    }
+
+    /// Connects over datagrams that a TLS session protects. The server knows these facts about it.
+    pub fn connect_with_tls(server: &Server, window: usize, facts: TlsFacts) -> Client {
+        let socket = server.connect_datagrams(Address::Ip(([192, 0, 2, 7], 4711).into()), Some(facts));
+        socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        Client::of(Socket::Datagrams(socket), window)
+    }
+
+    fn of(socket: Socket, window: usize) -> Client {
         let mut client = Client { socket, input: BytesMut::new(), answers: HashMap::new() };
         client.open(0, u32::try_from(window).unwrap());
         client
@@ -145,6 +157,16 @@ impl Client {
     /// Waits until so much of a body has come.
     pub fn wait_for(&mut self, stream: u32, body: &[u8]) {
         self.read_until(|answers| answers.get(&stream).is_some_and(|answer| answer.body == body));
+    }
+
+    /// Waits until the server has closed the connection. Everything that it has sent was read before.
+    pub fn wait_for_end(&mut self) {
+        let mut piece = [0; 16];
+        let read = match &mut self.socket {
+            Socket::Bytes(socket) => socket.read(&mut piece).unwrap(),
+            Socket::Datagrams(socket) => socket.recv(&mut piece).unwrap(),
+        };
+        assert_eq!((read, self.input.len()), (0, 0), "the server goes on");
     }
 
     fn read_until(&mut self, is_there: impl Fn(&HashMap<u32, Answer>) -> bool) {

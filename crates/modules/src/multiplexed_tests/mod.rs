@@ -3,6 +3,7 @@
 
 mod client;
 mod fields;
+mod tls;
 mod toy;
 mod wire;
 
@@ -94,7 +95,45 @@ over_each_carrier!(
     pages_are_put_together_and_responses_are_stored,
     a_stream_becomes_a_tunnel_and_others_go_on,
     connect_opens_a_tunnel_on_a_stream,
+    a_connection_that_is_idle_is_closed_to_make_room,
+    a_connection_that_is_idle_is_closed_when_the_worker_ends,
 );
+
+fn a_connection_that_is_idle_is_closed_to_make_room(carrier: Carrier) {
+    let (port, origin) = origin();
+    let (server, _logs) =
+        Server::start(&format!("server {{ listen 8080; location / {{ proxy_pass http://127.0.0.1:{port}; }} }}"));
+    let mut busy = Client::connect_over(carrier, &server, WIDE);
+    busy.ask(1, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    let mut upstream = origin.recv().unwrap();
+    read_until(&mut upstream, b"\r\n\r\n");
+    // No connection is idle; when its request has ended, this one is.
+    server.look_for_room();
+    upstream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").unwrap();
+    assert_eq!(busy.answer(1).status, 204, "the request goes on");
+    busy.wait_for_end();
+    server.stop();
+}
+
+fn a_connection_that_is_idle_is_closed_when_the_worker_ends(carrier: Carrier) {
+    let (port, origin) = origin();
+    let (mut server, _logs) = Server::start(&format!(
+        "server {{ listen 8080; location / {{ return 204; }} location /slow {{ proxy_pass http://127.0.0.1:{port}; }} }}"
+    ));
+    let (mut idle, mut busy) =
+        (Client::connect_over(carrier, &server, WIDE), Client::connect_over(carrier, &server, WIDE));
+    idle.ask(1, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(idle.answer(1).status, 204);
+    busy.ask(1, "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n");
+    let mut upstream = origin.recv().unwrap();
+    read_until(&mut upstream, b"\r\n\r\n");
+    server.drain();
+    idle.wait_for_end();
+    upstream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone").unwrap();
+    assert_eq!(&busy.answer(1).body[..], b"done", "a request that goes on has its response");
+    busy.wait_for_end();
+    server.stop();
+}
 
 fn files_come_whole_and_in_part_and_several_at_once(carrier: Carrier) {
     let large: Vec<u8> = (0..=250).cycle().take(300_000).collect();

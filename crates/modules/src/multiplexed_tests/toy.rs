@@ -9,14 +9,16 @@ use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use freerun_http::connection::stream::{ResponseHead, Stream};
+use freerun_http::connection::idle::{AwaitedRequest, Keep, Key};
+use freerun_http::connection::stream::{ResponseHead, Stream, StreamError};
 use freerun_http::http_loop::HttpLoop;
 use freerun_http::message::head::Head;
 use freerun_http::message::scratch::RequestScratch;
-use freerun_http::protocol::multiplexed::{Arrived, field_rules, serve};
+use freerun_http::protocol::multiplexed::{ArrivedRequest, field_rules, serve};
 use freerun_http::request::ClientConnection;
 use freerun_http::request::response::Field;
 use freerun_http::settings::http2::Http2Settings;
@@ -99,6 +101,8 @@ struct Shared {
     /// The number of bytes of each response that may be sent before the client opens its window.
     window: usize,
     streams: HashMap<u32, State>,
+    /// The number of requests that go on.
+    requests: usize,
     out: BytesMut,
     driver: Option<Waker>,
 }
@@ -139,10 +143,14 @@ impl ToyStream {
         }
     }
 
-    fn poll<T>(&self, context: &mut Context<'_>, look: impl FnOnce(&mut State) -> Option<T>) -> Poll<io::Result<T>> {
+    fn poll<T>(
+        &self,
+        context: &mut Context<'_>,
+        look: impl FnOnce(&mut State) -> Option<T>,
+    ) -> Poll<Result<T, StreamError>> {
         self.state(|state| {
             if state.is_gone {
-                return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+                return Poll::Ready(Err(StreamError::Reset));
             }
             match look(state) {
                 Some(value) => Poll::Ready(Ok(value)),
@@ -165,7 +173,7 @@ fn lines<'f>(status: Option<u16>, fields: impl Iterator<Item = (&'f [u8], &'f [u
 }
 
 impl Stream for ToyStream {
-    fn poll_body(&self, context: &mut Context<'_>, most: usize) -> Poll<io::Result<Option<Bytes>>> {
+    fn poll_body(&self, context: &mut Context<'_>, most: usize) -> Poll<Result<Option<Bytes>, StreamError>> {
         self.poll(context, |state| match state.body.front_mut() {
             Some(piece) if piece.len() > most => Some(Some(piece.split_to(most))),
             Some(_) => Some(state.body.pop_front()),
@@ -184,7 +192,7 @@ impl Stream for ToyStream {
         }
     }
 
-    fn poll_room(&self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+    fn poll_room(&self, context: &mut Context<'_>) -> Poll<Result<usize, StreamError>> {
         self.poll(context, |state| (state.window > 0).then_some(state.window))
     }
 
@@ -266,14 +274,16 @@ impl Service for ToyService {
 
 /// Serves a connection with the toy protocol. Its first frame, a window for stream 0, gives the number of bytes of each
 /// response that may be sent before the client opens its window.
-pub fn drive(mut wire: Wire) {
+pub fn drive(wire: Wire) {
     let (number, loop_state) = (wire.facts().number, wire.facts().loop_state.clone());
     let http = HttpLoop::of(&loop_state).unwrap();
     loops::spawn(number, "a toy protocol", async move {
         let shared = Rc::new(RefCell::new(Shared::default()));
-        let mut input = BytesMut::new();
+        let mut driver = ToyDriver { http, wire, shared: shared.clone(), input: BytesMut::new(), idle: None };
         // However the connection ends, its streams have no driver afterwards.
-        let _ = poll_fn(|context| poll(context, &http, &mut wire, &shared, &mut input)).await;
+        let _ = poll_fn(|context| driver.poll(context)).await;
+        driver.leave_idle();
+        driver.wire.end();
         for state in shared.borrow_mut().streams.values_mut() {
             state.is_gone = true;
             state.wake();
@@ -282,27 +292,72 @@ pub fn drive(mut wire: Wire) {
     });
 }
 
-/// Ready when the client has closed the connection.
-fn poll(
-    context: &mut Context<'_>,
-    http: &Rc<HttpLoop>,
-    wire: &mut Wire,
-    shared: &Rc<RefCell<Shared>>,
-    input: &mut BytesMut,
-) -> Poll<io::Result<()>> {
-    loop {
-        while let Some(frame) = Frame::read(input)? {
-            take(http, wire, shared, frame);
-        }
-        {
-            let mut shared = shared.borrow_mut();
-            if let Poll::Ready(sent) = wire.poll_write(context, &mut shared.out) {
-                sent?;
+/// The driver of a connection.
+struct ToyDriver {
+    http: Rc<HttpLoop>,
+    wire: Wire,
+    shared: Rc<RefCell<Shared>>,
+    input: BytesMut,
+    /// The place among the idle connections, while there is no request.
+    idle: Option<Key>,
+}
+
+impl ToyDriver {
+    /// Ready when the connection is to end.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.wire.set_driver(context);
+        loop {
+            while let Some(frame) = Frame::read(&mut self.input)? {
+                self.leave_idle();
+                take(&self.http, &self.wire, &self.shared, frame);
             }
-            shared.driver = Some(context.waker().clone());
+            {
+                let mut shared = self.shared.borrow_mut();
+                if let Poll::Ready(sent) = self.wire.poll_write(context, &mut shared.out) {
+                    sent?;
+                }
+                shared.driver = Some(context.waker().clone());
+            }
+            match self.wire.poll_read(context, &mut self.input)? {
+                Poll::Ready(true) => {}
+                Poll::Ready(false) => return Poll::Ready(Ok(())),
+                Poll::Pending if self.is_over() => return Poll::Ready(Ok(())),
+                Poll::Pending => {
+                    self.enter_idle();
+                    return Poll::Pending;
+                }
+            }
         }
-        if !ready!(wire.poll_read(context, input))? {
-            return Poll::Ready(Ok(()));
+    }
+
+    /// Whether no request goes on, and everything is sent.
+    fn is_idle(&self) -> bool {
+        let shared = self.shared.borrow();
+        shared.requests == 0 && shared.out.is_empty()
+    }
+
+    /// Whether the connection ends now, because it was asked to close, or because the worker is shutting down.
+    fn is_over(&self) -> bool {
+        let facts = self.wire.facts();
+        let drains = facts.loop_state.is_draining() && facts.requests.get() > 0;
+        self.is_idle() && (self.wire.is_closing() || drains)
+    }
+
+    fn enter_idle(&mut self) {
+        if self.idle.is_some() || !self.is_idle() {
+            return;
+        }
+        let facts = self.wire.facts();
+        self.http.renew_connection_of(facts, || facts.listen.address());
+        let is_fresh = facts.requests.get() == 0;
+        let waiting = if is_fresh { AwaitedRequest::First } else { AwaitedRequest::Next };
+        self.idle = Some(self.wire.enter_idle(&self.http, waiting, Keep::at_most(Duration::from_secs(600))));
+        self.wire.facts().loop_state.admission.one_may_leave();
+    }
+
+    fn leave_idle(&mut self) {
+        if let Some(key) = self.idle.take() {
+            assert!(self.http.idle.leave(key).is_some(), "it is entered once and left once");
         }
     }
 }
@@ -341,10 +396,15 @@ fn begin(
     shared.borrow_mut().streams.insert(number, State { window, ..State::default() });
     let stream = Rc::new(ToyStream { shared: shared.clone(), number });
     let arrived =
-        Arrived { head: Head::new(buffer, parsed), has_body, declared, serial: number.into(), fault, received };
+        ArrivedRequest { head: Head::new(buffer, parsed), has_body, declared, serial: number.into(), fault, received };
     let (http, client) = (http.clone(), wire.client(stream));
+    shared.borrow_mut().requests += 1;
+    let shared = shared.clone();
     loops::spawn(client.number, "a stream", async move {
         serve(http, client, arrived, &mut RequestScratch::default()).await;
+        let mut shared = shared.borrow_mut();
+        shared.requests -= 1;
+        shared.driver.take().into_iter().for_each(Waker::wake);
     });
 }
 

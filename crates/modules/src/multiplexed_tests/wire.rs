@@ -1,14 +1,19 @@
 //! The carriers of the toy protocol: a byte stream, and datagrams over a socket pair, as HTTP/3 has them.
 
+use std::cell::RefCell;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use bytes::{Buf, BytesMut};
+use freerun_http::connection::idle::{AwaitedRequest, Keep, Key};
 use freerun_http::connection::stream::Stream;
-use freerun_http::request::{ClientConnection, ClientStream, ConnectionFacts};
+use freerun_http::connection::{CloseRequest, Facts, IdleConnection, IdleSince};
+use freerun_http::http_loop::HttpLoop;
+use freerun_http::request::generation::ServedBy;
+use freerun_http::request::{Address, ClientConnection, ClientStream, ConnectionFacts};
 use freerun_runtime::net::udp::{DatagramTarget, Datagrams, SendQueue};
 
 /// The most bytes that a datagram carries here.
@@ -22,11 +27,42 @@ pub enum Wire {
     /// A byte stream.
     Bytes(Rc<ClientConnection>),
     /// Datagrams, which are neither lost nor reordered here. An empty datagram ends the connection.
-    Datagrams(Rc<ConnectionFacts>, Box<Peer>),
+    Datagrams(Rc<DatagramConnection>, Box<Peer>),
+}
+
+/// A connection of datagrams, as the list of idle connections knows it.
+pub struct DatagramConnection {
+    facts: Rc<ConnectionFacts>,
+    idle_since: IdleSince,
+    close_request: CloseRequest,
+    driver: RefCell<Option<Waker>>,
+}
+
+impl IdleConnection<ServedBy> for DatagramConnection {
+    fn facts(&self) -> &Facts<ServedBy> {
+        &self.facts
+    }
+
+    fn local(&self) -> Address {
+        self.facts.listen.address()
+    }
+
+    fn idle_since(&self) -> &IdleSince {
+        &self.idle_since
+    }
+
+    fn close_request(&self) -> &CloseRequest {
+        &self.close_request
+    }
+
+    fn wake_to_close(&self) {
+        self.driver.borrow().iter().for_each(Waker::wake_by_ref);
+    }
 }
 
 /// The other end of the datagrams.
 pub struct Peer {
+    fd: Arc<OwnedFd>,
     socket: Datagrams,
     queue: SendQueue,
 }
@@ -34,15 +70,53 @@ pub struct Peer {
 impl Wire {
     /// Takes over a connected socket of datagrams.
     pub fn of_datagrams(facts: ConnectionFacts, socket: OwnedFd) -> Wire {
-        let socket = Datagrams::connected(Arc::new(socket));
-        Wire::Datagrams(Rc::new(facts), Box::new(Peer { socket, queue: SendQueue::default() }))
+        let fd = Arc::new(socket);
+        let (facts, idle_since, close_request, driver) =
+            (Rc::new(facts), <_>::default(), <_>::default(), <_>::default());
+        let connection = DatagramConnection { facts, idle_since, close_request, driver };
+        let socket = Datagrams::connected(fd.clone());
+        Wire::Datagrams(Rc::new(connection), Box::new(Peer { fd, socket, queue: SendQueue::default() }))
     }
 
     /// The facts about the connection.
     pub fn facts(&self) -> &ConnectionFacts {
         match self {
             Wire::Bytes(connection) => connection,
-            Wire::Datagrams(facts, _) => facts,
+            Wire::Datagrams(connection, _) => &connection.facts,
+        }
+    }
+
+    /// Notes the task that drives the connection.
+    pub fn set_driver(&self, context: &Context<'_>) {
+        if let Wire::Datagrams(connection, _) = self {
+            connection.driver.replace(Some(context.waker().clone()));
+        }
+    }
+
+    /// Enters the connection among the idle ones.
+    pub fn enter_idle(&self, http: &HttpLoop, waiting: AwaitedRequest, keep: Keep) -> Key {
+        match self {
+            Wire::Bytes(connection) => http.idle.enter(connection, waiting, keep),
+            Wire::Datagrams(connection, _) => http.idle.enter(connection, waiting, keep),
+        }
+    }
+
+    /// Whether the connection was asked to close.
+    pub fn is_closing(&self) -> bool {
+        match self {
+            Wire::Bytes(connection) => connection.is_closing(),
+            Wire::Datagrams(connection, _) => connection.close_request.is_made(),
+        }
+    }
+
+    /// Ends the connection.
+    pub fn end(&self) {
+        match self {
+            Wire::Bytes(connection) => connection.transport.end(),
+            // The client may have gone.
+            Wire::Datagrams(_, peer) => {
+                let _ = rustix::net::send(&*peer.fd, b"", rustix::net::SendFlags::DONTWAIT);
+            }
         }
     }
 
@@ -50,7 +124,7 @@ impl Wire {
     pub fn client(&self, stream: Rc<dyn Stream>) -> ClientStream {
         match self {
             Wire::Bytes(connection) => ClientStream::of_stream(connection.clone(), stream),
-            Wire::Datagrams(facts, _) => ClientStream::of_facts(facts.clone(), stream),
+            Wire::Datagrams(connection, _) => ClientStream::of_facts(connection.facts.clone(), stream),
         }
     }
 

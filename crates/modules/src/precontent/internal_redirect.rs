@@ -7,6 +7,7 @@ use freerun_http::phases::subrequest::target;
 use freerun_http::request::Request;
 use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
 use freerun_http::template::Template;
+use freerun_proto::Status;
 
 settings! {
     /// Going on elsewhere.
@@ -41,7 +42,7 @@ fn run(request: &mut Request) -> Outcome {
             Ok((path, args)) => Outcome::Redirect(path, args),
             Err(path) => {
                 log_error!(request, Error, "unsafe URI \"{}\" was detected", text_of(&path));
-                Outcome::Status(500)
+                Outcome::Status(Status::INTERNAL_SERVER_ERROR)
             }
         },
     }

@@ -11,6 +11,7 @@ use freerun_http::request::Request;
 use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
 use freerun_http::request::response::LocalBoxFuture;
 use freerun_http::template::Template;
+use freerun_proto::Status;
 
 settings! {
     /// The first existing one of several files.
@@ -37,7 +38,7 @@ struct Try {
 
 #[derive(Debug, Clone)]
 enum Last {
-    Status(u16),
+    Status(Status),
     Named(String),
     Uri(Template),
 }
@@ -60,7 +61,7 @@ impl Value for TryFiles {
             Some(code) => match code.parse::<u16>() {
                 // As in nginx, where this is a URI that no file has.
                 Ok(0) => Last::Uri(Template::parse(last, cx)?),
-                Ok(code @ 1..=999) => Last::Status(code),
+                Ok(code @ 1..=999) => Last::Status(Status::new(code)),
                 _ => return Err(Problem::new(format!("invalid code \"={code}\"")).at(last.place)),
             },
             None if last.text.starts_with('@') => Last::Named(last.text.clone()),
@@ -88,7 +89,7 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
             return Outcome::Declined;
         };
         if path::alias_is_lost(request) {
-            return Outcome::Status(500);
+            return Outcome::Status(Status::INTERNAL_SERVER_ERROR);
         }
         for candidate in &*setting.tries {
             let value = candidate.path.render(request).into_owned();
@@ -110,7 +111,7 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
         }
         match &setting.last {
             // No answer has such a status. nginx sends none either.
-            Last::Status(..200) => Outcome::Close,
+            Last::Status(status) if status.code() < 200 => Outcome::Close,
             Last::Status(status) => Outcome::Status(*status),
             Last::Named(name) => Outcome::Named(name.clone()),
             Last::Uri(uri) => {

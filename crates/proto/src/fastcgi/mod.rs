@@ -156,7 +156,7 @@ pub enum Piece {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
+enum RecordState {
     /// In a record's head; this number of its bytes have come.
     Head(u8),
     /// In its content.
@@ -170,7 +170,7 @@ enum State {
 /// Splits the output of an application into its records.
 #[derive(Clone, Debug)]
 pub struct Records {
-    state: State,
+    state: RecordState,
     head: [u8; RECORD_HEAD],
     /// Bytes of the content that are still to come.
     left: u16,
@@ -187,17 +187,17 @@ impl Default for Records {
 impl Records {
     /// A splitter before the first byte of a response.
     pub const fn new() -> Records {
-        Records { state: State::Head(0), head: [0; RECORD_HEAD], left: 0, padding: 0 }
+        Records { state: RecordState::Head(0), head: [0; RECORD_HEAD], left: 0, padding: 0 }
     }
 
     /// Whether the last record of the response is complete.
     pub fn is_done(&self) -> bool {
-        self.state == State::Done
+        self.state == RecordState::Done
     }
 
     /// Bytes of the current record that are still to come.
     pub fn left_in_record(&self) -> usize {
-        if self.state == State::Content { usize::from(self.left) } else { 0 }
+        if self.state == RecordState::Content { usize::from(self.left) } else { 0 }
     }
 
     /// Splits the next piece of the response.
@@ -209,18 +209,18 @@ impl Records {
         let mut at = 0;
         loop {
             match self.state {
-                State::Done => return Ok(Piece::End(at)),
+                RecordState::Done => return Ok(Piece::End(at)),
                 _ if at == input.len() => return Ok(Piece::More),
-                State::Head(there) => {
+                RecordState::Head(there) => {
                     let there = usize::from(there);
                     self.head[there] = input[at];
                     at += 1;
-                    self.state = State::Head(there as u8 + 1);
+                    self.state = RecordState::Head(there as u8 + 1);
                     self.check(there)?;
                     if there + 1 == RECORD_HEAD {
                         self.left = u16::from_be_bytes([self.head[4], self.head[5]]);
                         self.padding = self.head[6];
-                        self.state = State::Content;
+                        self.state = RecordState::Content;
                         let is_empty = self.left == 0;
                         self.enter_padding();
                         if is_empty && self.head[1] == STDOUT {
@@ -228,7 +228,7 @@ impl Records {
                         }
                     }
                 }
-                State::Content => {
+                RecordState::Content => {
                     let take = usize::from(self.left).min(input.len() - at);
                     let range = at..at + take;
                     self.left -= take as u16;
@@ -241,7 +241,7 @@ impl Records {
                         _ => {}
                     }
                 }
-                State::Padding => {
+                RecordState::Padding => {
                     let take = usize::from(self.padding).min(input.len() - at);
                     self.padding -= take as u8;
                     at += take;
@@ -255,9 +255,9 @@ impl Records {
     fn enter_padding(&mut self) {
         if self.left == 0 {
             self.state = match (self.padding, self.head[1]) {
-                (0, END_REQUEST) => State::Done,
-                (0, _) => State::Head(0),
-                _ => State::Padding,
+                (0, END_REQUEST) => RecordState::Done,
+                (0, _) => RecordState::Head(0),
+                _ => RecordState::Padding,
             };
         }
     }

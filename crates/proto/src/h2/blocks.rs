@@ -1,12 +1,14 @@
 //! Received blocks of fields: heads and trailers, and the frames that they come in.
 
-use super::connection::{Closed, Connection, Ending, Failure, Role};
-use super::flood::Flood;
+use super::connection::{Connection, ConnectionError, GoAwayState, StreamEnd};
 use super::frame::{ErrorCode, FrameHead, flag};
-use super::hpack::{BlockLimits, DecodeError, DecodedField, FieldSink, Pseudo};
+use super::hpack::{BlockLimits, DecodeError, FieldSink};
 use super::reader::Block;
 use super::receive::{Event, dependency, failure, size, wrong};
 use super::stream::{Slot, Stream};
+use crate::compression::{DiscardSink, FieldObserver};
+use crate::flood::Flood;
+use crate::role::Role;
 
 /// The most frames of a block of fields, besides one for each [`BYTES_PER_FRAME`].
 const FRAMES_OF_BLOCK: u32 = 128;
@@ -16,48 +18,23 @@ const BYTES_PER_FRAME: usize = 256;
 
 /// The limits of a block of fields, in half the room: each connection has them, and none is near four gigabytes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Limits {
+pub(super) struct PackedLimits {
     string: u32,
     total: u32,
     fields: u32,
 }
 
-impl From<BlockLimits> for Limits {
-    fn from(limits: BlockLimits) -> Limits {
+impl From<BlockLimits> for PackedLimits {
+    fn from(limits: BlockLimits) -> PackedLimits {
         let [string, total, fields] = [limits.most_string, limits.most_total, limits.most_fields]
             .map(|limit| u32::try_from(limit).unwrap_or(u32::MAX));
-        Limits { string, total, fields }
+        PackedLimits { string, total, fields }
     }
 }
 
-impl From<Limits> for BlockLimits {
-    fn from(Limits { string, total, fields }: Limits) -> BlockLimits {
+impl From<PackedLimits> for BlockLimits {
+    fn from(PackedLimits { string, total, fields }: PackedLimits) -> BlockLimits {
         BlockLimits { most_string: string as usize, most_total: total as usize, most_fields: fields as usize }
-    }
-}
-
-/// Fields that nobody wants; they are decoded for the sake of the table.
-struct Unwanted;
-
-impl FieldSink for Unwanted {
-    fn field(&mut self, _: DecodedField<'_>) {}
-}
-
-/// A sink that sees the fields on their way to another one.
-struct Watched<'s, S> {
-    sink: &'s mut S,
-    has_pseudo: bool,
-    is_interim: bool,
-}
-
-impl<S: FieldSink> FieldSink for Watched<'_, S> {
-    #[inline]
-    fn field(&mut self, field: DecodedField<'_>) {
-        if let Some(pseudo) = field.pseudo {
-            self.has_pseudo = true;
-            self.is_interim |= pseudo == Pseudo::Status && field.value.len() == 3 && field.value[0] == b'1';
-        }
-        self.sink.field(field);
     }
 }
 
@@ -68,7 +45,7 @@ impl Connection {
         payload: &[u8],
         now: u64,
         sink: &mut S,
-    ) -> Result<Option<Event<'b>>, Failure> {
+    ) -> Result<Option<Event<'b>>, ConnectionError> {
         let mut fragment = payload;
         if head.has(flag::PADDED) {
             let (padding, rest) = fragment.split_first().ok_or(size("padding without its length"))?;
@@ -101,7 +78,7 @@ impl Connection {
         payload: &[u8],
         now: u64,
         sink: &mut S,
-    ) -> Result<Option<Event<'b>>, Failure> {
+    ) -> Result<Option<Event<'b>>, ConnectionError> {
         let most = self.limits.total as usize;
         let Some(block) = &mut self.reader.block else { return Ok(None) };
         block.frames += 1;
@@ -120,7 +97,7 @@ impl Connection {
     }
 
     /// Decodes a block of fields.
-    pub(super) fn decode<S: FieldSink>(&mut self, fragment: &[u8], sink: &mut S) -> Result<(), Failure> {
+    pub(super) fn decode<S: FieldSink>(&mut self, fragment: &[u8], sink: &mut S) -> Result<(), ConnectionError> {
         self.decoder.decode(fragment, &self.limits.into(), sink).map_err(|error| match error {
             DecodeError::Compression(what) => failure(ErrorCode::COMPRESSION_ERROR, what),
             DecodeError::TooLarge => Flood::Fields.into(),
@@ -135,7 +112,7 @@ impl Connection {
         fragment: &[u8],
         now: u64,
         sink: &mut S,
-    ) -> Result<Option<Event<'b>>, Failure> {
+    ) -> Result<Option<Event<'b>>, ConnectionError> {
         self.block_len = fragment.len() as u32;
         if let Some(slot) = self.streams.find(id) {
             return self.later_block(slot, ends, fragment, now, sink);
@@ -144,15 +121,15 @@ impl Connection {
             return Err(wrong("a stream with a wrong number"));
         }
         if id <= self.last_stream {
-            self.decode(fragment, &mut Unwanted)?;
+            self.decode(fragment, &mut DiscardSink)?;
             return self.late_frame(id, false, now);
         }
-        if let Ending::Last(last) = self.ending
+        if let GoAwayState::Last(last) = self.ending
             && id > last
         {
             // The client learns from GOAWAY that nothing was done for it.
             self.account.pay(fragment.len() as u32, now)?;
-            self.decode(fragment, &mut Unwanted)?;
+            self.decode(fragment, &mut DiscardSink)?;
             return Ok(None);
         }
         debug_assert!(self.role == Role::Server, "a client begins its streams itself");
@@ -163,16 +140,17 @@ impl Connection {
         }
         // Streams that were reset, and whose requests have not ended, count like open ones, but twice as many may be there.
         if self.streams.open() >= most || self.streams.used() >= most.saturating_mul(2) {
-            self.decode(fragment, &mut Unwanted)?;
+            self.decode(fragment, &mut DiscardSink)?;
             self.write_reset(id, ErrorCode::REFUSED_STREAM);
             self.account.torn_down(now)?;
-            self.remember(id, Closed::ResetHere);
+            self.remember(id, StreamEnd::ResetHere);
             return Ok(None);
         }
-        match is_self_dependent {
+        if is_self_dependent {
             // The stream is reported to nobody.
-            true => self.decode(fragment, &mut Unwanted)?,
-            false => self.decode(fragment, sink)?,
+            self.decode(fragment, &mut DiscardSink)?;
+        } else {
+            self.decode(fragment, sink)?;
         }
         let priority = self.early_priority(id);
         let mut stream = Stream::new(id, self.peer.initial_window, self.initial_window, self.chunk);
@@ -197,18 +175,18 @@ impl Connection {
         fragment: &[u8],
         now: u64,
         sink: &mut S,
-    ) -> Result<Option<Event<'b>>, Failure> {
+    ) -> Result<Option<Event<'b>>, ConnectionError> {
         let (is_closed, is_head) = match self.streams.get(slot) {
             Some(stream) => (stream.received_end, self.role == Role::Client && !stream.received_head),
             None => (true, false),
         };
         if is_closed {
-            self.decode(fragment, &mut Unwanted)?;
+            self.decode(fragment, &mut DiscardSink)?;
             return self.break_stream(slot, ErrorCode::STREAM_CLOSED, now);
         }
-        let mut watched = Watched { sink, has_pseudo: false, is_interim: false };
+        let mut watched = FieldObserver::new(sink);
         self.decode(fragment, &mut watched)?;
-        let Watched { has_pseudo, is_interim, .. } = watched;
+        let FieldObserver { has_pseudo, is_interim, .. } = watched;
         let Some(stream) = self.streams.get_mut(slot) else { return Ok(None) };
         if is_head {
             stream.received_head = !is_interim;

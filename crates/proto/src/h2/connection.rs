@@ -1,27 +1,19 @@
-//! One side of a connection: its state, and what its owner asks and tells it besides bytes.
+//! State of one side of a connection, and its interface for the owner apart from bytes.
 
-use super::blocks::Limits;
-use super::flood::{Account, Flood};
+use super::blocks::PackedLimits;
 use super::frame::{self, DEFAULT_WINDOW, ErrorCode, LARGEST_WINDOW, kind};
 use super::hpack::{BlockLimits, Decoder, Encoder};
 use super::lists::Lists;
 use super::out::Out;
-use super::priority::Priority;
 use super::reader::Reader;
 use super::schedule::Schedule;
 use super::settings::{self, PeerSettings};
-use super::stream::{Slot, Stream, Table};
+use super::stream::{Slot, Stream, StreamTable};
+use crate::flood::{Account, Flood};
+use crate::priority::Priority;
+use crate::role::Role;
 
-/// Which side of the connection this is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
-    /// It answers requests.
-    Server,
-    /// It sends requests.
-    Client,
-}
-
-/// What a connection begins with.
+/// Settings of a new connection.
 #[derive(Debug, Clone, Copy)]
 pub struct Config {
     /// The side.
@@ -40,27 +32,27 @@ pub struct Config {
     pub now: u64,
 }
 
-/// Why a connection cannot go on. A `GOAWAY` frame with the code is ready to be written.
+/// Reason why a connection cannot go on. A `GOAWAY` frame with the code is ready to be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Failure {
+pub struct ConnectionError {
     /// The code for the peer.
     pub code: ErrorCode,
     /// The words for a log.
     pub what: &'static str,
-    /// What the peer has done too often, if that is the reason.
+    /// The kind of flood that the peer has caused, if that is the reason.
     pub flood: Option<Flood>,
 }
 
-impl From<Flood> for Failure {
-    fn from(flood: Flood) -> Failure {
-        Failure { code: ErrorCode::ENHANCE_YOUR_CALM, what: flood.text(), flood: Some(flood) }
+impl From<Flood> for ConnectionError {
+    fn from(flood: Flood) -> ConnectionError {
+        ConnectionError { code: ErrorCode::ENHANCE_YOUR_CALM, what: flood.text(), flood: Some(flood) }
     }
 }
 
-/// How the end of a connection was announced to the peer (RFC 9113 section 6.8).
+/// Announcement of the connection's end to the peer (RFC 9113 section 6.8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ending {
-    /// It was not.
+pub(super) enum GoAwayState {
+    /// No announcement yet.
     No,
     /// The peer was asked to begin no stream; those on the way are accepted until it has answered a `PING`.
     Asked,
@@ -68,13 +60,13 @@ pub(super) enum Ending {
     Last(u32),
 }
 
-/// How many streams that are closed are remembered, to tell late frames from wrong ones.
+/// Number of closed streams that are remembered, to tell late frames from wrong ones.
 pub(super) const REMEMBERED: usize = 32;
 
-/// How a stream that is remembered has ended.
+/// End of a stream that is remembered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Closed {
-    /// This side has reset it: frames may still be on their way.
+pub(super) enum StreamEnd {
+    /// Reset by this side: frames may still be on their way.
     ResetHere,
     /// The peer has reset it.
     ResetThere,
@@ -82,7 +74,7 @@ pub(super) enum Closed {
     Complete,
 }
 
-/// How many bytes of answers to `SETTINGS` and `PING` may wait to be written to a peer that does not read.
+/// The most bytes of answers to `SETTINGS` and `PING` that wait to be written to a peer that does not read.
 const MOST_UNREAD: u32 = 64 * 1024;
 
 /// The largest receive window of a stream: what a reader as fast as its client needs over a long path.
@@ -94,51 +86,52 @@ const LAST_CALL: [u8; 8] = *b"the last";
 const _: () = assert!(LARGEST_RECEIVE_WINDOW <= LARGEST_WINDOW, "the peer must be able to count it");
 const _: () = assert!(MOST_UNREAD > 2 * frame::DEFAULT_FRAME_SIZE, "a peer that reads is never that far behind");
 
-/// One side of an HTTP/2 connection: received bytes go in, events and bytes to write come out. It has no socket and no clock.
+/// State machine of one side of an HTTP/2 connection: received bytes go in, events and bytes to write come out. It has
+/// no socket and no clock.
 pub struct Connection {
     pub(super) role: Role,
     pub(super) peer: PeerSettings,
     pub(super) max_streams: u32,
     pub(super) initial_window: u32,
-    /// How large the receive window of a stream may become by itself.
+    /// The largest size to which the receive window of a stream grows by itself, in bytes.
     pub(super) largest_window: u32,
     pub(super) chunk: u32,
-    pub(super) limits: Limits,
+    pub(super) limits: PackedLimits,
     pub(super) reader: Reader,
     pub(super) decoder: Decoder,
     pub(super) encoder: Encoder,
-    pub(super) streams: Table,
+    pub(super) streams: StreamTable,
     pub(super) schedule: Schedule,
     pub(super) lists: Lists,
-    /// How many bytes of `DATA` the peer takes on all streams.
+    /// Number of bytes of `DATA` that the peer takes on all streams.
     pub(super) send_window: i64,
-    /// How many bytes of `DATA` were received that were not given back to the window of the connection.
+    /// Number of bytes of `DATA` that were received and not given back to the window of the connection.
     pub(super) owed: u32,
-    /// How many bytes the receive windows of open streams have more than they began with.
+    /// Number of bytes added to the receive windows of open streams.
     pub(super) grown: u32,
     /// The urgency of streams that have sent everything they had, and whose owners may have more.
     pub(super) awaited: Option<u8>,
-    /// How many bytes of `DATA` wait in streams.
+    /// Number of bytes of `DATA` that wait in streams.
     pub(super) queued: usize,
-    /// How many frames of bodies and ends of messages were sent.
+    /// Number of frames of bodies and ends of messages that were sent.
     pub(super) progress: u64,
     /// The length of the block of fields that has come last, in bytes.
     pub(super) block_len: u32,
     /// The highest stream that has begun.
     pub(super) last_stream: u32,
     pub(super) next_stream: u32,
-    pub(super) ending: Ending,
+    pub(super) ending: GoAwayState,
     /// A client: the server accepts no streams above this one.
     pub(super) peer_last: Option<u32>,
     pub(super) account: Account,
     pub(super) out: Out,
-    /// How many bytes of answers were written since everything was taken by the peer.
+    /// Number of bytes of answers that were written since everything was taken by the peer.
     pub(super) answers: u32,
     pub(super) settings_acknowledged: bool,
     /// The time at which bytes were received last, in milliseconds.
     pub(super) now: u64,
     /// In a box: few connections fail, and then they end.
-    pub(super) failure: Option<Box<Failure>>,
+    pub(super) failure: Option<Box<ConnectionError>>,
 }
 
 impl std::fmt::Debug for Connection {
@@ -150,7 +143,7 @@ impl std::fmt::Debug for Connection {
 }
 
 impl Connection {
-    /// A connection of which no byte was received. What this side sends first is ready to be written.
+    /// A connection before its first received byte. The settings of this side are ready to be written.
     pub fn new(config: &Config) -> Connection {
         let mut out = Out::default();
         let mut payload = Vec::with_capacity(5 * settings::SETTING);
@@ -188,7 +181,7 @@ impl Connection {
             reader: Reader::new(config.role),
             decoder: Decoder::new(PeerSettings::default().header_table_size),
             encoder: Encoder::new(),
-            streams: Table::default(),
+            streams: StreamTable::default(),
             schedule: Schedule::default(),
             lists: Lists::default(),
             send_window: i64::from(DEFAULT_WINDOW),
@@ -200,7 +193,7 @@ impl Connection {
             block_len: 0,
             last_stream: 0,
             next_stream: 1,
-            ending: Ending::No,
+            ending: GoAwayState::No,
             peer_last: None,
             account: Account::new(config.max_streams, config.now),
             out,
@@ -223,12 +216,12 @@ impl Connection {
         self.reader.has_settings()
     }
 
-    /// How many streams have begun and are not closed.
+    /// Number of streams that have begun and are not closed.
     pub fn open_streams(&self) -> usize {
         self.streams.open()
     }
 
-    /// How many streams have something going on: those that their owners have not released, or that have more to send.
+    /// Number of streams in use: their owners have not released them, or they have more to send.
     pub fn used_slots(&self) -> usize {
         self.streams.used() - self.left_over()
     }
@@ -260,12 +253,12 @@ impl Connection {
         };
         self.last_stream = id;
         self.write_reset(id, ErrorCode::PROTOCOL_ERROR);
-        self.remember(id, Closed::ResetHere);
+        self.remember(id, StreamEnd::ResetHere);
     }
 
-    /// Why the connection cannot go on. What a peer makes this side send may be the reason, too, so that the next bytes need not
-    /// come for it.
-    pub fn failure(&self) -> Option<Failure> {
+    /// Reason why the connection cannot go on. The answers that a peer causes may be the reason, too, so look here even
+    /// if no bytes come.
+    pub fn failure(&self) -> Option<ConnectionError> {
         self.failure.as_deref().copied()
     }
 
@@ -276,7 +269,7 @@ impl Connection {
 
     /// Whether the end of the connection was announced, by whichever side.
     pub fn is_ending(&self) -> bool {
-        self.ending != Ending::No || self.peer_last.is_some() || self.failure.is_some()
+        self.ending != GoAwayState::No || self.peer_last.is_some() || self.failure.is_some()
     }
 
     /// Whether nothing goes on: there is no stream but answered ones whose requests may still end, and nothing to be written.
@@ -284,7 +277,7 @@ impl Connection {
         self.used_slots() == 0 && self.out.pending() == 0 && !self.reader.is_in_frame()
     }
 
-    /// How many bytes of memory it holds on the heap besides payloads.
+    /// Number of bytes of memory on the heap besides payloads.
     pub fn heap_bytes(&self) -> usize {
         self.streams.heap_bytes()
             + self.schedule.heap_bytes()
@@ -300,26 +293,26 @@ impl Connection {
     /// Asks the peer to begin no further stream (the first step of RFC 9113 section 6.8). Streams on the way are accepted until it
     /// answers, and then [`Connection::finish`] is called for it.
     pub fn announce_end(&mut self) {
-        if self.ending != Ending::No || self.failure.is_some() {
+        if self.ending != GoAwayState::No || self.failure.is_some() {
             return;
         }
-        self.ending = Ending::Asked;
+        self.ending = GoAwayState::Asked;
         self.write_goaway(LARGEST_WINDOW, ErrorCode::NO_ERROR);
         self.out.with(|out| frame::write(kind::PING, 0, 0, &LAST_CALL, out));
     }
 
     /// Accepts no stream above those that have begun (the second step).
     pub fn finish(&mut self, code: ErrorCode) {
-        if matches!(self.ending, Ending::Last(_)) || self.failure.is_some() {
+        if matches!(self.ending, GoAwayState::Last(_)) || self.failure.is_some() {
             return;
         }
-        self.ending = Ending::Last(self.last_stream);
+        self.ending = GoAwayState::Last(self.last_stream);
         self.write_goaway(self.last_stream, code);
     }
 
     /// Whether [`Connection::finish`] was called.
     pub fn is_finished(&self) -> bool {
-        matches!(self.ending, Ending::Last(_)) || self.failure.is_some()
+        matches!(self.ending, GoAwayState::Last(_)) || self.failure.is_some()
     }
 
     pub(super) fn write_goaway(&mut self, last: u32, code: ErrorCode) {
@@ -330,7 +323,7 @@ impl Connection {
     }
 
     /// Notes that the connection cannot go on, and tells the peer.
-    pub fn fail(&mut self, failure: Failure) -> Failure {
+    pub fn fail(&mut self, failure: ConnectionError) -> ConnectionError {
         if let Some(earlier) = &self.failure {
             return **earlier;
         }
@@ -382,7 +375,7 @@ impl Connection {
 
     /// Whether this is the answer that ends the first step of the end.
     pub(super) fn is_last_call(&self, data: &[u8]) -> bool {
-        self.ending == Ending::Asked && data == LAST_CALL
+        self.ending == GoAwayState::Asked && data == LAST_CALL
     }
 
     // ---- streams ---------------------------------------------------------------------------------------------------
@@ -451,18 +444,19 @@ impl Connection {
     ///
     /// # Errors
     /// Too many streams of this peer were reset: the connection has failed.
-    pub fn reset(&mut self, slot: Slot, code: ErrorCode, now: u64) -> Result<(), Failure> {
+    pub fn reset(&mut self, slot: Slot, code: ErrorCode, now: u64) -> Result<(), ConnectionError> {
         let Some(stream) = self.streams.get_mut(slot) else { return Ok(()) };
         if stream.is_closed() || self.failure.is_some() {
             return Ok(());
         }
         let (id, was_answered) = (stream.id, stream.sent_end);
         self.write_reset(id, code);
-        self.close(slot, Closed::ResetHere);
+        self.close(slot, StreamEnd::ResetHere);
         // What a server gives up itself may still be the client's doing.
-        match self.role == Role::Server && !was_answered {
-            true => self.account.torn_down(now).map_err(|flood| self.fail(flood.into())),
-            false => Ok(()),
+        if self.role == Role::Server && !was_answered {
+            self.account.torn_down(now).map_err(|flood| self.fail(flood.into()))
+        } else {
+            Ok(())
         }
     }
 
@@ -471,18 +465,18 @@ impl Connection {
     }
 
     /// Closes a stream: it is reset, or complete.
-    pub(super) fn close(&mut self, slot: Slot, how: Closed) {
+    pub(super) fn close(&mut self, slot: Slot, how: StreamEnd) {
         let Some(stream) = self.streams.get_mut(slot) else { return };
         let (id, is_attached, queued) = (stream.id, stream.is_attached, stream.queued);
         debug_assert!(self.queued >= queued && self.grown >= stream.grown, "stream {id} has more than all streams");
-        debug_assert!(how != Closed::Complete || queued == 0, "stream {id} is complete and has something to send");
+        debug_assert!(how != StreamEnd::Complete || queued == 0, "stream {id} is complete and has something to send");
         self.queued -= queued;
         self.grown -= std::mem::take(&mut stream.grown);
         if std::mem::take(&mut stream.is_unended) {
             self.forget_unended(slot);
         }
         let Some(stream) = self.streams.get_mut(slot) else { return };
-        if how != Closed::Complete {
+        if how != StreamEnd::Complete {
             stream.reset();
             if std::mem::take(&mut stream.is_ready) {
                 self.schedule.remove(slot);
@@ -500,8 +494,8 @@ impl Connection {
         }
     }
 
-    /// Remembers how a stream has ended, in the place of the one that was remembered longest.
-    pub(super) fn remember(&mut self, id: u32, how: Closed) {
+    /// Remembers the end of a stream, instead of the oldest end that is remembered.
+    pub(super) fn remember(&mut self, id: u32, how: StreamEnd) {
         let closed = &mut self.lists.closed;
         if closed.len() == REMEMBERED {
             closed.pop_front();
@@ -540,12 +534,12 @@ impl Connection {
         self.lists.with_room.pop_front()
     }
 
-    /// Takes the slots of streams that the peer has announced not to have looked at (above the last one of its `GOAWAY`): their
+    /// Takes the slots of streams above the last stream of the peer's `GOAWAY`: the peer has not looked at them. Their
     /// requests may be sent again elsewhere (RFC 9113 section 8.7). They are closed.
     pub fn take_unprocessed(&mut self) -> Option<Slot> {
         let last = self.peer_last?;
         let slot = self.streams.iter_mut().find(|(_, stream)| stream.id > last && !stream.is_closed())?.0;
-        self.close(slot, Closed::ResetThere);
+        self.close(slot, StreamEnd::ResetThere);
         Some(slot)
     }
 

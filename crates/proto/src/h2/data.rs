@@ -1,16 +1,17 @@
 //! Received `DATA`: bodies, the windows that bound them, and their announced lengths.
 
-use super::connection::{Connection, Failure, Role};
+use super::connection::{Connection, ConnectionError};
 use super::frame::{ErrorCode, FrameHead, LARGEST_WINDOW, flag, kind};
-use super::reader::Stage;
+use super::reader::ReadStage;
 use super::receive::{Event, size, wrong};
 use super::stream::{Slot, Stream};
+use crate::role::Role;
 
 /// Payloads shorter than this, in bytes, cost more than they are worth if nobody reads them.
 const SMALL: u32 = 64;
 
 impl Connection {
-    pub(super) fn begin_data<'b>(&mut self, head: FrameHead, now: u64) -> Result<Option<Event<'b>>, Failure> {
+    pub(super) fn begin_data<'b>(&mut self, head: FrameHead, now: u64) -> Result<Option<Event<'b>>, ConnectionError> {
         let len = head.len;
         if head.stream == 0 {
             return Err(wrong("DATA without a stream"));
@@ -35,16 +36,23 @@ impl Connection {
                 Some(event) => (None, Some(event)),
             },
         };
-        self.reader.stage = match head.has(flag::PADDED) {
-            true if len == 0 => return Err(size("padding without its length")),
-            true => Stage::PadLength { slot, len, ends },
-            false => Stage::Data { slot, left: len, padding: 0, ends },
+        self.reader.stage = if !head.has(flag::PADDED) {
+            ReadStage::Data { slot, left: len, padding: 0, ends }
+        } else if len > 0 {
+            ReadStage::PadLength { slot, len, ends }
+        } else {
+            return Err(size("padding without its length"));
         };
         Ok(event)
     }
 
     /// Whether this number of bytes of `DATA` may come now; otherwise the stream is reset.
-    pub(super) fn may_receive<'b>(&mut self, slot: Slot, len: u32, now: u64) -> Result<Option<Event<'b>>, Failure> {
+    pub(super) fn may_receive<'b>(
+        &mut self,
+        slot: Slot,
+        len: u32,
+        now: u64,
+    ) -> Result<Option<Event<'b>>, ConnectionError> {
         let Some(stream) = self.streams.get_mut(slot) else { return Ok(None) };
         if stream.received_end {
             return self.break_stream(slot, ErrorCode::STREAM_CLOSED, now);
@@ -83,7 +91,12 @@ impl Connection {
     }
 
     /// Bytes of a body.
-    pub(super) fn body<'b>(&mut self, slot: Slot, bytes: &'b [u8], now: u64) -> Result<Option<Event<'b>>, Failure> {
+    pub(super) fn body<'b>(
+        &mut self,
+        slot: Slot,
+        bytes: &'b [u8],
+        now: u64,
+    ) -> Result<Option<Event<'b>>, ConnectionError> {
         self.give_back(None, bytes.len() as u32);
         let Some(stream) = self.streams.get_mut(slot) else { return Ok(None) };
         if !stream.is_unended {
@@ -107,7 +120,7 @@ impl Connection {
     }
 
     /// The peer has sent everything on a stream.
-    pub(super) fn message_ends<'b>(&mut self, slot: Slot, now: u64) -> Result<Option<Event<'b>>, Failure> {
+    pub(super) fn message_ends<'b>(&mut self, slot: Slot, now: u64) -> Result<Option<Event<'b>>, ConnectionError> {
         let Some(stream) = self.streams.get_mut(slot) else { return Ok(None) };
         if stream.is_reset {
             return Ok(None);
@@ -135,7 +148,7 @@ impl Connection {
         slot: Slot,
         missing: u64,
         now: u64,
-    ) -> Result<Option<Event<'b>>, Failure> {
+    ) -> Result<Option<Event<'b>>, ConnectionError> {
         let is_unended = self.streams.get(slot).is_some_and(|stream| stream.is_unended);
         if self.role == Role::Client || is_unended {
             return self.break_stream(slot, ErrorCode::PROTOCOL_ERROR, now);

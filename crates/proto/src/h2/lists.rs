@@ -4,21 +4,21 @@
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 
-use super::connection::Closed;
-use super::priority::Priority;
+use super::connection::StreamEnd;
 use super::stream::Slot;
+use crate::priority::Priority;
 
 /// The lists; a pointer as long as there was nothing in them. What only looks at them makes none.
 #[derive(Debug, Default)]
-pub(super) struct Lists(Option<Box<Content>>);
+pub(super) struct Lists(Option<Box<ListContents>>);
 
 /// Contents of the lists.
 #[derive(Debug)]
-pub(super) struct Content {
+pub(super) struct ListContents {
     /// Streams that were answered before their requests have ended, in the order of their answers, each with its time.
     pub(super) unended: VecDeque<(Slot, u64)>,
     /// The ends of the last streams.
-    pub(super) closed: VecDeque<(u32, Closed)>,
+    pub(super) closed: VecDeque<(u32, StreamEnd)>,
     /// Priorities of streams that have not begun.
     pub(super) early: Vec<(u32, Priority)>,
     /// Streams whose owners have waited for room, and may have some.
@@ -28,9 +28,9 @@ pub(super) struct Content {
     pub(super) opened: Vec<Slot>,
 }
 
-impl Content {
-    const fn new() -> Content {
-        Content {
+impl ListContents {
+    const fn new() -> ListContents {
+        ListContents {
             unended: VecDeque::new(),
             closed: VecDeque::new(),
             early: Vec::new(),
@@ -41,19 +41,19 @@ impl Content {
 }
 
 impl Deref for Lists {
-    type Target = Content;
+    type Target = ListContents;
 
     #[inline]
-    fn deref(&self) -> &Content {
-        static EMPTY: Content = Content::new();
+    fn deref(&self) -> &ListContents {
+        static EMPTY: ListContents = ListContents::new();
         self.0.as_deref().unwrap_or(&EMPTY)
     }
 }
 
 impl DerefMut for Lists {
     #[inline]
-    fn deref_mut(&mut self) -> &mut Content {
-        self.0.get_or_insert_with(|| Box::new(Content::new()))
+    fn deref_mut(&mut self) -> &mut ListContents {
+        self.0.get_or_insert_with(|| Box::new(ListContents::new()))
     }
 }
 
@@ -86,9 +86,9 @@ impl Lists {
     /// The number of bytes of memory that they hold.
     pub(super) fn heap_bytes(&self) -> usize {
         self.0.as_deref().map_or(0, |content| {
-            size_of::<Content>()
+            size_of::<ListContents>()
                 + content.unended.capacity() * size_of::<(Slot, u64)>()
-                + content.closed.capacity() * size_of::<(u32, Closed)>()
+                + content.closed.capacity() * size_of::<(u32, StreamEnd)>()
                 + content.early.capacity() * size_of::<(u32, Priority)>()
                 + (content.with_room.capacity() + content.opened.capacity()) * size_of::<Slot>()
         })
@@ -105,7 +105,7 @@ mod tests {
         assert!(lists.closed.is_empty() && lists.with_room.is_empty() && lists.early.is_empty());
         assert_eq!(lists.heap_bytes(), 0, "looking makes none");
         assert!(!lists.forget());
-        lists.closed.push_back((1, Closed::Complete));
+        lists.closed.push_back((1, StreamEnd::Complete));
         assert!(lists.heap_bytes() > 0);
         assert!(lists.forget());
         assert_eq!((lists.closed.len(), lists.heap_bytes()), (0, 0));
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn what_is_still_to_come_is_not_forgotten() {
         let mut lists = Lists::default();
-        lists.closed.push_back((1, Closed::Complete));
+        lists.closed.push_back((1, StreamEnd::Complete));
         lists.early.push((3, Priority::UNKNOWN));
         assert!(lists.forget());
         assert_eq!((lists.closed.len(), lists.early.len()), (0, 1));

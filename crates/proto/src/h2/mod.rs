@@ -4,15 +4,16 @@
 //! Both sides use it. [`Connection`] keeps the streams, their windows and their order; its owner keeps the requests. What a
 //! peer may cost is in [`flood`]; header compression is [`hpack`].
 
-pub mod flood;
+pub use crate::{flood, priority};
 pub mod frame;
 pub mod hpack;
-pub mod priority;
 pub mod settings;
 
 mod blocks;
 mod connection;
 mod data;
+mod early_answers;
+mod idle_memory;
 mod invariants;
 mod lists;
 mod out;
@@ -21,17 +22,16 @@ mod reader;
 mod receive;
 mod schedule;
 mod send;
-mod spare;
 mod stream;
 #[cfg(test)]
 mod tests;
-mod unended;
 mod windows;
 
-pub use connection::{Config, Connection, Failure, Role};
+pub use crate::priority::Priority;
+pub use crate::role::Role;
+pub use connection::{Config, Connection, ConnectionError};
 pub use frame::ErrorCode;
+pub use idle_memory::MemoryPool;
 pub use payload::Elsewhere;
-pub use priority::Priority;
 pub use receive::Event;
-pub use spare::Spare;
-pub use stream::{Field, Slot};
+pub use stream::{Slot, TrailerField};

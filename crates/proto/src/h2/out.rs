@@ -10,7 +10,7 @@ use super::payload::{Elsewhere, Payload};
 /// Payloads up to this size are copied behind the head of their frame: that costs less than one more part to write.
 const COPIED: usize = 1024;
 
-/// How much memory is kept for later frames when everything was written.
+/// Bytes of memory that are kept for later frames when everything was written.
 const KEPT: usize = 4096;
 
 const _: () = assert!(COPIED < KEPT, "a payload that is copied fits into the memory that is kept");
@@ -26,16 +26,16 @@ pub struct Out(Option<Box<Frames>>);
 struct Frames {
     /// Heads of frames, and small payloads.
     small: Vec<u8>,
-    /// How many of the small bytes were written.
+    /// Number of the small bytes that were written.
     written: usize,
-    /// Large payloads, and those of other places, each with the number of small bytes in front of it.
+    /// Large payloads and payloads of other places, each with the number of small bytes in front of it.
     large: VecDeque<(usize, Payload)>,
-    /// How many bytes are to be written.
+    /// Number of bytes that are to be written.
     pending: usize,
 }
 
 impl Out {
-    /// How many bytes are to be written.
+    /// Number of bytes that are to be written.
     #[inline]
     pub fn pending(&self) -> usize {
         self.0.as_ref().map_or(0, |frames| frames.pending)
@@ -167,7 +167,7 @@ impl Out {
         }
     }
 
-    /// How many bytes of memory it holds besides payloads.
+    /// Number of bytes of memory on the heap besides payloads.
     pub(super) fn heap_bytes(&self) -> usize {
         self.0.as_ref().map_or(0, |frames| {
             size_of::<Frames>() + frames.small.capacity() + frames.large.capacity() * size_of::<(usize, Payload)>()

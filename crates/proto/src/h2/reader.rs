@@ -1,12 +1,12 @@
 //! Cuts received bytes into frames, however the transport has split them.
 
-use super::connection::Role;
 use super::frame::{FRAME_HEAD, FrameHead, PREFACE};
 use super::stream::Slot;
+use crate::role::Role;
 
 /// The next bytes that are expected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum ReadStage {
     /// The bytes that a client sends first; this number of them has come.
     Preface(u8),
     /// The head of a frame; this number of its bytes has come.
@@ -40,7 +40,7 @@ struct Partial(Vec<u8>);
 /// The state of reading.
 #[derive(Debug)]
 pub(super) struct Reader {
-    pub(super) stage: Stage,
+    pub(super) stage: ReadStage,
     head: [u8; FRAME_HEAD],
     /// A payload that has come in part.
     partial: Option<Box<Partial>>,
@@ -49,7 +49,7 @@ pub(super) struct Reader {
 }
 
 /// The result of looking at received bytes.
-pub(super) enum Taken<'b> {
+pub(super) enum PayloadRead<'b> {
     /// More bytes are needed.
     More,
     /// The whole payload of a frame.
@@ -59,8 +59,8 @@ pub(super) enum Taken<'b> {
 impl Reader {
     pub(super) fn new(role: Role) -> Reader {
         let stage = match role {
-            Role::Server => Stage::Preface(0),
-            Role::Client => Stage::Head(0),
+            Role::Server => ReadStage::Preface(0),
+            Role::Client => ReadStage::Head(0),
         };
         Reader { stage, head: [0; FRAME_HEAD], partial: None, block: None, had_settings: false }
     }
@@ -70,7 +70,7 @@ impl Reader {
     }
 
     pub(super) fn is_in_block(&self) -> bool {
-        let in_fields = matches!(self.stage, Stage::Payload(head) if head.kind == super::frame::kind::HEADERS);
+        let in_fields = matches!(self.stage, ReadStage::Payload(head) if head.kind == super::frame::kind::HEADERS);
         self.block.is_some() || in_fields
     }
 
@@ -78,14 +78,14 @@ impl Reader {
     pub(super) fn block_stream(&self) -> Option<u32> {
         match (&self.block, self.stage) {
             (Some(block), _) => Some(block.stream),
-            (None, Stage::Payload(head)) if head.kind == super::frame::kind::HEADERS => Some(head.stream),
+            (None, ReadStage::Payload(head)) if head.kind == super::frame::kind::HEADERS => Some(head.stream),
             _ => None,
         }
     }
 
     /// Whether a frame has begun and is not complete.
     pub(super) fn is_in_frame(&self) -> bool {
-        !matches!(self.stage, Stage::Head(0)) || self.block.is_some()
+        !matches!(self.stage, ReadStage::Head(0)) || self.block.is_some()
     }
 
     pub(super) fn heap_bytes(&self) -> usize {
@@ -96,7 +96,7 @@ impl Reader {
 
     /// Notes that a stream is gone: the rest of a frame that it is receiving is for nobody.
     pub(super) fn forget(&mut self, gone: Slot) {
-        if let Stage::PadLength { slot, .. } | Stage::Data { slot, .. } = &mut self.stage
+        if let ReadStage::PadLength { slot, .. } | ReadStage::Data { slot, .. } = &mut self.stage
             && *slot == Some(gone)
         {
             *slot = None;
@@ -112,7 +112,7 @@ impl Reader {
             return None;
         }
         *bytes = &bytes[len..];
-        self.stage = if len == rest.len() { Stage::Head(0) } else { Stage::Preface(seen + len as u8) };
+        self.stage = if len == rest.len() { ReadStage::Head(0) } else { ReadStage::Preface(seen + len as u8) };
         Some(())
     }
 
@@ -131,7 +131,7 @@ impl Reader {
         self.head[seen..seen + len].copy_from_slice(&bytes[..len]);
         *bytes = &bytes[len..];
         if seen + len < FRAME_HEAD {
-            self.stage = Stage::Head((seen + len) as u8);
+            self.stage = ReadStage::Head((seen + len) as u8);
             return None;
         }
         Some(FrameHead::parse(&self.head))
@@ -140,22 +140,22 @@ impl Reader {
     /// Takes a payload of this length as a whole. A part of it is kept until the rest has come; then
     /// [`Reader::assembled`] has it.
     #[inline]
-    pub(super) fn payload<'b>(&mut self, len: u32, bytes: &mut &'b [u8]) -> Taken<'b> {
+    pub(super) fn payload<'b>(&mut self, len: u32, bytes: &mut &'b [u8]) -> PayloadRead<'b> {
         let len = len as usize;
         if self.partial.is_none() && bytes.len() >= len {
             let (payload, rest) = bytes.split_at(len);
             *bytes = rest;
-            return Taken::Payload(payload);
+            return PayloadRead::Payload(payload);
         }
         if bytes.is_empty() {
-            return Taken::More;
+            return PayloadRead::More;
         }
         let Partial(partial) = &mut **self.partial.get_or_insert_default();
         debug_assert!(partial.len() < len, "the part is a whole payload, or another frame's");
         let missing = len.saturating_sub(partial.len()).min(bytes.len());
         partial.extend_from_slice(&bytes[..missing]);
         *bytes = &bytes[missing..];
-        Taken::More
+        PayloadRead::More
     }
 
     /// The payload of this length that has come in parts, if it is complete.

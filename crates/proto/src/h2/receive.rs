@@ -1,12 +1,13 @@
 //! Received frames: what each of them does to the connection, and what its owner is told.
 
-use super::connection::{Closed, Connection, Failure, Role};
+use super::connection::{Connection, ConnectionError, StreamEnd};
 use super::frame::{DEFAULT_FRAME_SIZE, ErrorCode, FrameHead, LARGEST_WINDOW, flag, kind};
 use super::hpack::FieldSink;
-use super::priority::Priority;
-use super::reader::{Stage, Taken};
+use super::reader::{PayloadRead, ReadStage};
 use super::settings::SETTING;
 use super::stream::Slot;
+use crate::priority::Priority;
+use crate::role::Role;
 
 /// Event on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,18 +70,18 @@ pub enum Event<'b> {
 }
 
 /// A failure of the protocol.
-pub(super) const fn wrong(what: &'static str) -> Failure {
-    Failure { code: ErrorCode::PROTOCOL_ERROR, what, flood: None }
+pub(super) const fn wrong(what: &'static str) -> ConnectionError {
+    ConnectionError { code: ErrorCode::PROTOCOL_ERROR, what, flood: None }
 }
 
 /// A frame of a wrong size.
-pub(super) const fn size(what: &'static str) -> Failure {
-    Failure { code: ErrorCode::FRAME_SIZE_ERROR, what, flood: None }
+pub(super) const fn size(what: &'static str) -> ConnectionError {
+    ConnectionError { code: ErrorCode::FRAME_SIZE_ERROR, what, flood: None }
 }
 
 /// A failure with this code.
-pub(super) const fn failure(code: ErrorCode, what: &'static str) -> Failure {
-    Failure { code, what, flood: None }
+pub(super) const fn failure(code: ErrorCode, what: &'static str) -> ConnectionError {
+    ConnectionError { code, what, flood: None }
 }
 
 /// The number of priorities of streams that have not begun that are kept.
@@ -98,7 +99,7 @@ impl Connection {
         bytes: &mut &'b [u8],
         now: u64,
         sink: &mut S,
-    ) -> Result<Option<Event<'b>>, Failure> {
+    ) -> Result<Option<Event<'b>>, ConnectionError> {
         if let Some(failure) = &self.failure {
             return Err(**failure);
         }
@@ -114,33 +115,33 @@ impl Connection {
         bytes: &mut &'b [u8],
         now: u64,
         sink: &mut S,
-    ) -> Result<Option<Event<'b>>, Failure> {
+    ) -> Result<Option<Event<'b>>, ConnectionError> {
         loop {
             let event = match self.reader.stage {
-                Stage::Preface(_) | Stage::PadLength { .. } if bytes.is_empty() => return Ok(None),
-                Stage::Preface(seen) => {
+                ReadStage::Preface(_) | ReadStage::PadLength { .. } if bytes.is_empty() => return Ok(None),
+                ReadStage::Preface(seen) => {
                     self.reader.preface(seen, bytes).ok_or(wrong("invalid connection preface"))?;
                     None
                 }
-                Stage::Head(seen) => {
+                ReadStage::Head(seen) => {
                     if bytes.is_empty() {
                         return Ok(None);
                     }
                     let Some(head) = self.reader.head(seen, bytes) else { return Ok(None) };
                     self.begin_frame(head, now)?
                 }
-                Stage::Payload(head) => match self.reader.payload(head.len, bytes) {
-                    Taken::Payload(payload) => {
-                        self.reader.stage = Stage::Head(0);
+                ReadStage::Payload(head) => match self.reader.payload(head.len, bytes) {
+                    PayloadRead::Payload(payload) => {
+                        self.reader.stage = ReadStage::Head(0);
                         self.frame(head, payload, now, sink)?
                     }
-                    Taken::More => {
+                    PayloadRead::More => {
                         let Some(payload) = self.reader.assembled(head.len) else { return Ok(None) };
-                        self.reader.stage = Stage::Head(0);
+                        self.reader.stage = ReadStage::Head(0);
                         self.frame(head, &payload, now, sink)?
                     }
                 },
-                Stage::PadLength { slot, len, ends } => {
+                ReadStage::PadLength { slot, len, ends } => {
                     let Some((padding, rest)) = bytes.split_first() else { return Ok(None) };
                     *bytes = rest;
                     let padding = u32::from(*padding);
@@ -150,28 +151,26 @@ impl Connection {
                     if left == 0 && !ends {
                         self.account.pay(len, now)?;
                     }
-                    self.reader.stage = Stage::Data { slot, left, padding, ends };
+                    self.reader.stage = ReadStage::Data { slot, left, padding, ends };
                     None
                 }
-                Stage::Data { slot, left: 0, padding: 0, ends } => {
-                    self.reader.stage = Stage::Head(0);
+                ReadStage::Data { slot, left: 0, padding: 0, ends } => {
+                    self.reader.stage = ReadStage::Head(0);
                     match slot {
                         Some(slot) if ends => self.message_ends(slot, now)?,
                         _ => None,
                     }
                 }
-                Stage::Data { .. } | Stage::Skip(1..) if bytes.is_empty() => return Ok(None),
-                Stage::Data { slot, left, padding, ends } => {
+                ReadStage::Data { .. } | ReadStage::Skip(1..) if bytes.is_empty() => return Ok(None),
+                ReadStage::Data { slot, left, padding, ends } => {
                     let is_body = left > 0;
                     let most = if is_body { left } else { padding };
                     let len = (most as usize).min(bytes.len());
                     let (part, rest) = bytes.split_at(len);
                     *bytes = rest;
-                    let (left, padding) = match is_body {
-                        true => (left - len as u32, padding),
-                        false => (0, padding - len as u32),
-                    };
-                    self.reader.stage = Stage::Data { slot, left, padding, ends };
+                    let (left, padding) =
+                        if is_body { (left - len as u32, padding) } else { (0, padding - len as u32) };
+                    self.reader.stage = ReadStage::Data { slot, left, padding, ends };
                     match slot.filter(|_| is_body) {
                         Some(slot) => self.body(slot, part, now)?,
                         None if is_body => {
@@ -181,12 +180,12 @@ impl Connection {
                         None => None,
                     }
                 }
-                Stage::Skip(left) => {
+                ReadStage::Skip(left) => {
                     let len = (left as usize).min(bytes.len());
                     *bytes = &bytes[len..];
                     self.reader.stage = match left - len as u32 {
-                        0 => Stage::Head(0),
-                        left => Stage::Skip(left),
+                        0 => ReadStage::Head(0),
+                        left => ReadStage::Skip(left),
                     };
                     None
                 }
@@ -199,7 +198,7 @@ impl Connection {
 
     // ---- the heads of frames ---------------------------------------------------------------------------------------
 
-    pub(super) fn begin_frame<'b>(&mut self, head: FrameHead, now: u64) -> Result<Option<Event<'b>>, Failure> {
+    pub(super) fn begin_frame<'b>(&mut self, head: FrameHead, now: u64) -> Result<Option<Event<'b>>, ConnectionError> {
         if head.len > DEFAULT_FRAME_SIZE {
             return Err(size("too large frame"));
         }
@@ -225,7 +224,7 @@ impl Connection {
             kind::SETTINGS => (len as usize).is_multiple_of(SETTING),
             _ => {
                 self.account.pay(len, now)?;
-                self.reader.stage = if len == 0 { Stage::Head(0) } else { Stage::Skip(len) };
+                self.reader.stage = if len == 0 { ReadStage::Head(0) } else { ReadStage::Skip(len) };
                 return Ok(None);
             }
         };
@@ -246,7 +245,7 @@ impl Connection {
         if head.kind == kind::PUSH_PROMISE {
             return Err(wrong("a response is pushed"));
         }
-        self.reader.stage = Stage::Payload(head);
+        self.reader.stage = ReadStage::Payload(head);
         Ok(None)
     }
 
@@ -256,10 +255,17 @@ impl Connection {
     }
 
     /// A frame for a stream that is closed. `DATA` may be on its way when a stream is reset here.
-    pub(super) fn late_frame<'b>(&mut self, id: u32, is_data: bool, now: u64) -> Result<Option<Event<'b>>, Failure> {
+    pub(super) fn late_frame<'b>(
+        &mut self,
+        id: u32,
+        is_data: bool,
+        now: u64,
+    ) -> Result<Option<Event<'b>>, ConnectionError> {
         match self.lists.closed.iter().rev().find(|(closed, _)| *closed == id) {
-            Some((_, Closed::ResetHere)) => Ok(None),
-            Some((_, Closed::Complete)) if !is_data => Err(wrong("a stream with the number of one that is complete")),
+            Some((_, StreamEnd::ResetHere)) => Ok(None),
+            Some((_, StreamEnd::Complete)) if !is_data => {
+                Err(wrong("a stream with the number of one that is complete"))
+            }
             Some(_) => Err(failure(ErrorCode::STREAM_CLOSED, "a frame for a closed stream")),
             // A client may give up many requests, and their responses come whenever they are ready.
             None if self.role == Role::Client => {
@@ -269,7 +275,7 @@ impl Connection {
             // It is not known any more how it has ended.
             None if is_data => {
                 self.write_reset(id, ErrorCode::STREAM_CLOSED);
-                self.remember(id, Closed::ResetHere);
+                self.remember(id, StreamEnd::ResetHere);
                 self.account.torn_down(now)?;
                 Ok(None)
             }
@@ -282,7 +288,7 @@ impl Connection {
         debug_assert!(!stream.received_end, "stream {} was complete already", stream.id);
         stream.received_end = true;
         if stream.is_closed() {
-            self.close(slot, Closed::Complete);
+            self.close(slot, StreamEnd::Complete);
         }
         if self.role == Role::Client {
             self.account.answered();
@@ -295,7 +301,7 @@ impl Connection {
         slot: Slot,
         code: ErrorCode,
         now: u64,
-    ) -> Result<Option<Event<'b>>, Failure> {
+    ) -> Result<Option<Event<'b>>, ConnectionError> {
         // A client gets no credit for an answer to a stream on which it breaks the rules.
         if self.role == Role::Server && self.streams.get(slot).is_some_and(|stream| stream.is_unended) {
             self.account.take_back_answer();
@@ -313,7 +319,7 @@ impl Connection {
         payload: &[u8],
         now: u64,
         sink: &mut S,
-    ) -> Result<Option<Event<'b>>, Failure> {
+    ) -> Result<Option<Event<'b>>, ConnectionError> {
         match head.kind {
             kind::HEADERS => self.headers(head, payload, now, sink),
             kind::CONTINUATION => self.continuation(head, payload, now, sink),
@@ -332,12 +338,11 @@ impl Connection {
             kind::PING => {
                 let Ok(data) = <[u8; 8]>::try_from(payload) else { return Ok(None) };
                 if head.has(flag::ACK) {
-                    return Ok(Some(match self.is_last_call(&data) {
-                        true => Event::LastCallAnswered,
-                        false => {
-                            self.account.pay(head.len, now)?;
-                            Event::Pong(data)
-                        }
+                    return Ok(Some(if self.is_last_call(&data) {
+                        Event::LastCallAnswered
+                    } else {
+                        self.account.pay(head.len, now)?;
+                        Event::Pong(data)
                     }));
                 }
                 self.account.pay(head.len, now)?;
@@ -359,14 +364,19 @@ impl Connection {
         }
     }
 
-    pub(super) fn peer_resets<'b>(&mut self, id: u32, payload: &[u8], now: u64) -> Result<Option<Event<'b>>, Failure> {
+    pub(super) fn peer_resets<'b>(
+        &mut self,
+        id: u32,
+        payload: &[u8],
+        now: u64,
+    ) -> Result<Option<Event<'b>>, ConnectionError> {
         if self.is_not_begun(id) {
             return Err(wrong("a stream is reset that has not begun"));
         }
         let Some(slot) = self.streams.find(id) else {
             // Whether the answer was there before the reset is chance: a client gets no credit for answers that it gives up.
             if self.role == Role::Server
-                && self.lists.closed.iter().rev().any(|closed| *closed == (id, Closed::Complete))
+                && self.lists.closed.iter().rev().any(|closed| *closed == (id, StreamEnd::Complete))
             {
                 self.account.take_back_answer();
                 self.account.torn_down(now)?;
@@ -375,7 +385,7 @@ impl Connection {
             return Ok(None);
         };
         let was_answered = self.streams.get(slot).is_some_and(|stream| stream.is_unended);
-        self.close(slot, Closed::ResetThere);
+        self.close(slot, StreamEnd::ResetThere);
         match self.role {
             Role::Server if was_answered => self.account.pay(payload.len() as u32, now)?,
             Role::Server => self.account.torn_down(now)?,
@@ -389,7 +399,7 @@ impl Connection {
         head: FrameHead,
         payload: &[u8],
         now: u64,
-    ) -> Result<Option<Event<'b>>, Failure> {
+    ) -> Result<Option<Event<'b>>, ConnectionError> {
         if head.has(flag::ACK) {
             if std::mem::replace(&mut self.settings_acknowledged, true) {
                 self.account.pay(0, now)?;
@@ -427,7 +437,7 @@ impl Connection {
         id: u32,
         payload: &[u8],
         now: u64,
-    ) -> Result<Option<Event<'b>>, Failure> {
+    ) -> Result<Option<Event<'b>>, ConnectionError> {
         self.account.pay(payload.len() as u32, now)?;
         let more = i64::from(number(payload).unwrap_or(0) & LARGEST_WINDOW);
         if id == 0 {
@@ -460,7 +470,11 @@ impl Connection {
         Ok(None)
     }
 
-    pub(super) fn priority_update<'b>(&mut self, payload: &[u8], now: u64) -> Result<Option<Event<'b>>, Failure> {
+    pub(super) fn priority_update<'b>(
+        &mut self,
+        payload: &[u8],
+        now: u64,
+    ) -> Result<Option<Event<'b>>, ConnectionError> {
         self.account.pay(payload.len() as u32, now)?;
         let id = number(payload).unwrap_or(0) & LARGEST_WINDOW;
         if self.role == Role::Client || id == 0 || id.is_multiple_of(2) {

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use super::priority::{Priority, URGENCIES};
 use super::stream::Slot;
+use crate::priority::{Priority, URGENCIES};
 
 /// The streams by urgency.
 type Queues = [VecDeque<Slot>; URGENCIES];
@@ -86,7 +86,7 @@ impl Schedule {
         times
     }
 
-    /// How many bytes of memory it holds.
+    /// Number of bytes of memory on the heap.
     pub(super) fn heap_bytes(&self) -> usize {
         let of = |queues: &Queues| {
             let slots: usize = queues.iter().map(|queue| queue.capacity() * size_of::<Slot>()).sum();

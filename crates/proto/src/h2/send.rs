@@ -4,11 +4,12 @@ use std::io::IoSlice;
 
 use bytes::Bytes;
 
-use super::connection::{Closed, Connection, Role};
+use super::connection::{Connection, StreamEnd};
 use super::frame::{FRAME_HEAD, FrameHead, flag, kind};
 use super::hpack::Encoder;
 use super::payload::{Elsewhere, Payload};
-use super::stream::{Field, Slot};
+use super::stream::{Slot, TrailerField};
+use crate::role::Role;
 
 /// The most bytes that may be ready to be written for another frame to be put behind them at once, whatever comes
 /// later.
@@ -125,7 +126,7 @@ impl Connection {
     }
 
     /// Sends trailers behind the body, which end the stream. The names are in lower case, and none is a pseudo-field.
-    pub fn trailers(&mut self, slot: Slot, fields: Vec<Field>) {
+    pub fn trailers(&mut self, slot: Slot, fields: Vec<TrailerField>) {
         let Some(stream) = self.streams.get_mut(slot) else { return };
         if stream.is_reset || stream.ends || self.failure.is_some() {
             return;
@@ -190,9 +191,10 @@ impl Connection {
             }
             if stream.can_send() {
                 stream.is_ready = true;
-                match priority.incremental {
-                    true => self.schedule.push(slot, priority),
-                    false => self.schedule.put_back(slot, priority),
+                if priority.incremental {
+                    self.schedule.push(slot, priority)
+                } else {
+                    self.schedule.put_back(slot, priority)
                 }
             }
         }
@@ -316,7 +318,7 @@ impl Connection {
         }
         if role == Role::Client || stream.stays_open {
             if stream.received_end {
-                self.close(slot, Closed::Complete);
+                self.close(slot, StreamEnd::Complete);
             }
             return;
         }
@@ -324,7 +326,7 @@ impl Connection {
         let (id, is_complete) = (stream.id, stream.received_end);
         if let Some(code) = stream.resets_at_end {
             self.write_reset(id, code);
-            self.close(slot, Closed::ResetHere);
+            self.close(slot, StreamEnd::ResetHere);
             if let Err(flood) = self.account.torn_down(self.now) {
                 // Whoever gives the next bytes to the connection is told.
                 self.fail(flood.into());
@@ -332,10 +334,7 @@ impl Connection {
             return;
         }
         self.account.answered();
-        match is_complete {
-            true => self.close(slot, Closed::Complete),
-            false => self.answered_early(slot),
-        }
+        if is_complete { self.close(slot, StreamEnd::Complete) } else { self.answered_early(slot) }
     }
 
     /// The number of bytes that are ready to be written.

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 
 use super::payload::Payload;
-use super::priority::Priority;
+use crate::priority::Priority;
 
 /// The place of a stream in the table of its connection. The place is not given to another stream before
 /// [`Connection::release`](super::Connection::release).
@@ -20,7 +20,7 @@ impl Slot {
 }
 
 /// A field of trailers: name and value.
-pub type Field = (Bytes, Bytes);
+pub type TrailerField = (Bytes, Bytes);
 
 /// A stream that has begun.
 ///
@@ -29,28 +29,28 @@ pub type Field = (Bytes, Bytes);
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) id: u32,
-    /// How many bytes of `DATA` the peer takes; negative after the peer has made its initial window smaller.
+    /// Number of bytes of `DATA` that the peer takes; negative after the peer has made its initial window smaller.
     pub(super) send_window: i64,
-    /// How many bytes of `DATA` the peer may send.
+    /// Number of bytes of `DATA` that the peer may send.
     pub(super) receive_window: i64,
-    /// How large the receive window is when it is open.
+    /// Size of the receive window when it is open.
     pub(super) receive_size: u32,
-    /// How many received bytes have not been given back to the window.
+    /// Number of received bytes that have not been given back to the window.
     pub(super) unread: u32,
-    /// How many bytes were read that the peer has not been told of.
+    /// Number of bytes that were read and not yet announced to the peer.
     pub(super) owed: u32,
-    /// How many bytes the receive window has more than it began with.
+    /// Number of bytes added to the receive window.
     pub(super) grown: u32,
-    /// How many bytes were read since the window was made larger.
+    /// Number of bytes that were read since the window was made larger.
     pub(super) since_grown: u32,
-    /// How many bytes of the body are still to come, by `Content-Length`.
+    /// Number of bytes of the body that are still to come, by `Content-Length`.
     pub(super) expected: Option<u64>,
     /// The bytes to send.
     pub(super) queue: VecDeque<Payload>,
-    /// How many bytes that are.
+    /// Number of bytes in `queue`.
     pub(super) queued: usize,
     /// The trailers that follow them.
-    pub(super) trailers: Option<Vec<Field>>,
+    pub(super) trailers: Option<Vec<TrailerField>>,
     /// The largest payload of a `DATA` frame.
     pub(super) chunk: u32,
     pub(super) priority: Priority,
@@ -62,17 +62,17 @@ pub(super) struct Stream {
     pub(super) ends: bool,
     /// Everything is among the bytes to write, or was written.
     pub(super) sent_end: bool,
-    /// One side has reset it.
+    /// The stream was reset, by either side.
     pub(super) is_reset: bool,
     /// The request was malformed: the stream is reset when the response is complete.
     pub(super) resets_at_end: Option<super::ErrorCode>,
     /// A server has answered it, and the request has not ended.
     pub(super) is_unended: bool,
-    /// It is a tunnel: the peer may go on when this side has sent everything.
+    /// The stream is a tunnel: the peer may go on when this side has sent everything.
     pub(super) stays_open: bool,
     /// The owner still uses the slot.
     pub(super) is_attached: bool,
-    /// It stands in the queue of those that can send.
+    /// The stream stands in the queue of streams that can send.
     pub(super) is_ready: bool,
     /// The owner waits for room.
     pub(super) wants_room: bool,
@@ -82,7 +82,7 @@ pub(super) struct Stream {
     pub(super) sent_at: u64,
     /// Its priority came by a frame, which counts more than the field of the request.
     pub(super) has_priority: bool,
-    /// How many bytes the frames of its message have taken.
+    /// Number of bytes that the frames of its message have taken.
     pub(super) sent: u64,
 }
 
@@ -158,7 +158,7 @@ impl Stream {
 
 /// The streams of a connection; a pointer as long as there were none, or the memory was left to another connection.
 #[derive(Debug, Default)]
-pub(super) struct Table(Option<Box<Places>>);
+pub(super) struct StreamTable(Option<Box<Places>>);
 
 /// Invariants: `free` has exactly the empty places, each once. `ids` ascends and names places that are in use. Two streams
 /// in one place would get each other's bytes, so this is checked in every build.
@@ -170,7 +170,7 @@ struct Places {
     ids: Vec<(u32, u32)>,
 }
 
-impl Table {
+impl StreamTable {
     /// The stream in this place.
     #[inline]
     pub(super) fn get(&self, slot: Slot) -> Option<&Stream> {
@@ -187,7 +187,7 @@ impl Table {
     #[inline]
     pub(super) fn find(&self, id: u32) -> Option<Slot> {
         let ids = &self.0.as_ref()?.ids;
-        // The stream that began last is asked for most often.
+        // The usual lookup is about the stream that began last.
         if let Some((last, place)) = ids.last()
             && *last == id
         {
@@ -257,13 +257,13 @@ impl Table {
         places.iter().flatten().for_each(Stream::check_invariants);
     }
 
-    /// How many streams are not closed.
+    /// Number of streams that are not closed.
     #[inline]
     pub(super) fn open(&self) -> usize {
         self.0.as_ref().map_or(0, |table| table.ids.len())
     }
 
-    /// How many places are in use: by open streams, and by closed ones whose owners have not released them.
+    /// Number of places in use: by open streams, and by closed ones whose owners have not released them.
     #[inline]
     pub(super) fn used(&self) -> usize {
         self.0.as_ref().map_or(0, |table| table.places.len() - table.free.len())
@@ -275,12 +275,12 @@ impl Table {
         places.filter_map(|(place, stream)| Some((Slot(place as u32), stream.as_mut()?)))
     }
 
-    /// How many places there are.
+    /// Number of places, with empty ones.
     pub(super) fn places(&self) -> usize {
         self.0.as_ref().map_or(0, |table| table.places.len())
     }
 
-    /// How many bytes of memory it holds.
+    /// Number of bytes of memory on the heap.
     pub(super) fn heap_bytes(&self) -> usize {
         self.0.as_ref().map_or(0, |table| {
             size_of::<Places>()

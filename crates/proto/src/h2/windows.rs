@@ -4,33 +4,30 @@ use super::connection::Connection;
 use super::frame::{self, LARGEST_WINDOW, kind};
 use super::stream::Slot;
 
-/// How many bytes of responses wait in a connection before a further stream gets room.
+/// Number of bytes of responses that wait in a connection before a further stream gets room.
 const MOST_QUEUED: usize = 256 * 1024;
 
-/// How many bytes wait in one stream.
+/// The most bytes that wait in one stream.
 const MOST_OF_STREAM: usize = 64 * 1024;
 
-/// How many bytes a stream without any may always queue.
+/// Number of bytes that a stream without any may always queue.
 const LEAST_OF_STREAM: usize = 16 * 1024;
 
-/// How many bytes all receive windows of a connection may have more than they began with.
+/// The most bytes added to all receive windows of a connection.
 pub(super) const LARGEST_GROWTH: u32 = 32 * 1024 * 1024;
 
 const _: () = assert!(LEAST_OF_STREAM < MOST_OF_STREAM && MOST_OF_STREAM < MOST_QUEUED, "several streams have room");
 const _: () = assert!(LARGEST_GROWTH < LARGEST_WINDOW / 2, "what has grown is counted in the connection's window");
 
 impl Connection {
-    /// How many bytes may be queued for the stream now; if it is none, the stream is among [`Connection::take_woken`] when there
-    /// may be some.
+    /// Number of bytes that may be queued for the stream now. If there is no room, [`Connection::take_woken`] returns
+    /// the stream when there may be some.
     pub fn room(&mut self, slot: Slot) -> usize {
         let Some(stream) = self.streams.get_mut(slot) else { return 0 };
         if stream.is_reset || stream.ends {
             return 0;
         }
-        let most = match self.queued < MOST_QUEUED {
-            true => MOST_OF_STREAM,
-            false => LEAST_OF_STREAM,
-        };
+        let most = if self.queued < MOST_QUEUED { MOST_OF_STREAM } else { LEAST_OF_STREAM };
         let by_stream = stream.send_window - stream.queued as i64;
         let by_connection = self.send_window - self.queued as i64;
         let window = usize::try_from(by_stream.min(by_connection)).unwrap_or(0);
@@ -40,8 +37,9 @@ impl Connection {
         room
     }
 
-    /// Wakes the streams that wait for room, in the order in which they get it, since there may not be enough for all of them: the
-    /// most urgent first, and among those the one that has waited longest, or for responses that are no use in parts, the first.
+    /// Wakes the streams that wait for room, in the order in which they get it, since there may not be enough for all
+    /// of them. The most urgent streams come first. Among equals, the order of incremental ones is by their last frame;
+    /// streams whose responses are no use in parts come before them, by their numbers.
     pub(super) fn wake_waiting(&mut self) {
         for (slot, stream) in self.streams.iter_mut() {
             if std::mem::take(&mut stream.wants_room) {
@@ -58,8 +56,8 @@ impl Connection {
         }
     }
 
-    /// Notes that the owner has read so many bytes of the stream's body: the peer may send more. The window grows for a reader
-    /// that keeps up, as far as the path needs it.
+    /// Notes that the owner has read this many further bytes of the stream's body: the peer may send more. The window grows
+    /// for a reader that keeps up, as far as the path needs it.
     pub fn consumed(&mut self, slot: Slot, count: usize) {
         let Some(stream) = self.streams.get_mut(slot) else { return };
         let count = (count as u64).min(u64::from(stream.unread)) as u32;
@@ -122,8 +120,8 @@ impl Connection {
         !self.lists.opened.is_empty()
     }
 
-    /// Tells the peer which windows were opened. Most bodies are short, and have come by now with their heads: nothing is said
-    /// of these.
+    /// Tells the peer which windows were opened. Most bodies are short, and have come already with their heads: nothing
+    /// is said of these.
     pub(super) fn tell_opened(&mut self) {
         while let Some(slot) = self.lists.opened.pop() {
             let Some(stream) = self.streams.get_mut(slot) else { continue };

@@ -3,22 +3,22 @@
 use std::fmt;
 
 use super::pseudo::Pseudo;
-use crate::HeaderId;
+use crate::{HeaderId, Status};
 
 /// The most bytes of a client's text that an error keeps for the log.
 const MOST_SHOWN: usize = 256;
 
 /// A part of what a client has sent, for the log: the first 256 bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Shown(Box<[u8]>);
+pub struct LogExcerpt(Box<[u8]>);
 
-impl From<&[u8]> for Shown {
-    fn from(text: &[u8]) -> Shown {
-        Shown(text[..text.len().min(MOST_SHOWN)].into())
+impl From<&[u8]> for LogExcerpt {
+    fn from(text: &[u8]) -> LogExcerpt {
+        LogExcerpt(text[..text.len().min(MOST_SHOWN)].into())
     }
 }
 
-impl fmt::Display for Shown {
+impl fmt::Display for LogExcerpt {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&String::from_utf8_lossy(&self.0), to)
     }
@@ -33,32 +33,32 @@ impl fmt::Display for Shown {
 pub enum FieldFault {
     /// A name is empty, or has an upper-case letter, a colon, a space or a control character (RFC 9113 section 8.2.1).
     #[error("client sent invalid header name: \"{0}\"")]
-    Name(Shown),
+    Name(LogExcerpt),
     /// A value has a NUL or the end of a line.
     #[error("client sent header \"{name}\" with invalid value: \"{value}\"")]
     Value {
         /// The name.
-        name: Shown,
+        name: LogExcerpt,
         /// The value.
-        value: Shown,
+        value: LogExcerpt,
     },
     /// A value begins or ends with a space or a tab (RFC 9113 section 8.2.1).
     #[error("client sent header \"{name}\" with white space around its value: \"{value}\"")]
     SpaceAround {
         /// The name.
-        name: Shown,
+        name: LogExcerpt,
         /// The value.
-        value: Shown,
+        value: LogExcerpt,
     },
     /// A field that may occur once occurs again.
     #[error("client sent duplicate header line: \"{name}: {value}\", previous value: \"{name}: {previous}\"")]
     Duplicate {
         /// The name.
-        name: Shown,
+        name: LogExcerpt,
         /// The value of the field that is one too many.
-        value: Shown,
+        value: LogExcerpt,
         /// The value of the first field.
-        previous: Shown,
+        previous: LogExcerpt,
     },
     /// There are more fields than `max_headers`.
     #[error("client sent too many header lines")]
@@ -68,10 +68,10 @@ pub enum FieldFault {
     OfConnection(HeaderId),
     /// A `TE` that is not `trailers` (RFC 9113 section 8.2.2).
     #[error("client sent invalid \"TE\" header: \"{0}\"")]
-    Te(Shown),
+    Te(LogExcerpt),
     /// A pseudo-header field that no request has.
     #[error("client sent unknown pseudo-header \"{0}\"")]
-    UnknownPseudo(Shown),
+    UnknownPseudo(LogExcerpt),
     /// A pseudo-header field behind another field.
     #[error("client sent pseudo-header \"{}\" after a header", .0.name())]
     LatePseudo(Pseudo),
@@ -86,14 +86,14 @@ pub enum FieldFault {
     EmptyPseudo(Pseudo),
     /// The method has other bytes than upper-case letters, `-` and `_`.
     #[error("client sent invalid method: \"{0}\"")]
-    Method(Shown),
+    Method(LogExcerpt),
     /// Another pseudo-header field is not what it has to be.
     #[error("client sent invalid {} header: \"{value}\"", .which.name())]
     Pseudo {
         /// The field.
         which: Pseudo,
         /// Its value.
-        value: Shown,
+        value: LogExcerpt,
     },
     /// `:protocol` with another method than CONNECT (RFC 8441 section 4).
     #[error("client sent :protocol header without CONNECT method")]
@@ -113,15 +113,15 @@ pub enum FieldFault {
     /// The request ends before the body has come that `Content-Length` announces.
     #[error("client prematurely closed stream")]
     EndsEarly,
-    /// The head has no room in a buffer with offsets of 32 bits.
+    /// The head is larger than it may be, or has no room in a buffer with offsets of 32 bits.
     #[error("client sent too large header")]
     TooLarge,
 }
 
 impl FieldFault {
     /// The status of the answer.
-    pub const fn status(&self) -> u16 {
-        400
+    pub const fn status(&self) -> Status {
+        Status::BAD_REQUEST
     }
 
     /// Whether it shows only when all fields have been read: the request line is known then, and the host is too if there

@@ -138,6 +138,11 @@ impl FieldHeadBuilder {
         self.seen & flag(which) != 0
     }
 
+    /// Notes that the head is larger than it may be, so that further fields do not come.
+    pub fn too_large(&mut self) {
+        self.fail(FieldFault::TooLarge);
+    }
+
     /// Notes the first fault.
     #[cold]
     fn fail(&mut self, fault: FieldFault) {

@@ -16,10 +16,10 @@ mod pseudo;
 mod tests;
 mod types;
 
-pub use field_fault::{FieldFault, Shown};
+pub use field_fault::{FieldFault, LogExcerpt};
 pub use field_lines::{FieldRules, apply_name_rules};
 pub use fields::{FieldHead, FieldHeadBuilder};
 pub use parser::parse_length;
 pub use parser::{HeadParser, HeadRules, HeadStage, Progress, parse_request};
 pub use pseudo::Pseudo;
-pub use types::{BodyFraming, Field, Method, RequestHead, Target, TargetForm, Version};
+pub use types::{BodyFraming, Field, Method, RequestHead, TargetForm, TargetSpans, Version};

@@ -1,9 +1,9 @@
 //! The incremental parser.
 
-use super::line::{self, Line};
+use super::line::{self, ParsedRequestLine};
 use super::types::{BodyFraming, Field, Method, RequestHead, Version};
 use crate::ascii::{self, NAME, class};
-use crate::{ConnectionOptions, Error, HeaderId, HostSpan, Span};
+use crate::{ConnectionOptions, HeaderId, HostSpan, RequestError, Span};
 
 /// The directives about reading a head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -165,7 +165,7 @@ impl HeadParser {
     /// # Errors
     /// The first error in the head, or the first limit that it exceeds. The parser must not be used further, but
     /// [`HeadParser::request_line`] and [`HeadParser::head`] can still be called.
-    pub fn advance(&mut self, buf: &[u8], rules: &HeadRules) -> Result<Progress, Error> {
+    pub fn advance(&mut self, buf: &[u8], rules: &HeadRules) -> Result<Progress, RequestError> {
         if self.stage == HeadStage::Done {
             return Ok(Progress::Complete);
         }
@@ -218,7 +218,7 @@ impl HeadParser {
                     return Ok(self.done(next));
                 }
             } else if !fits {
-                return Err(Error::HeaderTooLarge(Span::new(start as u32, next as u32)));
+                return Err(RequestError::HeaderTooLarge(Span::new(start as u32, next as u32)));
             } else if line.is_empty() {
                 self.head.len = next as u32;
                 self.finish(buf)?;
@@ -226,7 +226,7 @@ impl HeadParser {
             } else {
                 let field = self.field(buf, start, start + line.len(), rules);
                 // nginx counts all lines that have the form of a field, even if it then refuses them.
-                if !matches!(field, Err(Error::HeaderLine(_))) {
+                if !matches!(field, Err(RequestError::HeaderLine(_))) {
                     self.head.len = next as u32;
                 }
                 field?;
@@ -237,13 +237,13 @@ impl HeadParser {
     }
 
     /// Skips empty lines before the request line: RFC 9112 section 2.2. Returns whether the request line has begun.
-    fn skip_empty_lines(&mut self, buf: &[u8], rules: &HeadRules) -> Result<bool, Error> {
+    fn skip_empty_lines(&mut self, buf: &[u8], rules: &HeadRules) -> Result<bool, RequestError> {
         let rest = &buf[self.line_start..];
         let skipped = rest.iter().position(|&b| b != b'\r' && b != b'\n').unwrap_or(rest.len());
         self.line_start += skipped;
         self.scanned = self.line_start;
         if self.line_start >= rules.first_buffer && self.line_start > 0 {
-            return Err(Error::RequestLine);
+            return Err(RequestError::RequestLine);
         }
         if self.line_start == buf.len() {
             return Ok(false);
@@ -275,7 +275,7 @@ impl HeadParser {
     }
 
     /// Checks a line whose end has not come yet.
-    fn check_pending(&mut self, buf: &[u8], rules: &HeadRules) -> Result<(), Error> {
+    fn check_pending(&mut self, buf: &[u8], rules: &HeadRules) -> Result<(), RequestError> {
         let pending = &buf[self.line_start..];
         let fits = pending.len() < self.longest_line(rules);
         let span = Span::new(self.line_start as u32, buf.len() as u32);
@@ -286,7 +286,7 @@ impl HeadParser {
                 self.head.method = method_of(pending);
             });
         }
-        if fits { Ok(()) } else { Err(Error::HeaderTooLarge(span)) }
+        if fits { Ok(()) } else { Err(RequestError::HeaderTooLarge(span)) }
     }
 
     /// The length of the longest line that the buffer has room for now: the rest of the current one, or a large one.
@@ -295,12 +295,12 @@ impl HeadParser {
     }
 
     /// The error of a request line that does not fit: an error within the limit counts first.
-    fn too_long(&self, line: &[u8], rules: &HeadRules) -> Error {
+    fn too_long(&self, line: &[u8], rules: &HeadRules) -> RequestError {
         let limit = self.longest_line(rules).min(line.len());
-        line::check_prefix(&line[..limit]).err().unwrap_or(Error::UriTooLong)
+        line::check_prefix(&line[..limit]).err().unwrap_or(RequestError::UriTooLong)
     }
 
-    fn take_line(&mut self, line: Line) {
+    fn take_line(&mut self, line: ParsedRequestLine) {
         let head = &mut self.head;
         head.method = line.method;
         head.method_text = line.method_text;
@@ -311,10 +311,10 @@ impl HeadParser {
     }
 
     /// Takes a header line of the usual form; the next one begins at `next`.
-    fn take_plain(&mut self, buf: &[u8], field: Field, next: usize, rules: &HeadRules) -> Result<(), Error> {
+    fn take_plain(&mut self, buf: &[u8], field: Field, next: usize, rules: &HeadRules) -> Result<(), RequestError> {
         let start = self.line_start;
         if !self.charge(next - start, rules) {
-            return Err(Error::HeaderTooLarge(Span::new(start as u32, next as u32)));
+            return Err(RequestError::HeaderTooLarge(Span::new(start as u32, next as u32)));
         }
         self.head.len = next as u32;
         self.count_line(rules)?;
@@ -324,17 +324,17 @@ impl HeadParser {
         Ok(())
     }
 
-    fn count_line(&mut self, rules: &HeadRules) -> Result<(), Error> {
+    fn count_line(&mut self, rules: &HeadRules) -> Result<(), RequestError> {
         self.lines += 1;
         let too_many = rules.max_headers != 0 && self.lines > rules.max_headers;
-        if too_many { Err(Error::TooManyHeaders) } else { Ok(()) }
+        if too_many { Err(RequestError::TooManyHeaders) } else { Ok(()) }
     }
 
     /// Parses one header line, `start..end` of the buffer.
-    fn field(&mut self, buf: &[u8], start: usize, end: usize, rules: &HeadRules) -> Result<(), Error> {
+    fn field(&mut self, buf: &[u8], start: usize, end: usize, rules: &HeadRules) -> Result<(), RequestError> {
         self.count_line(rules)?;
         let line = &buf[start..end];
-        let bad = |at: usize| Error::HeaderLine(Span::new(start as u32, (start + at + 1).min(buf.len()) as u32));
+        let bad = |at: usize| RequestError::HeaderLine(Span::new(start as u32, (start + at + 1).min(buf.len()) as u32));
         let known = ascii::find_colon(&line[..line.len().min(HeaderId::LONGEST + 1)])
             .map(|colon| (colon, HeaderId::of(&line[..colon])))
             .filter(|(_, id)| *id != HeaderId::Other);
@@ -369,21 +369,21 @@ impl HeadParser {
     }
 
     /// Keeps a field, if it may occur (again); its line ends at `end`.
-    fn keep(&mut self, buf: &[u8], field: Field, end: usize) -> Result<(), Error> {
+    fn keep(&mut self, buf: &[u8], field: Field, end: usize) -> Result<(), RequestError> {
         let id = field.id;
         if id != HeaderId::Other {
             if self.head.present & bit(id) & UNIQUE != 0 {
                 let line = &buf[..end];
                 let line = line.strip_suffix(b"\n").unwrap_or(line);
                 let line = line.strip_suffix(b"\r").unwrap_or(line);
-                return Err(Error::DuplicateHeader(Span::new(field.name_start, line.len() as u32)));
+                return Err(RequestError::DuplicateHeader(Span::new(field.name_start, line.len() as u32)));
             }
             if id == HeaderId::Host {
                 let Some(parts) = self.head.hosts.parse(field.value().of(buf)) else {
                     // The log shows what the client has sent.
                     self.head.present |= bit(id);
                     self.head.fields.push(field);
-                    return Err(Error::HostHeader);
+                    return Err(RequestError::HostHeader);
                 };
                 // The host of an absolute target takes precedence: RFC 9112 section 3.2.2.
                 self.head.host.get_or_insert(HostSpan::at(field.value_start, parts));
@@ -395,21 +395,23 @@ impl HeadParser {
     }
 
     /// Applies the rules about the head as a whole.
-    fn finish(&mut self, buf: &[u8]) -> Result<(), Error> {
+    fn finish(&mut self, buf: &[u8]) -> Result<(), RequestError> {
         let head = &mut self.head;
         if head.version == Version::Http11 && !head.has(HeaderId::Host) {
-            return Err(Error::HostMissing);
+            return Err(RequestError::HostMissing);
         }
         let length = match head.value(buf, HeaderId::ContentLength) {
-            Some(text) => Some(parse_length(text).ok_or(Error::ContentLength)?),
+            Some(text) => Some(parse_length(text).ok_or(RequestError::ContentLength)?),
             None => None,
         };
         head.body = match (head.value(buf, HeaderId::TransferEncoding), length) {
             (None, None) => BodyFraming::None,
             (None, Some(length)) => BodyFraming::Length(length),
-            (Some(_), _) if head.version < Version::Http11 => return Err(Error::EncodingInOldVersion),
-            (Some(coding), _) if !coding.eq_ignore_ascii_case(b"chunked") => return Err(Error::TransferEncoding),
-            (Some(_), Some(_)) => return Err(Error::LengthAndEncoding),
+            (Some(_), _) if head.version < Version::Http11 => return Err(RequestError::EncodingInOldVersion),
+            (Some(coding), _) if !coding.eq_ignore_ascii_case(b"chunked") => {
+                return Err(RequestError::TransferEncoding);
+            }
+            (Some(_), Some(_)) => return Err(RequestError::LengthAndEncoding),
             (Some(_), None) => BodyFraming::Chunked,
         };
         let mut options = ConnectionOptions::default();
@@ -511,7 +513,7 @@ pub fn parse_length(text: &[u8]) -> Option<u64> {
 ///
 /// # Errors
 /// See [`HeadParser::advance`].
-pub fn parse_request(buf: &[u8], rules: &HeadRules) -> Result<Option<Box<RequestHead>>, Error> {
+pub fn parse_request(buf: &[u8], rules: &HeadRules) -> Result<Option<Box<RequestHead>>, RequestError> {
     let mut parser = HeadParser::new();
     Ok(match parser.advance(buf, rules)? {
         Progress::Complete => Some(parser.into_head()),

@@ -102,7 +102,7 @@ pub enum TargetForm {
 
 /// The request target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Target {
+pub struct TargetSpans {
     /// The target's form.
     pub form: TargetForm,
     /// Path and arguments, as sent. Empty in `http://host`, and without a leading `/` in `http://host?args`.
@@ -111,9 +111,9 @@ pub struct Target {
     pub scheme: Option<Span>,
 }
 
-impl Target {
+impl TargetSpans {
     /// A target that was not understood: there is no URI.
-    pub const UNKNOWN: Target = Target { form: TargetForm::Origin, uri: Span::new(0, 0), scheme: None };
+    pub const UNKNOWN: TargetSpans = TargetSpans { form: TargetForm::Origin, uri: Span::new(0, 0), scheme: None };
 
     /// Whether it was understood.
     pub const fn is_known(self) -> bool {
@@ -218,7 +218,7 @@ pub struct RequestHead {
     /// The request line without its line end, `$request`.
     pub request_line: Span,
     /// The request target.
-    pub target: Target,
+    pub target: TargetSpans,
     /// The host: the absolute target's, else the `Host` field's.
     pub host: Option<HostSpan>,
     /// The framing of the body.
@@ -249,7 +249,7 @@ impl RequestHead {
             version: Version::Http09,
             version_text: none,
             request_line: none,
-            target: Target::UNKNOWN,
+            target: TargetSpans::UNKNOWN,
             host: None,
             body: BodyFraming::None,
             keep_alive: false,
@@ -269,7 +269,7 @@ impl RequestHead {
         let RequestHead { method, method_text, version, version_text, request_line, target, host, body, .. } = self;
         (*method, *method_text, *version, *version_text) = (Method::Other, none, Version::Http09, none);
         *request_line = none;
-        *target = Target::UNKNOWN;
+        *target = TargetSpans::UNKNOWN;
         (*host, *body) = (None, BodyFraming::None);
         let RequestHead { keep_alive, expect_continue, len, has_ignored, fields, present, wire_len, .. } = self;
         (*keep_alive, *expect_continue, *len, *has_ignored, *present, *wire_len) = (false, false, 0, false, 0, 0);

@@ -79,16 +79,16 @@ pub fn parse_datagram(bytes: &[u8]) -> Result<(ProxyHeader, usize), ProxyError> 
 }
 
 /// A version 1 header, read from its beginning.
-struct Line<'b> {
+struct TextHeader<'b> {
     bytes: &'b [u8],
     at: usize,
 }
 
 /// `Ok(None)`: the bytes end too early.
-type Read<T> = Result<Option<T>, ProxyError>;
+type ParseResult<T> = Result<Option<T>, ProxyError>;
 
-impl<'b> Line<'b> {
-    fn expect(&mut self, text: &[u8]) -> Read<()> {
+impl<'b> TextHeader<'b> {
+    fn expect(&mut self, text: &[u8]) -> ParseResult<()> {
         let rest = &self.bytes[self.at..];
         let len = rest.len().min(text.len());
         if rest[..len] != text[..len] {
@@ -99,7 +99,7 @@ impl<'b> Line<'b> {
     }
 
     /// The bytes up to `end`; all of them have to satisfy `fits`.
-    fn word(&mut self, end: u8, fits: fn(&u8) -> bool) -> Read<&'b [u8]> {
+    fn word(&mut self, end: u8, fits: fn(&u8) -> bool) -> ParseResult<&'b [u8]> {
         let rest = &self.bytes[self.at..];
         match rest.iter().position(|byte| !fits(byte)) {
             None => Ok(None),
@@ -111,12 +111,12 @@ impl<'b> Line<'b> {
         }
     }
 
-    fn address(&mut self) -> Read<String> {
+    fn address(&mut self) -> ParseResult<String> {
         let is_part = |byte: &u8| byte.is_ascii_hexdigit() || matches!(byte, b'.' | b':');
         Ok(self.word(b' ', is_part)?.map(|address| address.iter().map(|byte| char::from(*byte)).collect()))
     }
 
-    fn port(&mut self, end: u8) -> Read<u16> {
+    fn port(&mut self, end: u8) -> ParseResult<u16> {
         let Some(digits) = self.word(end, u8::is_ascii_digit)? else { return Ok(None) };
         let port = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
         port.map(Some).ok_or(ProxyError::Broken)
@@ -133,8 +133,8 @@ macro_rules! there {
     };
 }
 
-fn version_1(bytes: &[u8]) -> Read<(ProxyHeader, usize)> {
-    let mut line = Line { bytes, at: 0 };
+fn version_1(bytes: &[u8]) -> ParseResult<(ProxyHeader, usize)> {
+    let mut line = TextHeader { bytes, at: 0 };
     there!(line.expect(b"PROXY "));
     if line.bytes[line.at..].first() == Some(&b'U') {
         there!(line.expect(b"UNKNOWN"));
@@ -159,7 +159,7 @@ fn version_1(bytes: &[u8]) -> Read<(ProxyHeader, usize)> {
 }
 
 /// Reads a header of version 2, which has addresses if it is about one of these: IPv4 or IPv6, with the transport.
-fn version_2(bytes: &[u8], [ipv4, ipv6]: [u8; 2]) -> Read<(ProxyHeader, usize)> {
+fn version_2(bytes: &[u8], [ipv4, ipv6]: [u8; 2]) -> ParseResult<(ProxyHeader, usize)> {
     let Some(&[version_and_command, family, high, low]) = bytes.get(SIGNATURE.len()..V2_HEAD) else {
         return match bytes.get(SIGNATURE.len()).map(|byte| byte >> 4) {
             Some(version) if version != 2 => Err(ProxyError::Version(version)),

@@ -20,7 +20,7 @@ const CLIENT_CERT_CONN: u8 = 0x02;
 pub struct TooLarge;
 
 /// Both ends of the connection that a header is about: the client, and the address that it has connected to.
-pub type Connected = (SocketAddr, SocketAddr);
+pub type ConnectionEnds = (SocketAddr, SocketAddr);
 
 /// Transport of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub enum Carrier {
 }
 
 /// Appends a header of version 1. Without `ends`, which a client on a Unix socket does not have, it says `UNKNOWN`.
-pub fn write_v1(ends: Option<Connected>, out: &mut Vec<u8>) {
+pub fn write_v1(ends: Option<ConnectionEnds>, out: &mut Vec<u8>) {
     let Some((client, server)) = ends.map(of_one_family) else {
         out.extend_from_slice(b"PROXY UNKNOWN\r\n");
         return;
@@ -45,7 +45,7 @@ pub fn write_v1(ends: Option<Connected>, out: &mut Vec<u8>) {
 
 /// Both addresses in one family, as a header has them: if they differ, the IPv4 address is mapped (RFC 4291 section
 /// 2.5.5.2).
-fn of_one_family((client, server): Connected) -> Connected {
+fn of_one_family((client, server): ConnectionEnds) -> ConnectionEnds {
     let plain = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
     let (client, server) = (plain(client), plain(server));
     if client.is_ipv4() == server.is_ipv4() {
@@ -86,7 +86,7 @@ pub struct HeaderV2(Vec<u8>);
 
 impl HeaderV2 {
     /// A header without further fields. Without `ends` it leaves the addresses out (`AF_UNSPEC`).
-    pub fn new(ends: Option<Connected>, carrier: Carrier) -> HeaderV2 {
+    pub fn new(ends: Option<ConnectionEnds>, carrier: Carrier) -> HeaderV2 {
         let mut bytes = SIGNATURE.to_vec();
         let carried = match carrier {
             Carrier::Stream => 1,
@@ -207,7 +207,7 @@ mod tests {
     use super::*;
     use crate::proxy_protocol::parse;
 
-    fn ends(client: &str, server: &str) -> Option<Connected> {
+    fn ends(client: &str, server: &str) -> Option<ConnectionEnds> {
         Some((client.parse().unwrap(), server.parse().unwrap()))
     }
 

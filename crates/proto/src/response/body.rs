@@ -7,7 +7,7 @@ use super::parser::ResponseHead;
 
 /// The kind of the request, as far as it decides how the response is delimited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Asked {
+pub enum RequestKind {
     /// HEAD: no body, whatever the head says.
     Head,
     /// CONNECT: a success is a tunnel.
@@ -17,13 +17,13 @@ pub enum Asked {
     Other,
 }
 
-impl Asked {
+impl RequestKind {
     /// The kind of a request with that method (of the request to the upstream, which is not always the client's).
-    pub const fn by(method: Method) -> Asked {
+    pub const fn by(method: Method) -> RequestKind {
         match method {
-            Method::Head => Asked::Head,
-            Method::Connect => Asked::Connect,
-            _ => Asked::Other,
+            Method::Head => RequestKind::Head,
+            Method::Connect => RequestKind::Connect,
+            _ => RequestKind::Other,
         }
     }
 }
@@ -45,10 +45,10 @@ pub enum Framing {
 
 impl Framing {
     /// The framing of the body behind a head.
-    pub const fn of(head: &ResponseHead, asked: Asked) -> Framing {
+    pub const fn of(head: &ResponseHead, asked: RequestKind) -> Framing {
         match (head.status, asked) {
-            (101, _) | (200..=299, Asked::Connect) => Framing::Tunnel,
-            (100..=199 | 204 | 304, _) | (_, Asked::Head) => Framing::None,
+            (101, _) | (200..=299, RequestKind::Connect) => Framing::Tunnel,
+            (100..=199 | 204 | 304, _) | (_, RequestKind::Head) => Framing::None,
             _ if head.chunked => Framing::Chunked,
             _ => match head.content_length {
                 Some(length) => Framing::Length(length),

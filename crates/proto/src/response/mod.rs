@@ -22,7 +22,7 @@ mod status_line;
 #[cfg(test)]
 mod tests;
 
-pub use body::{Asked, Framing};
+pub use body::{Framing, RequestKind};
 pub use error::ReplyError;
 pub(crate) use error::shown;
 pub use parser::{Before, HeadKind, MAX_RESPONSE_FIELDS, ResponseField, ResponseHead, ResponseParser};

@@ -80,7 +80,7 @@ fn a_head() {
         [(b"Server", b"a b"), (b"X", b""), (b"Content-Length", b"12"), (b"Y", b"\xff\x01")];
     assert_eq!(fields, expected);
     assert_eq!(&text[head.len..], b"body");
-    assert_eq!(Framing::of(&head, Asked::Other), Framing::Length(12));
+    assert_eq!(Framing::of(&head, RequestKind::Other), Framing::Length(12));
     assert_eq!(head.value(text, b"server"), Some(&b"a b"[..]));
 }
 
@@ -157,12 +157,12 @@ fn lines_that_are_no_fields() {
 #[test]
 fn framing() {
     let framing = |head: &str, asked| Framing::of(&with_field(head).unwrap(), asked);
-    assert_eq!(framing("Content-Length: 5", Asked::Other), Framing::Length(5));
-    assert_eq!(framing("content-length:0", Asked::Other), Framing::Length(0));
-    assert_eq!(framing("Content-Length: 5", Asked::Head), Framing::None);
-    assert_eq!(framing("Content-Length: 5", Asked::Connect), Framing::Tunnel);
-    assert_eq!(framing("Transfer-Encoding: Chunked", Asked::Other), Framing::Chunked);
-    assert_eq!(framing("X: y", Asked::Other), Framing::UntilClose);
+    assert_eq!(framing("Content-Length: 5", RequestKind::Other), Framing::Length(5));
+    assert_eq!(framing("content-length:0", RequestKind::Other), Framing::Length(0));
+    assert_eq!(framing("Content-Length: 5", RequestKind::Head), Framing::None);
+    assert_eq!(framing("Content-Length: 5", RequestKind::Connect), Framing::Tunnel);
+    assert_eq!(framing("Transfer-Encoding: Chunked", RequestKind::Other), Framing::Chunked);
+    assert_eq!(framing("X: y", RequestKind::Other), Framing::UntilClose);
     for (status, expected) in [
         (100, Framing::None),
         (101, Framing::Tunnel),
@@ -173,7 +173,7 @@ fn framing() {
         (404, Framing::Length(5)),
     ] {
         let head = parse(&format!("HTTP/1.1 {status} x\r\nContent-Length: 5\r\n\r\n")).unwrap();
-        assert_eq!(Framing::of(&head, Asked::Other), expected, "{status}");
+        assert_eq!(Framing::of(&head, RequestKind::Other), expected, "{status}");
         assert_eq!(head.is_interim(), matches!(status, 100 | 103));
     }
 }
@@ -215,7 +215,7 @@ fn keeping_the_connection() {
         ("HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: keep-alive\r\n\r\n", false),
     ] {
         let head = parse(text).unwrap();
-        assert_eq!(Framing::of(&head, Asked::Other).keeps(&head), expected, "{text}");
+        assert_eq!(Framing::of(&head, RequestKind::Other).keeps(&head), expected, "{text}");
     }
 }
 
@@ -257,7 +257,7 @@ fn a_server_of_shoutcast_speaks_http10() {
         assert_eq!(reader.advance(&text[..split]), Ok(None), "{split}");
         let head = reader.advance(text).unwrap().unwrap();
         assert_eq!((head.version, head.status, head.reason.of(text)), (Version::Http10, 200, &b"OK"[..]), "{split}");
-        assert_eq!(Framing::of(&head, Asked::Other), Framing::UntilClose, "{split}");
+        assert_eq!(Framing::of(&head, RequestKind::Other), Framing::UntilClose, "{split}");
     }
     for refused in ["ICY\r\n", "ICY/1.0 200 OK\r\n", "icy 200 OK\r\n", "ICY OK\r\n"] {
         assert_eq!(parser(HeadKind::Http).advance(refused.as_bytes()), Err(ReplyError::NoHead), "{refused}");

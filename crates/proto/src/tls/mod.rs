@@ -41,7 +41,7 @@ pub const fn is_tls(first: u8) -> bool {
 
 /// Progress of a ClientHello.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Progress {
+pub enum HelloProgress {
     /// More bytes are needed; there are fewer than [`records::MAX_INPUT`] so far.
     NeedMore,
     /// The message is whole.
@@ -89,9 +89,9 @@ impl HelloReader {
     ///
     /// # Errors
     /// See [`HelloError`], which knows the alert to be sent. A reader that has failed is not asked again.
-    pub fn advance(&mut self, input: &[u8]) -> Result<Progress, HelloError> {
-        let Some(raw) = self.records.advance(input)? else { return Ok(Progress::NeedMore) };
+    pub fn advance(&mut self, input: &[u8]) -> Result<HelloProgress, HelloError> {
+        let Some(raw) = self.records.advance(input)? else { return Ok(HelloProgress::NeedMore) };
         let hello = ClientHello::parse(raw.bytes(input))?;
-        Ok(Progress::Hello(ReceivedHello { raw, hello }))
+        Ok(HelloProgress::Hello(ReceivedHello { raw, hello }))
     }
 }

@@ -29,7 +29,7 @@ pub const MAX_EMPTY_RECORDS: u8 = 32;
 
 /// Limits of a [`MessageReader`].
 #[derive(Debug, Clone, Copy)]
-struct Limits {
+struct MessageLimits {
     /// The longest message, its head included.
     message: usize,
     /// The most bytes of a connection in which the message has to be whole.
@@ -37,20 +37,20 @@ struct Limits {
 }
 
 /// The limits of a server.
-const SERVER_LIMITS: Limits = Limits { message: MAX_CLIENT_HELLO, input: MAX_INPUT };
+const SERVER_LIMITS: MessageLimits = MessageLimits { message: MAX_CLIENT_HELLO, input: MAX_INPUT };
 /// No limits but the protocol's, and the limits of spans.
-const NO_LIMITS: Limits = Limits { message: MESSAGE_HEAD + 0xff_ffff, input: u32::MAX as usize };
+const NO_LIMITS: MessageLimits = MessageLimits { message: MESSAGE_HEAD + 0xff_ffff, input: u32::MAX as usize };
 
 /// A message that has come in one or several records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RawMessage {
     /// Its end in the input.
     pub input_len: u32,
-    place: Place,
+    place: MessagePlace,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Place {
+enum MessagePlace {
     /// In one record, as nearly always.
     Input(Span),
     /// The message came in several records.
@@ -66,16 +66,16 @@ impl RawMessage {
     /// The message with its head; `input` is that which it was read from.
     pub fn bytes<'m>(&'m self, input: &'m [u8]) -> &'m [u8] {
         match &self.place {
-            Place::Input(span) => span.of(input),
-            Place::Joined { message, .. } => message,
+            MessagePlace::Input(span) => span.of(input),
+            MessagePlace::Joined { message, .. } => message,
         }
     }
 
     /// The place of the message in the input, if it came in one record.
     pub fn span(&self) -> Option<Span> {
         match self.place {
-            Place::Input(span) => Some(span),
-            Place::Joined { .. } => None,
+            MessagePlace::Input(span) => Some(span),
+            MessagePlace::Joined { .. } => None,
         }
     }
 
@@ -83,7 +83,7 @@ impl RawMessage {
     /// record of its own, and whoever reads them again would have all that work again. What the last record has behind the
     /// message becomes a record of its own.
     pub(super) fn reframed(&self, input: Vec<u8>) -> Vec<u8> {
-        let Place::Joined { message, behind } = &self.place else { return input };
+        let MessagePlace::Joined { message, behind } = &self.place else { return input };
         let rest = input.get(self.input_len as usize..).unwrap_or_default();
         let heads = (message.len().div_ceil(MAX_RECORD) + 1) * RECORD_HEAD;
         let mut framed = Vec::with_capacity(heads + message.len() + rest.len());
@@ -153,7 +153,7 @@ fn handshake_records(records: &[u8]) -> impl Iterator<Item = (usize, usize)> {
 /// Finds the ClientHello in the records of a connection.
 #[derive(Debug)]
 pub struct MessageReader {
-    limits: Limits,
+    limits: MessageLimits,
     /// The begin of the next record in the input.
     next: usize,
     /// The number of bytes of the message in the records before.
@@ -188,7 +188,7 @@ impl MessageReader {
         MessageReader::with_limits(NO_LIMITS)
     }
 
-    fn with_limits(limits: Limits) -> MessageReader {
+    fn with_limits(limits: MessageLimits) -> MessageReader {
         MessageReader { limits, next: 0, before: 0, head: [0; MESSAGE_HEAD], empty: 0 }
     }
 
@@ -278,9 +278,9 @@ impl MessageReader {
     }
 
     /// The place of the message that ends at `end` of the input and has `len` bytes.
-    fn place(&self, input: &[u8], end: usize, len: usize) -> Place {
+    fn place(&self, input: &[u8], end: usize, len: usize) -> MessagePlace {
         if self.before == 0 {
-            return Place::Input(Span::new((end - len) as u32, end as u32));
+            return MessagePlace::Input(Span::new((end - len) as u32, end as u32));
         }
         let mut joined = Vec::with_capacity(len);
         let mut behind = 0;
@@ -295,6 +295,6 @@ impl MessageReader {
             behind = record - part as u16;
         }
         debug_assert_eq!((joined.len(), at), (len, end), "the records that were counted are those that are joined");
-        Place::Joined { message: joined.into(), behind }
+        MessagePlace::Joined { message: joined.into(), behind }
     }
 }

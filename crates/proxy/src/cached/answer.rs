@@ -10,7 +10,7 @@ use freerun_cache::key::Key;
 use freerun_cache::object::StoredObject;
 use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
-use freerun_proto::Method;
+use freerun_proto::{Method, Status};
 use freerun_runtime::loops;
 use freerun_runtime::timer::timeout;
 
@@ -23,9 +23,9 @@ use crate::cached::decision::{
 use crate::cached::fetch::Ask;
 use crate::cached::find::CacheLookup;
 use crate::cached::follow::{FollowEnd, follow};
-use crate::cached::storing::control;
+use crate::cached::store_decision::control;
 use crate::state::cache_status;
-use crate::state::cache_status::Status;
+use crate::state::cache_status::CacheStatus;
 
 type StaleObject = Stale<Arc<StoredObject>>;
 type Next = RequestState<Arc<StoredObject>, FillWriter, Arc<Fill>>;
@@ -43,13 +43,13 @@ pub async fn answer(context: &CacheContext<'_>, request: &mut Request, bypasses:
         state = match decision.next(state) {
             Action::LookUp => RequestState::LookedUp(driver.look_up(request).await),
             Action::Miss(stale) => {
-                let status = if stale.is_some() { Status::Expired } else { Status::Miss };
+                let status = if stale.is_some() { CacheStatus::Expired } else { CacheStatus::Miss };
                 cache_status::note(request, context.cache(), status);
                 let storable = driver.storable(request);
                 RequestState::Missed(stale, storable)
             }
             Action::Bypass => {
-                cache_status::note(request, context.cache(), Status::Bypass);
+                cache_status::note(request, context.cache(), CacheStatus::Bypass);
                 RequestState::Missed(None, driver.storable(request))
             }
             Action::TakeWhole(stale) => match driver.take_whole(request, stale).await {
@@ -71,7 +71,7 @@ pub async fn answer(context: &CacheContext<'_>, request: &mut Request, bypasses:
                 RequestState::Awaited { is_late: stored.is_err() }
             }
             Action::Update(object, filling) => match background::update(request, context, object.clone(), filling) {
-                Ok(()) => return context.use_stored(request, &object, Status::Stale),
+                Ok(()) => return context.use_stored(request, &object, CacheStatus::Stale),
                 Err(filling) => RequestState::NotUpdated(object, filling),
             },
             Action::UseStored(object, status) => return context.use_stored(request, &object, status),
@@ -80,7 +80,7 @@ pub async fn answer(context: &CacheContext<'_>, request: &mut Request, bypasses:
             }
             Action::Replace(filling) => return driver.replace(request, filling).await,
             Action::AskAlone(stale, status) => return driver.ask(request).alone(request, status, stale).await,
-            Action::Refuse => return Outcome::Status(504),
+            Action::Refuse => return Outcome::Status(Status::GATEWAY_TIMEOUT),
         };
     }
 }
@@ -132,10 +132,12 @@ impl<'c> AnswerDriver<'c> {
     }
 
     fn storable(&self, request: &Request) -> Storable {
-        match self.place.taken {
-            true => Storable::PlaceIsTaken,
-            false if self.context.may_keep(request) => Storable::Yes,
-            false => Storable::NotOfThisRequest,
+        if self.place.taken {
+            Storable::PlaceIsTaken
+        } else if self.context.may_keep(request) {
+            Storable::Yes
+        } else {
+            Storable::NotOfThisRequest
         }
     }
 
@@ -196,7 +198,7 @@ impl<'c> AnswerDriver<'c> {
 
     async fn replace(&self, request: &mut Request, filling: FillWriter) -> Outcome {
         let (cache, key) = (self.context.cache(), self.context.wanted.key);
-        let outcome = self.ask(request).keeping(request, filling, Status::Bypass, None).await;
+        let outcome = self.ask(request).keeping(request, filling, CacheStatus::Bypass, None).await;
         // A response that is being stored is used by all requests; the response that it replaces is not used any more.
         let coming = cache.fill_of(key);
         if let Some(old) = &self.replaced

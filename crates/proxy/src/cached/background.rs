@@ -15,7 +15,7 @@ use freerun_serve::loops::background::Background;
 use crate::cached::clientless::fork_of;
 use crate::cached::context::CacheContext;
 use crate::cached::fetch::{Ask, log_full};
-use crate::state::cache_status::Status;
+use crate::state::cache_status::CacheStatus;
 
 /// The most updates that run on one loop at a time. Beyond that, the client waits for the server.
 const MAX_RUNNING: usize = 1024;
@@ -57,7 +57,7 @@ pub fn update(
             Some(shared) => {
                 let context = CacheContext { family, shared, wanted, aio };
                 let ask = Ask::new(&context, &fork);
-                match ask.keeping(&mut fork, filling, Status::Expired, Some(object)).await {
+                match ask.keeping(&mut fork, filling, CacheStatus::Expired, Some(object)).await {
                     Outcome::Response(response) => Some(response),
                     _ => None,
                 }

@@ -4,7 +4,7 @@ use freerun_http::request::slice_begin::SliceBegin;
 use freerun_http::request::{Request, SentAmounts};
 use freerun_proto::Method;
 
-/// A request by which a server is asked once more for the response to a request, without its client.
+/// Makes a request that asks a server once more for the response to a request, without its client.
 pub fn fork_of(request: &Request) -> Box<Request> {
     let mut fork = request.fork();
     fork.lineage.depth += 1;

@@ -16,12 +16,12 @@ use crate::cached::clock::unix_now;
 use crate::cached::find::CacheRequest;
 use crate::cached::key_text::Answers;
 use crate::cached::respond::stored;
-use crate::cached::storing::control;
+use crate::cached::store_decision::control;
 use crate::exchange::family::Family;
 use crate::settings::FamilySettings;
 use crate::settings::next::NextUpstream;
 use crate::state::cache_status;
-use crate::state::cache_status::Status;
+use crate::state::cache_status::CacheStatus;
 
 /// Whether a stored response may be used.
 pub enum Usability {
@@ -91,7 +91,7 @@ impl CacheContext<'_> {
     }
 
     /// Answers with a stored response.
-    pub fn use_stored(&self, request: &mut Request, object: &StoredObject, status: Status) -> Outcome {
+    pub fn use_stored(&self, request: &mut Request, object: &StoredObject, status: CacheStatus) -> Outcome {
         cache_status::note(request, self.cache(), status);
         let now = unix_now();
         cache_status::used(self.cache(), object, status, now);

@@ -15,7 +15,7 @@ use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
 use freerun_http::request::response::{Body, FileRange};
 use freerun_http::request::slice_begin::SliceBegin;
-use freerun_proto::{HeaderId, Method};
+use freerun_proto::{HeaderId, Method, Status};
 use freerun_runtime::log::Level;
 use freerun_runtime::loops;
 use freerun_serve::loops::background::Background;
@@ -23,14 +23,14 @@ use freerun_serve::loops::background::Background;
 use crate::cached::clock::unix_now;
 use crate::cached::context::CacheContext;
 use crate::cached::respond::{offer, stored};
-use crate::cached::storing::{Keep, StoreDecision, asked, ignored, rules};
+use crate::cached::store_decision::{Keep, StoreDecision, asked, ignored, rules};
 use crate::client::client_watch::ClientWatch;
 use crate::client::error::UpstreamError;
 use crate::client::{NoServer, ReachedServer, Terms, reach};
 use crate::settings::next::NextUpstream;
 use crate::state::cache_fetch::{CacheFetch, Validators};
 use crate::state::cache_status;
-use crate::state::cache_status::Status;
+use crate::state::cache_status::CacheStatus;
 
 /// A question to a server on behalf of a request.
 pub struct Ask<'s> {
@@ -58,7 +58,7 @@ impl<'s> Ask<'s> {
 
     /// Asks for this request alone: the response is not stored, and the client's conditions and ranges are passed on
     /// unchanged.
-    pub async fn alone(&self, request: &mut Request, status: Status, stale: Option<Arc<StoredObject>>) -> Outcome {
+    pub async fn alone(&self, request: &mut Request, status: CacheStatus, stale: Option<Arc<StoredObject>>) -> Outcome {
         cache_status::note(request, &self.context.wanted.cache, status);
         // Other requests may follow the response, from its head on.
         let terms = Terms { watched: !request.client.is_background(), head_at_once: true };
@@ -66,7 +66,7 @@ impl<'s> Ask<'s> {
             Ok(reached) => match self.covers(reached.head().status, stale.as_ref()) {
                 Some(object) => {
                     reached.dismiss(request);
-                    self.context.use_stored(request, &object, Status::Stale)
+                    self.context.use_stored(request, &object, CacheStatus::Stale)
                 }
                 None => {
                     self.context.wanted.cache.usage().add_bytes(status, reached.head().length.unwrap_or(0));
@@ -78,12 +78,12 @@ impl<'s> Ask<'s> {
     }
 
     /// Asks for the cache: a response that may be stored is, whatever the client does. A client that has gone meanwhile
-    /// gets nothing, and is logged as one that got nothing.
+    /// gets nothing, and the access log says so.
     pub async fn keeping(
         &self,
         request: &mut Request,
         filling: FillWriter,
-        status: Status,
+        status: CacheStatus,
         stale: Option<Arc<StoredObject>>,
     ) -> Outcome {
         // While the request's body is read, the connection is not read by anybody else.
@@ -99,7 +99,7 @@ impl<'s> Ask<'s> {
         match outcome {
             outcome if !has_gone => outcome,
             Outcome::Response(response) => {
-                request.sent.status = response.status;
+                request.sent.status = Some(response.status);
                 Outcome::Close
             }
             _ => UpstreamError::ClientGone.outcome(request),
@@ -110,7 +110,7 @@ impl<'s> Ask<'s> {
         &self,
         request: &mut Request,
         filling: FillWriter,
-        status: Status,
+        status: CacheStatus,
         stale: Option<Arc<StoredObject>>,
     ) -> Outcome {
         cache_status::note(request, &self.context.wanted.cache, status);
@@ -142,8 +142,8 @@ impl<'s> Ask<'s> {
                 let covered =
                     unreached.cause.zip(stale.as_ref()).is_some_and(|(why, old)| self.context.may_cover(old, why));
                 match unreached.outcome {
-                    Outcome::Status(status @ (502 | 504)) if !covered => {
-                        self.keep_failure(request, filling, status, stale.as_ref())
+                    Outcome::Status(status @ (Status::BAD_GATEWAY | Status::GATEWAY_TIMEOUT)) if !covered => {
+                        self.keep_failure(request, filling, status.code(), stale.as_ref())
                     }
                     _ => filling.not_storable(),
                 }
@@ -156,14 +156,14 @@ impl<'s> Ask<'s> {
         if let Some(object) = self.covers(reached.head().status, stale.as_ref()) {
             filling.not_storable();
             reached.dismiss(request);
-            return self.context.use_stored(request, &object, Status::Stale);
+            return self.context.use_stored(request, &object, CacheStatus::Stale);
         }
         if stale.as_ref().is_some_and(|object| is_whole_for_slice(request, reached.head().status, object)) {
             filling.not_storable();
             if request.client.is_background() {
                 log_error!(request, Error, "unexpected status code 200 in slice response");
                 reached.dismiss(request);
-                return Outcome::Status(502);
+                return Outcome::Status(Status::BAD_GATEWAY);
             }
             return reached.answer(request);
         }
@@ -225,12 +225,13 @@ impl<'s> Ask<'s> {
         // The failure of a variant says nothing of the others, whose response may be fresh.
         let key = filling.fill().key();
         let names = || self.names.clone().or_else(|| Some(stale?.head.vary.as_ref()?.names.clone()));
-        let vary = match key == wanted.key {
-            true => None,
-            false => match names() {
+        let vary = if key == wanted.key {
+            None
+        } else {
+            match names() {
                 Some(names) => Some(Vary { names, variant: key }),
                 None => return filling.not_storable(),
-            },
+            }
         };
         let now = unix_now();
         let lifetime = Lifetime { fresh_until: now + u64::from(seconds), born: now, ..Lifetime::default() };
@@ -254,13 +255,13 @@ impl<'s> Ask<'s> {
     fn unreached(&self, request: &mut Request, unreached: NoServer, stale: Option<Arc<StoredObject>>) -> Outcome {
         match (unreached.cause, stale) {
             (Some(cause), Some(object)) if self.context.may_cover(&object, cause) => {
-                self.context.use_stored(request, &object, Status::Stale)
+                self.context.use_stored(request, &object, CacheStatus::Stale)
             }
             _ => unreached.outcome,
         }
     }
 
-    /// Handles a 304, by which the server says that the stored response has not changed.
+    /// Handles a 304: the server says that the stored response has not changed.
     fn revalidated(
         &self,
         request: &mut Request,
@@ -272,10 +273,8 @@ impl<'s> Ask<'s> {
         let CacheContext { shared, wanted, family, .. } = self.context;
         let now = unix_now();
         let told = reached.head().fields.to_list();
-        let fields = match shared.proxy_cache_rfc9111 {
-            true => refreshed(&object.head.fields, &told, ignored(shared)),
-            false => None,
-        };
+        let fields =
+            if shared.proxy_cache_rfc9111 { refreshed(&object.head.fields, &told, ignored(shared)) } else { None };
         let asked = asked(request, *family, shared, sent);
         let answer = Answer { status: object.head.status, fields: &object.head.fields };
         let renewed = revalidated(&asked, &answer, &told, &rules(shared), now);
@@ -290,13 +289,13 @@ impl<'s> Ask<'s> {
                     // The stored response keeps its old fields then.
                     wanted.cache.revalidated(&object.entry, lifetime);
                 }
-                cache_status::note(request, &wanted.cache, Status::Revalidated);
+                cache_status::note(request, &wanted.cache, CacheStatus::Revalidated);
                 return stored(request, *family, shared, &renewed, &lifetime, now);
             }
             (Revalidation::Until(lifetime), None) => wanted.cache.revalidated(&object.entry, lifetime),
             (Revalidation::Stays | Revalidation::Goes(_), _) => {}
         }
-        let outcome = self.context.use_stored(request, object, Status::Revalidated);
+        let outcome = self.context.use_stored(request, object, CacheStatus::Revalidated);
         if let Revalidation::Goes(_) = renewed {
             wanted.cache.discard(&object.entry, Leave::Invalidated);
         }

@@ -8,14 +8,14 @@ use freerun_cache::cache::{Cache, Entry, IndexAnswer, Leave};
 use freerun_cache::key::Key;
 use freerun_cache::object::{StoredObject, Unreadable};
 use freerun_conf::text_of_os;
-use freerun_http::connection::gone::ClientGone;
+use freerun_http::connection::client_gone::ClientGone;
 use freerun_http::log_error;
 use freerun_http::request::Request;
 use freerun_runtime::files::{Aio, Via};
 
-use crate::cached::storing::variant;
+use crate::cached::store_decision::variant;
 
-/// The cache and the key by which a request's response is found.
+/// The cache, and the key of a request's response in it.
 #[derive(Debug, Clone)]
 pub struct CacheRequest {
     /// The cache.
@@ -31,7 +31,7 @@ pub struct CacheRequest {
 pub struct CacheLookup {
     /// The stored response.
     pub object: Option<Arc<StoredObject>>,
-    /// An entry that is stored but cannot be read now: it is asked for anew, and not looked for again.
+    /// An entry that is stored but cannot be read now: the server is asked anew, without another look at the entry.
     pub unreadable: Option<Arc<Entry>>,
     /// The key that the request's variant is stored under, or would be.
     pub key: Key,
@@ -43,7 +43,7 @@ pub struct CacheLookup {
 
 /// The object of a key that a request wants.
 enum WantedObject {
-    /// This object.
+    /// The object of the key that was looked up.
     This,
     /// The object of another key.
     Other(Key),

@@ -26,10 +26,10 @@ use crate::cached::context::{CacheContext, Usability};
 use crate::cached::follower_body::FollowerBody;
 use crate::cached::own_fetch::OwnFetch;
 use crate::cached::respond::respond;
-use crate::cached::storing::variant;
+use crate::cached::store_decision::variant;
 use crate::client::client_watch::ClientWatch;
 use crate::state::cache_status;
-use crate::state::cache_status::Status;
+use crate::state::cache_status::CacheStatus;
 
 /// The way in which the wait for another request's response has end.
 pub enum FollowEnd {
@@ -119,8 +119,8 @@ pub async fn follow(context: &CacheContext<'_>, request: &mut Request, fill: &Ar
         Ok(begun) => begun,
         Err(end) => return end,
     };
-    cache_status::note(request, context.cache(), Status::Hit);
-    context.cache().usage().add_bytes(Status::Hit, length.unwrap_or(0));
+    cache_status::note(request, context.cache(), CacheStatus::Hit);
+    context.cache().usage().add_bytes(CacheStatus::Hit, length.unwrap_or(0));
     let (family, shared) = (context.family, context.shared);
     FollowEnd::Answered(respond(request, family, shared, &head, &head.lifetime, unix_now(), length, || body))
 }

@@ -6,10 +6,10 @@ use std::pin::pin;
 use std::task::Poll;
 
 use bytes::Bytes;
-use freerun_cache::fill::Follower;
+use freerun_cache::fill::{FollowError, Follower};
 use freerun_http::log::DetachedLog;
 use freerun_http::request::Request;
-use freerun_http::request::response::{BodySource, FileRange, LocalBoxFuture};
+use freerun_http::request::response::{BodySource, FileRange, LocalBoxFuture, SourceError};
 use freerun_runtime::log::Level;
 use freerun_runtime::loops;
 
@@ -30,17 +30,17 @@ const SPOOLED: usize = 64 * 1024;
 /// before all have taken it. The bytes that a client does not take go to a temporary file, so that the others need not
 /// wait for it.
 ///
-/// A response that comes to a halt, or breaks off, is asked for anew ([`OwnFetch`]), if that is possible.
+/// If a response comes to a halt, or breaks off, the server is asked anew ([`OwnFetch`]), if that is possible.
 pub struct FollowerBody {
     /// `None` once the server was asked anew.
     follower: Option<Follower>,
-    /// How the server is asked anew.
+    /// The fetch that asks the server anew, until it begins.
     again: Option<OwnFetch>,
     /// The server is being asked anew.
-    asking: Option<LocalBoxFuture<'static, io::Result<BodyRest>>>,
-    /// What came of that.
+    asking: Option<LocalBoxFuture<'static, Result<BodyRest, SourceError>>>,
+    /// The rest of the body, from the server that was asked anew.
     rest: Option<BodyRest>,
-    /// The first byte that is wanted, and the end of those that are.
+    /// The first byte that is wanted, and the end of the wanted bytes.
     part: (u64, u64),
     /// The bytes that were taken for the client but not yet by it.
     spool: Option<Spool>,
@@ -49,14 +49,25 @@ pub struct FollowerBody {
     log: DetachedLog,
 }
 
-/// What came first: the rest from an own request, or the next piece of the response that is followed.
+/// The first of two events: the rest from an own request, or the next piece of the response that is followed.
 enum Earlier {
-    Rest(io::Result<BodyRest>),
-    Piece(io::Result<Option<Bytes>>),
+    Rest(Result<BodyRest, SourceError>),
+    Piece(Result<Option<Bytes>, FollowError>),
+}
+
+/// Converts the error of a follower to the error of a body.
+#[cold]
+fn source_error(error: FollowError) -> SourceError {
+    match error {
+        FollowError::BrokenOff => SourceError::BrokenOff,
+        FollowError::Truncated => SourceError::Short,
+        FollowError::File(error) => error.into(),
+        FollowError::Lost | FollowError::SlowDisk => io::Error::other(error).into(),
+    }
 }
 
 async fn earlier(
-    asking: &mut LocalBoxFuture<'static, io::Result<BodyRest>>,
+    asking: &mut LocalBoxFuture<'static, Result<BodyRest, SourceError>>,
     follower: &mut Option<Follower>,
 ) -> Earlier {
     let mut next = pin!(async {
@@ -92,7 +103,7 @@ impl FollowerBody {
     }
 
     /// The next bytes of the response, from wherever they come. Nothing is lost if the future is dropped.
-    async fn take(&mut self) -> io::Result<Option<Bytes>> {
+    async fn take(&mut self) -> Result<Option<Bytes>, SourceError> {
         loop {
             if let Some(rest) = &mut self.rest {
                 return rest.next().await;
@@ -115,8 +126,8 @@ impl FollowerBody {
                 }
                 continue;
             }
-            let Some(follower) = &mut self.follower else { return Err(io::ErrorKind::ConnectionAborted.into()) };
-            let Some(again) = &mut self.again else { return follower.next().await };
+            let Some(follower) = &mut self.follower else { return Err(SourceError::BrokenOff) };
+            let Some(again) = &mut self.again else { return follower.next().await.map_err(source_error) };
             let patience = again.patience();
             let mut is_broken = false;
             match freerun_runtime::timer::timeout(patience, follower.next()).await {
@@ -126,10 +137,10 @@ impl FollowerBody {
                     }
                     return Ok(piece);
                 }
-                Ok(Err(error)) if error.kind() != io::ErrorKind::ConnectionAborted => return Err(error),
+                Ok(Err(FollowError::BrokenOff)) => is_broken = true,
+                Ok(Err(error)) => return Err(source_error(error)),
                 Err(_) if !follower.fill().has_stalled(patience) => continue,
                 Err(_) => {}
-                Ok(Err(_)) => is_broken = true,
             }
             let length = follower.length();
             if is_broken {
@@ -142,11 +153,11 @@ impl FollowerBody {
         }
     }
 
-    async fn next_piece(&mut self) -> io::Result<Option<Bytes>> {
+    async fn next_piece(&mut self) -> Result<Option<Bytes>, SourceError> {
         if let Some(spool) = self.spool.as_mut().filter(|spool| !spool.is_empty()) {
             return spool.take().await.map_err(|error| {
                 self.log.write(Level::Crit, format_args!("{error} while {}", TryStage::ReadingBody));
-                io::Error::other(error)
+                error.into()
             });
         }
         self.take().await
@@ -184,7 +195,7 @@ impl FollowerBody {
 }
 
 impl BodySource for FollowerBody {
-    fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
+    fn next(&mut self) -> LocalBoxFuture<'_, Result<Option<Bytes>, SourceError>> {
         match self.spool {
             None => Box::pin(self.take()),
             Some(_) => Box::pin(self.next_piece()),

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 
 use freerun_cache::key::Key;
 
-/// How many texts a loop remembers; a power of two.
+/// Number of texts that a loop remembers; a power of two.
 const SLOTS: usize = 512;
 /// Longer texts are not remembered. Together the texts take at most a hundred kilobytes for each loop.
 const LONGEST: usize = 192;
@@ -22,7 +22,7 @@ thread_local! {
     static SUMS: RefCell<Vec<KeySumSlot>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The key of a text, equal to that of [`Key::of`].
+/// The key of a text: the same as [`Key::of`] gives.
 pub fn key_of(text: &[u8]) -> Key {
     if text.len() > LONGEST {
         return Key::of(text);

@@ -20,7 +20,7 @@ impl Answers {
     }
 }
 
-/// Turns the text of a HEAD request's key into that of the response that answers HEAD alone.
+/// Turns the key text of a HEAD request into the key text of a response to HEAD alone.
 pub fn for_head_alone(text: &mut Vec<u8>) {
     text.extend_from_slice(HEAD_ALONE);
 }

@@ -6,7 +6,7 @@ use freerun_http::content::aio;
 use freerun_http::log_error;
 use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
-use freerun_proto::Method;
+use freerun_proto::{Method, Status};
 
 use crate::cached::answer::answer;
 use crate::cached::clock::unix_now;
@@ -20,7 +20,7 @@ use crate::cached::respond::stored;
 use crate::exchange::family::Family;
 use crate::settings::FamilySettings;
 use crate::state::cache_status;
-use crate::state::cache_status::Status;
+use crate::state::cache_status::CacheStatus;
 
 /// The result of the quick look at a request.
 pub enum Quick {
@@ -64,17 +64,17 @@ fn look(request: &mut Request, family: &'static dyn Family, read: bool) -> Quick
     let Some(shared) = family.shared(&location.settings) else { return Quick::Uncached };
     let purges = shared.proxy_cache_purge.of_method(request).filter(|_| !request.is_subrequest());
     if purges.is_some_and(|rule| !rule.allows(request)) {
-        return Quick::Answered(Outcome::Status(403));
+        return Quick::Answered(Outcome::Status(Status::FORBIDDEN));
     }
     if !shared.proxy_cache.is_on() {
-        return if purges.is_some() { Quick::Answered(Outcome::Status(404)) } else { Quick::Uncached };
+        return if purges.is_some() { Quick::Answered(Outcome::Status(Status::NOT_FOUND)) } else { Quick::Uncached };
     }
     let cache = match shared.proxy_cache.find(request) {
         Ok(Some(cache)) => cache,
         Ok(None) => return Quick::Uncached,
         Err(unknown) => {
             log_error!(request, Error, "{unknown}");
-            return Quick::Answered(Outcome::Status(500));
+            return Quick::Answered(Outcome::Status(Status::INTERNAL_SERVER_ERROR));
         }
     };
     let operation = if purges.is_some() || shared.proxy_cache_purge.holds(request) {
@@ -122,8 +122,8 @@ fn look(request: &mut Request, family: &'static dyn Family, read: bool) -> Quick
     let lifetime = object.entry.lifetime();
     match Usability::of(request, shared, &lifetime, now) {
         Usability::Fresh => {
-            cache_status::note(request, cache, Status::Hit);
-            cache_status::used(cache, &object, Status::Hit, now);
+            cache_status::note(request, cache, CacheStatus::Hit);
+            cache_status::used(cache, &object, CacheStatus::Hit, now);
             Quick::Answered(stored(request, family, shared, &object, &lifetime, now))
         }
         _ => ask(operation, text),
@@ -155,9 +155,9 @@ pub async fn read(request: &mut Request, family: &'static dyn Family) -> Quick {
 /// Does the further work for a request.
 pub async fn serve(request: &mut Request, family: &'static dyn Family, job: Job) -> Outcome {
     let location = request.place.location.clone();
-    let Some(shared) = family.shared(&location.settings) else { return Outcome::Status(500) };
+    let Some(shared) = family.shared(&location.settings) else { return Outcome::Status(Status::INTERNAL_SERVER_ERROR) };
     let Job { wanted, operation } = job;
-    let Some(aio) = aio::resolve(request) else { return Outcome::Status(500) };
+    let Some(aio) = aio::resolve(request) else { return Outcome::Status(Status::INTERNAL_SERVER_ERROR) };
     let context = CacheContext { family, shared, wanted, aio };
     match operation {
         Operation::Purge => {

@@ -1,11 +1,10 @@
-//! The own fetch of a request that follows somebody else's: when that one gets no more bytes or breaks off, the server
-//! is asked once more, and the client gets the rest from its new response.
+//! The own fetch of a request that follows somebody else's. When the followed response gets no more bytes or breaks
+//! off, the server is asked once more, and the client gets the rest from the new response.
 //!
-//! The client has the head already, and perhaps a part of the body. So the new response has to be the same one: its
-//! status, length, type and validators are those of the first, and its body begins with the bytes that the client has.
-//! Where these are too many to be kept, the same strong `ETag` stands for them.
+//! The client has the head already, and perhaps a part of the body. So the new response has to be the same one: status,
+//! length, type and validators are equal, and its body begins with the bytes that the client has. Where these are too
+//! many to be kept, the same strong `ETag` stands for them.
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use freerun_cache::rules::{Field, values};
 use freerun_http::log_error;
 use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
-use freerun_http::request::response::{Body, BodySource};
+use freerun_http::request::response::{Body, BodySource, SourceError};
 use freerun_proto::Method;
 
 use crate::cached::clientless::fork_of;
@@ -24,13 +23,13 @@ use crate::exchange::UpstreamHead;
 use crate::exchange::family::Family;
 use crate::state::cache_fetch::{CacheFetch, Validators};
 
-/// How many bytes are kept to compare them with a new response.
+/// Number of bytes that are kept to compare them with a new response.
 const MOST_COMPARED: usize = 64 * 1024;
 
 /// The fields in which a response that goes on with another one may not differ from it.
 const SAME: [&[u8]; 4] = [b"etag", b"last-modified", b"content-type", b"content-encoding"];
 
-/// What is needed to ask for a response that the client has the beginning of.
+/// A request for a response that the client has the beginning of, and the facts to compare it with.
 pub struct OwnFetch {
     request: Box<Request>,
     family: &'static dyn Family,
@@ -44,7 +43,7 @@ pub struct OwnFetch {
 /// The rest of a body.
 pub struct BodyRest {
     source: Box<dyn BodySource>,
-    /// The bytes that came together with the last one that was skipped.
+    /// The bytes that came in the same piece as the last skipped byte.
     first: Option<Bytes>,
     left: Option<u64>,
     /// The request that was made for it.
@@ -62,7 +61,7 @@ impl OwnFetch {
         Some(OwnFetch { request, family, as_get, head, taken: Vec::new(), count: 0 })
     }
 
-    /// How long a response may come to a halt before the server is asked: `cache_lock_age`.
+    /// Time for which a response may come to a halt before the server is asked: `cache_lock_age`.
     pub fn patience(&self) -> Duration {
         let age = self.family.shared(self.request.settings()).map(|shared| shared.proxy_cache_lock_age);
         age.unwrap_or_default().max(Duration::from_millis(1))
@@ -77,12 +76,12 @@ impl OwnFetch {
     }
 
     /// Asks the server, and returns the body from where the client has it. `begin`: the first byte that was wanted;
-    /// `until`: the end of those that are; `length`: that of the whole body, if it is known.
+    /// `until`: the end of the wanted bytes; `length`: the length of the whole body, if it is known.
     ///
     /// # Errors
     /// There is no such response.
-    pub async fn run(mut self, begin: u64, until: u64, length: Option<u64>) -> io::Result<BodyRest> {
-        let refused = || io::Error::from(io::ErrorKind::ConnectionAborted);
+    pub async fn run(mut self, begin: u64, until: u64, length: Option<u64>) -> Result<BodyRest, SourceError> {
+        let refused = || SourceError::BrokenOff;
         log_error!(
             self.request,
             Warn,
@@ -140,7 +139,7 @@ impl BodyRest {
     ///
     /// # Errors
     /// The body broke off.
-    pub async fn next(&mut self) -> io::Result<Option<Bytes>> {
+    pub async fn next(&mut self) -> Result<Option<Bytes>, SourceError> {
         if self.left == Some(0) {
             return Ok(None);
         }
@@ -149,7 +148,7 @@ impl BodyRest {
             None => self.source.next().await?,
         };
         let Some(mut piece) = piece else {
-            return if self.left.is_some() { Err(io::ErrorKind::ConnectionAborted.into()) } else { Ok(None) };
+            return if self.left.is_some() { Err(SourceError::BrokenOff) } else { Ok(None) };
         };
         if let Some(left) = &mut self.left {
             piece.truncate(usize::try_from(*left).unwrap_or(usize::MAX));

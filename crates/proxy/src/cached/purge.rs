@@ -14,6 +14,7 @@ use freerun_http::log_error;
 use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
 use freerun_http::request::response::{Body, LocalBoxFuture, Response};
+use freerun_proto::Status;
 
 use crate::cached::clock::unix_now;
 use crate::cached::find::CacheRequest;
@@ -24,8 +25,8 @@ use crate::exchange::family::Family;
 /// The most tags that one request may name; a request with more is refused.
 pub const MAX_TAGS: usize = 64;
 
-/// How long the answer waits until the purge is written to disk, so that it outlives the process. It is in force
-/// before.
+/// The longest wait of the answer until the purge is written to disk, so that it outlives the process. The purge is in
+/// force before.
 const WRITTEN_DOWN: Duration = Duration::from_secs(1);
 
 /// The page for a purge in the words of ngx_cache_purge.
@@ -38,9 +39,9 @@ pub fn by_key<'r>(request: &'r mut Request, family: &'static dyn Family) -> Loca
     Box::pin(async move {
         let rule = family.shared(&location.settings).and_then(|shared| shared.proxy_cache_purge.key());
         let Some((defined, key)) = rule.and_then(|(zone, key)| Some((zone.get()?, key))) else {
-            return Outcome::Status(404);
+            return Outcome::Status(Status::NOT_FOUND);
         };
-        let wanted = CacheRequest::of(defined.home.cache.clone(), key.render(request).into_owned().into());
+        let wanted = CacheRequest::of(defined.folder.cache.clone(), key.render(request).into_owned().into());
         answer(request, &wanted, wanted.purge(), true).await
     })
 }
@@ -49,7 +50,7 @@ pub fn by_key<'r>(request: &'r mut Request, family: &'static dyn Family) -> Loca
 pub async fn run(request: &Request, wanted: &CacheRequest, rule: Option<&MethodRule>) -> Outcome {
     let named = tags_of(request);
     if named.len() > MAX_TAGS {
-        return Outcome::Status(400);
+        return Outcome::Status(Status::BAD_REQUEST);
     }
     let purged = if !named.is_empty() {
         purge_tags(&wanted.cache, named).map(|()| true)
@@ -72,14 +73,14 @@ async fn answer(
     }
     match purged {
         Ok(true) if has_page => {
-            Response::new(200, "text/html", Body::Bytes(Bytes::from_static(PURGED.as_bytes()))).into()
+            Response::new(Status::OK, "text/html", Body::Bytes(Bytes::from_static(PURGED.as_bytes()))).into()
         }
-        Ok(true) => Response::new(204, Bytes::new(), Body::Empty).into(),
-        Ok(false) => Outcome::Status(404),
+        Ok(true) => Response::new(Status::NO_CONTENT, Bytes::new(), Body::Empty).into(),
+        Ok(false) => Outcome::Status(Status::NOT_FOUND),
         Err(refused) => {
             log_error!(request, Error, "purge of \"{}\" refused: {refused}", text_of(&wanted.text));
             Outcome::Status(match refused {
-                PurgeRefused::TooLong => 414,
+                PurgeRefused::TooLong => Status::URI_TOO_LONG,
             })
         }
     }
@@ -109,7 +110,7 @@ fn tags_of(request: &Request) -> Vec<Bytes> {
 }
 
 impl CacheRequest {
-    /// What is stored under a key, or would be.
+    /// Names the cache entry with this key, stored or not.
     pub fn of(cache: Arc<Cache>, text: Bytes) -> CacheRequest {
         let key = Key::of(&text);
         CacheRequest { cache, text, key }

@@ -11,11 +11,12 @@ use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
 use freerun_http::request::response::{Body, Conditional, FileRange, Response};
 use freerun_http::settings::rate::LimitRate;
+use freerun_proto::Status;
 use freerun_proto::date::{imf_fixdate, parse_http_date};
 
 use crate::cached::key_text::Answers;
-use crate::cached::made_head;
-use crate::cached::made_head::HeadSettings;
+use crate::cached::stored_head;
+use crate::cached::stored_head::HeadSettings;
 use crate::client::response::{content_length, has_page};
 use crate::client::response_body::AnnouncedBody;
 use crate::exchange::UpstreamHead;
@@ -32,7 +33,7 @@ pub fn offer(response: &mut Response, rfc9111: bool) {
     if let Some(written) = response.as_written.as_mut().map(Arc::make_mut) {
         written.conditions = if rfc9111 { Conditional::ByPrecedence } else { Conditional::Here };
     }
-    if response.status == 200 && (rfc9111 || response.field(b"Accept-Ranges").is_some()) {
+    if response.status == Status::OK && (rfc9111 || response.field(b"Accept-Ranges").is_some()) {
         response.remove(b"Accept-Ranges");
         response.ranges = true;
     }
@@ -49,7 +50,8 @@ pub fn stored(
 ) -> Outcome {
     let head = &object.head;
     let place = HeadSettings::of(request, shared);
-    if let Some(mut response) = place.filter(|_| !request.is_head()).and_then(|place| made_head::again(object, place)) {
+    if let Some(mut response) = place.filter(|_| !request.is_head()).and_then(|place| stored_head::again(object, place))
+    {
         if request.generation.http.keeps_upstream_head {
             request.own.get::<Record>().show(&head.fields);
         }
@@ -58,7 +60,7 @@ pub fn stored(
     }
     let outcome = respond(request, family, shared, head, lifetime, now, Some(head.body), || body(object));
     if let (Some(place), Outcome::Response(response)) = (place, &outcome) {
-        made_head::keep(object, place, request, response);
+        stored_head::keep(object, place, request, response);
     }
     outcome
 }
@@ -74,8 +76,8 @@ fn body(object: &StoredObject) -> Body {
     }
 }
 
-/// When a response was generated (RFC 9110 section 6.6.1), in unix seconds: by its own `Date`, or by that of the 304
-/// that has renewed it since, or else the time when it came.
+/// Time of a response's generation (RFC 9110 section 6.6.1), in unix seconds. It is the response's own `Date`, or else
+/// the time when the response came, or the `Date` of a 304 that has renewed it since.
 fn generated(head: &Head, lifetime: &Lifetime) -> i64 {
     let own = head.field(b"Date").and_then(|date| parse_http_date(date));
     let seconds = |time: u64| i64::try_from(time).unwrap_or(i64::MAX);
@@ -94,7 +96,7 @@ pub fn respond(
     length: Option<u64>,
     body: impl FnOnce() -> Body,
 ) -> Outcome {
-    let Reason::Sent(reason) = &head.reason else { return Outcome::Status(head.status) };
+    let Reason::Sent(reason) = &head.reason else { return Outcome::Status(Status::new(head.status)) };
     let mut fields = head.fields.clone();
     let mut dated = None;
     if shared.proxy_cache_rfc9111 {
@@ -109,8 +111,8 @@ pub fn respond(
         request.own.get::<Record>().show(&fields);
     }
     let fields = HeadFields::Made(fields);
-    // The answer to a HEAD that was passed on as HEAD has no body, but the length of that of GET; if it has no length,
-    // the length is unknown.
+    // The answer to a HEAD that was passed on as HEAD has no body, but the length of the body that GET would get. If it
+    // has no length, the length is unknown.
     let announced = match head.body {
         0 if Answers::of(&head.key) == Answers::HeadAlone => content_length(&fields),
         0 => content_length(&fields).or(length),
@@ -122,14 +124,14 @@ pub fn respond(
         if status == 401 {
             request.answered.challenges = head.fields.values(b"WWW-Authenticate").collect();
         }
-        return Outcome::Status(status);
+        return Outcome::Status(Status::new(status));
     }
     let (mut response, advice) = match family.respond(request, &PassTarget::default(), head) {
         Ok(PassedHead::Response(response, advice)) => (response, advice),
         Ok(PassedHead::Elsewhere(outcome)) => return outcome,
         Err(fault) => {
             log_error!(request, Error, "{fault} while reading a cached response");
-            return Outcome::Status(502);
+            return Outcome::Status(Status::BAD_GATEWAY);
         }
     };
     if let Some(rate) = advice.limit_rate {
@@ -144,9 +146,10 @@ pub fn respond(
     offer(&mut response, shared.proxy_cache_rfc9111);
     // The whole body is here.
     response.single_range = false;
-    response.body = match request.is_head() || matches!(status, 204 | 304) {
-        true => Body::Source(Box::new(AnnouncedBody(announced))),
-        false => body(),
+    response.body = if request.is_head() || matches!(status, 204 | 304) {
+        Body::Source(Box::new(AnnouncedBody(announced)))
+    } else {
+        body()
     };
     Outcome::Response(response)
 }

@@ -45,7 +45,7 @@ pub struct CachePath {
     pub purger: Option<CachePace>,
 }
 
-/// The pace of work done in pieces: so many files at a time, or for so long, and then a pause.
+/// The pace of work done in pieces: a number of files at a time, or a duration, and then a pause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CachePace {
     /// The number of files at a time.
@@ -200,8 +200,8 @@ impl Setting for CachePaths {
         if table.has(&named, kind) {
             return Err(Problem::new(format!("duplicate zone \"{}\"", named.name)).at(named.place));
         }
-        let home = zones::home(table, &read)?;
-        let defined = CacheDefinition { path: read.clone(), kind, home, place: directive.end };
+        let folder = zones::cache_folder(table, &read)?;
+        let defined = CacheDefinition { path: read.clone(), kind, folder, place: directive.end };
         table.declare(directive, kind, &named, &read.path, || Some(()), |_| defined.clone())?;
         cx.extensions.get_or_default::<Caches>().add(defined);
         cx.extensions.get_or_default::<TempFolders>().add(&read.path, &directive.name.text);

@@ -21,11 +21,11 @@ pub enum PurgeRule {
     /// None.
     #[default]
     Never,
-    /// Those for which a condition holds.
+    /// Requests for which a condition holds.
     If(Conditions),
-    /// Those with a method.
+    /// Requests with a method.
     Method(Arc<MethodRule>),
-    /// All: the location purges a key of a zone.
+    /// All requests: the location purges a key of a zone.
     Key(Zone<CacheDefinition>, Template),
 }
 

@@ -53,14 +53,14 @@ impl CacheName {
     pub fn find<'c>(&'c self, request: &Request) -> Result<Option<&'c Arc<Cache>>, UnknownCache> {
         match self {
             CacheName::Off => Ok(None),
-            CacheName::Zone(zone) => Ok(zone.get().map(|defined| &defined.home.cache)),
+            CacheName::Zone(zone) => Ok(zone.get().map(|defined| &defined.folder.cache)),
             CacheName::Computed(template, registry) => {
                 let name = template.render(request);
                 if name.is_empty() || *name == *b"off" {
                     return Ok(None);
                 }
                 let unknown = || UnknownCache(text_of(&name).into_owned());
-                registry.find(&name).map(|defined| Some(&defined.home.cache)).ok_or_else(unknown)
+                registry.find(&name).map(|defined| Some(&defined.folder.cache)).ok_or_else(unknown)
             }
         }
     }
@@ -134,6 +134,6 @@ impl Methods {
     }
 }
 
-/// The conditions of `cache_bypass`, `no_cache` and [`cache_purge`](crate::caches::purge_rule), of which one has to
-/// hold, and of `allow_upstream`, which all have to.
+/// Conditions. One of them has to hold for `cache_bypass`, `no_cache` and [`cache_purge`](crate::caches::purge_rule),
+/// all of them for `allow_upstream`.
 pub type Conditions = freerun_http::values::conditions::Conditions<Request>;

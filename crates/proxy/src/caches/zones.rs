@@ -19,7 +19,7 @@ use crate::caches::path::CachePath;
 /// The size of the tier in memory without `memory=`, in bytes.
 const USUAL_MEMORY: u64 = 32 << 20;
 
-/// The module that opens the caches of a configuration. The directives are those of the members.
+/// The module that opens the caches of a configuration. The members (`proxy_…`, `fastcgi_…`) have the directives.
 pub static MODULE: Module = Module {
     name: "cache",
     finish: Some(finish),
@@ -37,14 +37,14 @@ pub struct CacheDefinition {
     /// The kind of the zone: `proxy_cache`.
     pub kind: &'static str,
     /// The part that is kept over reloads.
-    pub home: Arc<Home>,
-    /// Where the directive stands.
+    pub folder: Arc<CacheFolder>,
+    /// Place of the directive.
     pub place: Place,
 }
 
 /// A folder with its cache. It is kept from one configuration to the next as long as one of them names the folder.
 #[derive(Debug)]
-pub struct Home {
+pub struct CacheFolder {
     levels: String,
     /// The cache.
     pub cache: Arc<Cache>,
@@ -109,13 +109,13 @@ pub fn kind(directive: &str) -> &'static str {
 ///
 /// # Errors
 /// The names of its files would change.
-pub fn home(table: &mut ZoneTable, read: &CachePath) -> Result<Arc<Home>, Problem> {
-    let home =
-        table.keep(&read.path, || Home { levels: read.levels.clone(), cache: Arc::new(Cache::new(config(read))) });
-    if home.levels != read.levels {
+pub fn cache_folder(table: &mut ZoneTable, read: &CachePath) -> Result<Arc<CacheFolder>, Problem> {
+    let folder = table
+        .keep(&read.path, || CacheFolder { levels: read.levels.clone(), cache: Arc::new(Cache::new(config(read))) });
+    if folder.levels != read.levels {
         return Err(Problem::new(format!("cache \"{}\" had previously different levels", read.name)));
     }
-    Ok(home)
+    Ok(folder)
 }
 
 fn pace(pace: &path::CachePace) -> Pace {
@@ -148,7 +148,7 @@ fn finish(_: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
     Ok(())
 }
 
-/// How long the end of the process waits for the caches: entries that are not written by then are found by looking
+/// The longest wait of the end of the process for the caches. Entries that are not written then are found by looking
 /// through their folders.
 const END_PATIENCE: Duration = Duration::from_secs(3);
 
@@ -156,7 +156,7 @@ const END_PATIENCE: Duration = Duration::from_secs(3);
 /// being sent.
 fn leave(generation: &Generation) {
     for defined in generation.parts.get::<Caches>().iter().flat_map(|caches| caches.iter()) {
-        defined.home.cache.stop(Duration::ZERO);
+        defined.folder.cache.stop(Duration::ZERO);
     }
 }
 
@@ -164,15 +164,15 @@ fn leave(generation: &Generation) {
 fn end(generation: &Generation) {
     let Some(caches) = generation.parts.get::<Caches>() else { return };
     for defined in caches.iter() {
-        defined.home.cache.stop(Duration::ZERO);
+        defined.folder.cache.stop(Duration::ZERO);
     }
     let deadline = Instant::now() + END_PATIENCE;
     for defined in caches.iter() {
-        defined.home.cache.stop(deadline.saturating_duration_since(Instant::now()));
+        defined.folder.cache.stop(deadline.saturating_duration_since(Instant::now()));
     }
 }
 
-/// How long a start waits for the caches, all together: small ones are loaded by then.
+/// The longest wait of a start for the caches, all together. Small ones are loaded in that time.
 const START_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Starts new caches, and passes the new settings to the others.
@@ -185,7 +185,7 @@ fn prepare(generation: &Arc<Generation>, _: &Arc<SharedState>) {
         let tell: freerun_cache::cache::Tell = Arc::new(move |level: Level, text: &str| {
             log.write(level, None, format_args!("cache \"{name}\": {text}"));
         });
-        let cache = &defined.home.cache;
+        let cache = &defined.folder.cache;
         cache.attach(generation.files.clone(), generation.pools.default().clone());
         match cache.begin(config(&defined.path), tell) {
             Ok(true) => new.push(cache),

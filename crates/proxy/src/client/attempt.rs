@@ -1,4 +1,4 @@
-//! One try: a connection, the request on it, and the response's head.
+//! A try: a connection, the request on it, and the response's head.
 
 use std::io;
 
@@ -18,8 +18,8 @@ use crate::client::request_body::{OutgoingBody, Position};
 use crate::client::request_rest::RequestRest;
 use crate::exchange::family::{AnyExchange, UpstreamProtocol};
 use crate::exchange::{Exchange, Fault, To, UpstreamHead};
+use crate::settings::FamilySettings;
 use crate::settings::next::NextUpstream;
-use crate::settings::options::Options;
 
 /// The room for the first read: a head and a small body come with it. The buffer is as large as `proxy_buffer_size`
 /// where that is more.
@@ -31,8 +31,10 @@ const COPIED: usize = 4096;
 /// The size of the largest body that is waited for after its head.
 const SOON: usize = 8 * 1024;
 
-/// How many interim heads (1xx) may come within [`INTERIM_PERIOD`]. A server may send `102 Processing` for as long as it
-/// works, but none may keep a loop busy with them.
+const _: () = assert!(SOON < FIRST_READ, "a body that is waited for has room behind its head");
+
+/// The most interim heads (1xx) within [`INTERIM_PERIOD`]. A server may send `102 Processing` for as long as it works,
+/// but none may keep a loop busy with them.
 const MAX_INTERIM: usize = 64;
 
 /// The time in which interim heads are counted, in milliseconds.
@@ -119,14 +121,11 @@ impl UpstreamExchange {
                 "the server is asked over {} connection",
                 if connection.reused { "a kept" } else { "a new" }
             );
-            let exchange = &mut **self.exchange.insert(self.plan.family.exchange(
-                request,
-                &self.plan.target,
-                self.plan.options.buffer_size,
-            ));
-            let unsent = &mut self.unsent;
-            let mut run =
-                Run { plan: &self.plan, connection, exchange, head: &mut self.head, unsent, sent: 0, interim: (0, 0) };
+            let (plan, head, unsent) = (&self.plan, &mut self.head, &mut self.unsent);
+            let table = plan.table();
+            let exchange = plan.family.exchange(request, &plan.target, table.max_head());
+            let exchange = &mut **self.exchange.insert(exchange);
+            let mut run = Run { plan, table, connection, exchange, head, unsent, sent: 0, interim: (0, 0) };
             match run.run(request, body, lease).await {
                 Ok(sent_all) => {
                     self.sent_all = sent_all;
@@ -164,9 +163,11 @@ impl UpstreamExchange {
     }
 }
 
-/// One request on one connection.
+/// A request on one connection.
 struct Run<'p> {
     plan: &'p Plan,
+    /// The member's settings from the shared table.
+    table: &'p FamilySettings,
     connection: &'p mut UpstreamConnection,
     exchange: &'p mut dyn Exchange,
     /// The destination of the head.
@@ -175,7 +176,7 @@ struct Run<'p> {
     unsent: &'p mut Option<Box<RequestRest>>,
     /// The number of bytes sent.
     sent: u64,
-    /// When interim heads began to be counted, in [`loops::millis`], and how many have come since.
+    /// Beginning of the period in which interim heads are counted, in [`loops::millis`], and their number since.
     interim: (u64, usize),
 }
 
@@ -243,7 +244,7 @@ impl Run<'_> {
             }
         }
         if let Some(missing) = self.is_about_to_come(request) {
-            self.plan.record.with(|last| last.head_came(loops::nanos()));
+            self.plan.record.with(|last| last.answered(loops::nanos()));
             self.connection.soon(missing, &self.plan.record).await;
         }
         Ok(true)
@@ -256,15 +257,15 @@ impl Run<'_> {
         is_end && self.connection.link.stream().is_some_and(|stream| !stream.is_heard())
     }
 
-    /// How many bytes are missing of a response that `postpone_output` would hold back anyway. Servers that send a head
-    /// by itself send such a body right after it; if both are there, nothing has to be prepared for a body that comes
+    /// Number of bytes missing of a response that `postpone_output` would hold back anyway. Servers that send a head by
+    /// itself send such a body right after it; if both are there, nothing has to be prepared for a body that comes
     /// later.
     fn is_about_to_come(&self, request: &Request) -> Option<usize> {
         let left = usize::try_from(self.exchange.remaining()?).ok()?;
         let here = self.connection.kit.input.bytes.len();
         let missing = left.checked_sub(here).filter(|missing| *missing > 0)?;
         let held_back = request.settings().get::<TransferSettings>().postpone_output.0;
-        let waits = self.plan.options.buffering
+        let waits = self.table.proxy_buffering
             && ((self.head.bytes + here) as u64) < held_back
             && left <= SOON
             && !self.plan.head_at_once
@@ -274,7 +275,7 @@ impl Run<'_> {
 
     /// The most bytes that the next read may bring.
     fn room(&self) -> usize {
-        FIRST_READ.max(self.plan.options.buffer_size).saturating_sub(self.connection.kit.input.bytes.len()).max(1)
+        FIRST_READ.max(self.table.max_head()).saturating_sub(self.connection.kit.input.bytes.len()).max(1)
     }
 
     /// Handles the result of a read.
@@ -293,9 +294,9 @@ impl Run<'_> {
 
     /// Takes the next head, if it has come completely.
     fn head(&mut self, request: &mut Request) -> Result<HeadsSeen, UpstreamError> {
-        let Options { buffer_size: limit, tunnel, .. } = self.plan.options;
+        let limit = self.table.max_head();
         // A tunnel needs no answer of the server.
-        if self.connection.kit.input.bytes.is_empty() && tunnel.is_none() {
+        if self.connection.kit.input.bytes.is_empty() && self.plan.options.tunnel.is_none() {
             return Ok(HeadsSeen::Nothing);
         }
         let found = self.exchange.head(&mut self.connection.kit.input.bytes).map_err(UpstreamError::Fault);
@@ -354,7 +355,7 @@ impl Run<'_> {
         let peer = lease.peer();
         let to = To { target: &self.plan.target, peer: &peer.name, server: &peer.server };
         let record = &self.plan.record;
-        record.hide(!self.plan.options.request_dynamic);
+        record.hide(!self.table.proxy_request_dynamic);
         let began = self.exchange.begin(request, &to, body.plan(request), out);
         record.hide(false);
         began.map_err(|fault| (UpstreamError::Fault(fault), TryStage::Sending))?;
@@ -430,7 +431,7 @@ impl Run<'_> {
                         self.exchange.body_end(out);
                     }
                 }
-                // The end goes with the last piece. A client's piece does not wait for one that is still to come.
+                // The end goes with the last piece. A client's piece is sent without waiting for the next one.
                 let more_is_here = !body.is_stream() || body.has_ended(request, &position);
                 if out.len() < COPIED && piece.is_empty() && !over && more_is_here {
                     continue;
@@ -534,7 +535,7 @@ impl Run<'_> {
     /// Waits until the server accepts more bytes, or bytes come from it (`true`).
     async fn wait_for_room(&mut self) -> Result<bool, UpstreamError> {
         let room = self.room();
-        let wait = self.plan.options.send_timeout;
+        let wait = self.table.proxy_send_timeout;
         let UpstreamConnection { link, kit, .. } = &mut *self.connection;
         let Kit { input, timer, .. } = &mut **kit;
         let either = async {

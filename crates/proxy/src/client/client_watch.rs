@@ -51,8 +51,8 @@ impl ClientWatch {
         .await
     }
 
-    /// Waits for `future`, whatever the client does. Returns whether the client has gone meanwhile, too, which is told to
-    /// `tell` at once.
+    /// Waits for `future`, whatever the client does. Calls `tell` at once if the client goes meanwhile, and returns
+    /// whether it has gone, too.
     pub async fn noting_gone<T>(&self, future: impl Future<Output = T>, tell: impl Fn()) -> (T, bool) {
         let mut future = pin!(future);
         let mut gone = pin!(self.gone());
@@ -68,11 +68,8 @@ impl ClientWatch {
         (output, has_gone)
     }
 
-    /// Waits for the client to go. Only the client's own task may call it, which is the one that reads from it.
+    /// Waits for the client to go. Only the client's own task may call it, because that task reads from the client.
     pub async fn gone(&self) {
-        match self.watched {
-            true => self.stream.gone_for_reader().await,
-            false => std::future::pending().await,
-        }
+        if self.watched { self.stream.gone_for_reader().await } else { std::future::pending().await }
     }
 }

@@ -83,7 +83,7 @@ impl UpstreamConnection {
     /// reports whether it has made progress: the other side is working then, and the timeout begins anew.
     ///
     /// # Errors
-    /// The errors of [`UpstreamConnection::receive`], or that of `meanwhile`.
+    /// The errors of [`UpstreamConnection::receive`], or the error of `meanwhile`.
     pub fn receive_while(
         &mut self,
         room: usize,
@@ -103,8 +103,8 @@ impl UpstreamConnection {
         let mut asked = false;
         let coming = poll_fn(|context| {
             while input.bytes.len() < end {
-                // One byte more, because a read that fills its room would have to be followed by one that finds
-                // nothing.
+                // One byte more, because a read that fills its room would have to be followed by another read that
+                // finds nothing.
                 let read = input.poll_read(link, context, end + 1 - input.bytes.len());
                 if read.is_pending() && !std::mem::replace(&mut asked, true) {
                     // The bytes come sooner than an idle thread falls asleep and wakes up: the loop polls for events
@@ -208,9 +208,9 @@ const ANSWER: Duration = Duration::from_secs(15);
 /// in each timeout.
 struct Pings<'l> {
     stream: &'l ExchangeStream,
-    /// When the server was heard last, as of the last look, in milliseconds.
+    /// Time when the server was heard last, as of the last look, in milliseconds.
     heard: u64,
-    /// Whether it was asked since.
+    /// Whether the server was asked since.
     has_asked: bool,
 }
 
@@ -219,7 +219,7 @@ impl<'l> Pings<'l> {
         Pings { stream, heard: loops::millis(), has_asked: false }
     }
 
-    /// How long the server may be silent from now on, after a timeout of `wait`. `None`: it is not there.
+    /// Silence that the server is allowed from now on, after a timeout of `wait`. `None`: it is not there.
     fn go_on(&mut self, wait: Duration) -> Option<Duration> {
         let heard = self.stream.heard();
         if heard > self.heard {

@@ -7,12 +7,13 @@ use std::rc::Rc;
 
 use freerun_http::body::BodyError;
 use freerun_http::log::DetachedLog;
-use freerun_http::message::persistence::CloseReason;
 use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
+use freerun_proto::Status;
+use freerun_proto::h1::CloseReason;
 use freerun_runtime::log::{Errno, Level};
 use freerun_serve::tls::handshake::HandshakeError;
-use freerun_serve::tls::outgoing::OutgoingError;
+use freerun_serve::tls::handshake::outgoing_session::OutgoingError;
 use freerun_upstream::connect::ConnectError;
 use freerun_upstream::{AttemptFailure, NoPeer};
 
@@ -63,7 +64,7 @@ pub enum UpstreamError {
     Tls(OutgoingError),
     /// The server with TLS has not agreed to HTTP/2.
     NoHttp2,
-    /// What other requests have waited for as well: their common connection could not be made.
+    /// The connection that this request and others have waited for could not be made.
     Common(Rc<UpstreamError>),
     /// Sending failed.
     Send(io::Error),
@@ -79,7 +80,7 @@ pub enum UpstreamError {
     Body(BodyError),
     /// The request's body was passed on to another server as it came, and is gone; the request had this status before. That
     /// is logged already.
-    BodySpent(u16),
+    BodySpent(Status),
     /// An operation of this server failed, and is logged already.
     Ours,
     /// A bug in this program: an impossible state was found.
@@ -93,12 +94,12 @@ pub enum Blame {
     Client,
     /// The upstream server.
     Upstream,
-    /// This server.
+    /// The proxy itself.
     Us,
 }
 
 impl UpstreamError {
-    /// The error itself, if it is one that several requests share.
+    /// The error itself, without the wrapper of an error that several requests share.
     fn itself(&self) -> &UpstreamError {
         match self {
             UpstreamError::Common(error) => error.itself(),
@@ -136,23 +137,23 @@ impl UpstreamError {
     }
 
     /// The status of the response to the client.
-    pub fn status(&self) -> u16 {
+    pub fn status(&self) -> Status {
         match self.itself() {
-            UpstreamError::TimedOut => 504,
-            UpstreamError::ClientGone => 499,
+            UpstreamError::TimedOut => Status::GATEWAY_TIMEOUT,
+            UpstreamError::ClientGone => Status::CLIENT_CLOSED_REQUEST,
             UpstreamError::BodySpent(status) => *status,
             UpstreamError::Body(error) => error.status(),
             error => match error.blame() {
-                Blame::Us => 500,
-                _ => 502,
+                Blame::Us => Status::INTERNAL_SERVER_ERROR,
+                _ => Status::BAD_GATEWAY,
             },
         }
     }
 
-    /// The status of the try in `$upstream_status`: that of the response, unless the server has nothing to do with the
+    /// The status of the try in `$upstream_status`: the response's status, unless the server has nothing to do with the
     /// error; then 0.
     pub fn upstream_status(&self) -> u16 {
-        if self.blame() == Blame::Upstream { self.status() } else { 0 }
+        if self.blame() == Blame::Upstream { self.status().code() } else { 0 }
     }
 
     /// The outcome of the request.
@@ -169,7 +170,7 @@ impl UpstreamError {
         match self.itself() {
             UpstreamError::TimedOut => Some(NextUpstream::Timeout),
             UpstreamError::Denied => Some(NextUpstream::Denied),
-            // A server that resets a stream may have worked on the request, as one that sends a wrong head.
+            // A server that resets a stream may have worked on the request, as a server that sends a wrong head may.
             UpstreamError::Fault(Fault::Invalid(_) | Fault::TooBig | Fault::Reset(_)) => {
                 Some(NextUpstream::InvalidHeader)
             }
@@ -350,10 +351,10 @@ mod tests {
             ),
         ] {
             assert_eq!(error.words(stage).to_string(), words);
-            assert_eq!((error.status(), error.next()), (status, next), "{words}");
+            assert_eq!((error.status().code(), error.next()), (status, next), "{words}");
         }
         assert_eq!((refused().level(), bind().level()), (Level::Error, Level::Crit));
-        assert_eq!(UpstreamError::ClientGone.status(), 499);
+        assert_eq!(UpstreamError::ClientGone.status(), Status::CLIENT_CLOSED_REQUEST);
         assert_eq!((UpstreamError::ClientGone.upstream_status(), bind().upstream_status()), (0, 0));
         assert_eq!((refused().upstream_status(), UpstreamError::TimedOut.upstream_status()), (502, 504));
         assert!(UpstreamError::ClientGone.failure().is_none() && bind().failure().is_none());

@@ -22,15 +22,17 @@ thread_local! {
     static UNUSED: RefCell<VecDeque<BytesMut>> = const { RefCell::new(VecDeque::new()) };
 }
 
-/// The bytes that have come. There is a buffer only once the first of them are ready to be read: while many connections
-/// wait for their servers, one buffer, which stays in the processor's cache, serves them all in turn.
+/// Bytes that have come. There is a buffer only once the first of them are ready to be read.
+///
+/// While many connections wait for their servers, one buffer serves them all in turn; it stays in the processor's
+/// cache.
 #[derive(Default)]
 pub struct Input {
     /// The bytes.
     pub bytes: BytesMut,
     /// The capacity that the buffer was made with; 0: there is no buffer.
     size: usize,
-    /// Whether the buffer is one of the shared ones that are used again.
+    /// Whether the buffer is a shared one, to be used again.
     is_common: bool,
     /// Whether further buffers are no larger than what is read.
     is_exact: bool,
@@ -52,6 +54,7 @@ impl Input {
             let had_none = self.size == 0;
             self.make_room(most);
             let room = most.min(self.bytes.capacity() - self.bytes.len());
+            debug_assert!(room > 0, "no room would look like the end of the stream");
             let read = transport.try_read_bytes(&mut self.bytes, room);
             if had_none && read.is_err() {
                 // A new socket is tried before the loop has reported it readable.
@@ -123,7 +126,7 @@ impl Drop for Input {
     }
 }
 
-/// The buffer that was used last or, if its bytes are still to be sent, one that was used long before.
+/// The buffer that was used last or, if its bytes are still to be sent, a buffer that was used long before.
 fn unused() -> BytesMut {
     UNUSED.with_borrow_mut(reclaim).unwrap_or_else(|| BytesMut::with_capacity(FIRST))
 }

@@ -1,11 +1,13 @@
 //! Has one request answered by upstream servers, in any of their protocols.
 //!
 //! `mod.rs` chooses servers and decides about further tries. `plan.rs` has the state that all tries share, `attempt.rs`
-//! is one try, up to the response's head: on a `connection.rs`, with a `request_body.rs`; the part of the body that is
-//! unsent when the head comes is sent by `request_rest.rs`. `response.rs` makes the client's response, whose body is a
-//! `response_body.rs` that `reader.rs` fills; a body that also goes elsewhere passes through a `tee.rs`. After `101
-//! Switching Protocols` only a `tunnel.rs` remains. `error.rs` has the consequences of errors, `client_watch.rs`
-//! watches whether the client is still there.
+//! is one try, up to the response's head: on a `connection.rs`, with a `request_body.rs`. If a part of the request's
+//! body is unsent when the head comes, `request_rest.rs` sends it.
+//!
+//! `response.rs` makes the client's response, whose body is a `response_body.rs` that `reader.rs` fills. A body that
+//! also goes elsewhere passes through a `tee.rs`. After `101 Switching Protocols` only a `tunnel.rs` remains.
+//!
+//! `error.rs` has the consequences of errors, `client_watch.rs` watches whether the client is still there.
 
 mod attempt;
 pub mod client_watch;
@@ -29,22 +31,21 @@ mod write_turns;
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::task::Poll;
-use std::time::Duration;
 
 use freerun_http::body;
 use freerun_http::log_error;
 use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
-use freerun_proto::Method;
-use freerun_runtime::{loops, timer};
-use freerun_upstream::{AttemptFailure, FailureVerdict, Lease, NoPeer, Tried};
+use freerun_proto::{Method, Status};
+use freerun_runtime::loops;
+use freerun_serve::upstream::tries::{Took, Tries, wait_within};
+use freerun_upstream::{AttemptFailure, FailureVerdict, Lease, NoPeer};
 
 use crate::exchange::UpstreamHead;
 use crate::exchange::family::Family;
 use crate::exchange::target::{PassTarget, Pick, TargetLookup};
 use crate::settings::next::NextUpstream;
-use crate::settings::options::Options;
-use crate::state::record::{Record, Took};
+use crate::state::record::Record;
 use attempt::UpstreamExchange;
 use client_watch::ClientWatch;
 use error::{TryStage, UpstreamError};
@@ -62,11 +63,11 @@ pub struct Terms {
     pub head_at_once: bool,
 }
 
-/// A response of a server, of which the head has come.
+/// A response of a server whose head has come.
 pub struct ReachedServer {
     upstream: Box<UpstreamExchange>,
     lease: Lease,
-    /// When the try began, in [`loops::nanos`].
+    /// Beginning of the try, in [`loops::nanos`].
     began: u64,
 }
 
@@ -127,14 +128,14 @@ pub async fn reach(
     if request.body.is_done() && request.asked.method != Method::Connect {
         body::send_continue(request);
     }
-    let mut body = match OutgoingBody::ready(request, family, &upstream.plan.options) {
+    let mut body = match OutgoingBody::ready(request, family) {
         Some(body) => body,
         None => match Box::pin(OutgoingBody::collect(request, family)).await {
             Ok(body) => body,
             Err(error) => return Err(NoServer::of(request, &error)),
         },
     };
-    let mut tries = Tries { tried: Tried::new(), count: 0, began: loops::nanos(), queued: Took::default() };
+    let mut tries = RequestTries { tries: Tries::new(), queued: Took::default() };
     let mut lease = match tries.pick(request, &upstream.plan).await {
         Ok(lease) => lease,
         Err(error) => return Err(without_server(request, &upstream.plan, &error, tries.queued)),
@@ -143,7 +144,7 @@ pub async fn reach(
         // Many servers that refuse at once are many tries without a wait.
         loops::consume_budget().await;
         upstream.plan.record.begin(lease.peer().clone(), loops::nanos(), tries.queued);
-        tries.count += 1;
+        tries.tries.begin();
         let tried = upstream.attempt(request, &mut body, &lease).await;
         let plan = &upstream.plan;
         let Plan { options, record, .. } = plan;
@@ -159,8 +160,8 @@ pub async fn reach(
                 {
                     let now = loops::nanos();
                     record.with(|last| {
-                        last.status = status;
-                        last.head_came(now);
+                        last.own.status = status;
+                        last.answered(now);
                     });
                     record.end(now);
                     lease.header(status, record.took(), loops::millis());
@@ -177,7 +178,7 @@ pub async fn reach(
             }
             Err(FailedTry { error, stage, sent, is_unprocessed }) => {
                 error.log(request, stage);
-                record.with(|last| last.status = error.upstream_status());
+                record.set_status(error.upstream_status());
                 record.end(loops::nanos());
                 record.count(&lease);
                 if let Some(failure) = error.failure() {
@@ -227,21 +228,22 @@ fn begin(
         Ok(target) => target,
         Err(outcome) => {
             // A name that cannot be resolved counts as a server that cannot be chosen.
-            let unknown = matches!(outcome, Outcome::Status(502 | 504));
+            let unknown = matches!(outcome, Outcome::Status(Status::BAD_GATEWAY | Status::GATEWAY_TIMEOUT));
             return Err(NoServer { outcome, cause: unknown.then_some(NextUpstream::Error) });
         }
     };
-    if target.whom().servers.is_none() {
-        return Err(NoServer::plain(Outcome::Status(500)));
+    if target.upstream().servers.is_none() {
+        return Err(NoServer::plain(Outcome::Status(Status::INTERNAL_SERVER_ERROR)));
     }
     let record = request.own.get::<Record>();
-    record.aim(&target);
+    record.set_target(&target);
     request.answered.passed_to = Some(record.clone());
     let idempotent = family.is_idempotent(request);
     let options = family.options(request);
-    let client = ClientWatch::new(request.client.clone(), terms.watched && !options.ignore_client_abort);
+    let client = ClientWatch::new(request.client.clone(), terms.watched && !ignores_abort(request, family));
     Ok(UpstreamExchange::new(Plan {
         family,
+        location: request.place.location.clone(),
         target,
         options,
         client,
@@ -251,14 +253,18 @@ fn begin(
     }))
 }
 
+/// Whether the server may finish when the client goes.
+fn ignores_abort(request: &Request, family: &dyn Family) -> bool {
+    family.table(request.settings()).proxy_ignore_client_abort
+}
+
 /// Looks the target up, and prepares the first try.
 async fn begin_later(
     request: &mut Request,
     family: &'static dyn Family,
     terms: Terms,
 ) -> Result<Box<UpstreamExchange>, NoServer> {
-    let ignored = family.shared(request.settings()).is_some_and(|shared| shared.proxy_ignore_client_abort);
-    let client = ClientWatch::new(request.client.clone(), terms.watched && !ignored);
+    let client = ClientWatch::new(request.client.clone(), terms.watched && !ignores_abort(request, family));
     let target = match family.target(request) {
         TargetLookup::Now(target) => Ok(target),
         TargetLookup::Later(later) => client.unless_gone(later).await,
@@ -281,7 +287,7 @@ fn note(request: &Request, upstream: &UpstreamExchange, lease: &Lease) -> u64 {
 fn without_server(request: &mut Request, plan: &Plan, error: &UpstreamError, queued: Took) -> NoServer {
     plan.record.begin(plan.servers().map_or("", |servers| servers.name()), loops::nanos(), queued);
     error.log(request, TryStage::Connecting);
-    plan.record.with(|last| last.status = error.upstream_status());
+    plan.record.set_status(error.upstream_status());
     plan.record.end(loops::nanos());
     NoServer::of(request, error)
 }
@@ -298,40 +304,33 @@ fn tell(request: &Request, verdict: FailureVerdict, stage: TryStage) {
 }
 
 /// The tries of one request.
-struct Tries {
-    tried: Tried,
-    count: u32,
-    /// When they began, in [`loops::nanos`].
-    began: u64,
-    /// How long the last choice has waited in the group's `queue`.
+struct RequestTries {
+    tries: Tries,
+    /// Time that the last choice has waited in the group's `queue`.
     queued: Took,
 }
 
-impl Tries {
+impl RequestTries {
     /// Chooses a server. A server that has room is waited for in the group's `queue`, but for a further try no longer
     /// than `next_upstream_timeout` allows.
     async fn pick(&mut self, request: &Request, plan: &Plan) -> Result<Lease, UpstreamError> {
         self.queued = Took::default();
         let Some(servers) = plan.servers() else { return Err(UpstreamError::Ours) };
-        let longest = plan.options.next_upstream_timeout;
-        let left = (self.count > 0 && !longest.is_zero()).then(|| longest.saturating_sub(self.elapsed(loops::nanos())));
-        let later = match servers.pick(request, &mut self.tried) {
+        let longest = self.tries.longest_wait(|| plan.table().try_limits());
+        let later = match servers.pick(request, &mut self.tries.tried) {
             Pick::Now(picked) => return picked.map_err(UpstreamError::NoPeer),
             Pick::Later(later) => Box::pin(plan.client.unless_gone(later)),
         };
         let entered = loops::nanos();
-        let picked = match left {
-            Some(left) => timer::timeout(left, later).await.unwrap_or(Ok(Err(NoPeer::Wait))),
-            None => later.await,
-        };
+        let picked = wait_within(longest, later).await.unwrap_or(Ok(Err(NoPeer::Wait)));
         self.queued = Took::between(entered, loops::nanos());
         picked?.map_err(UpstreamError::NoPeer)
     }
 
-    /// Chooses a server only if that takes no waiting: a wait would keep the server that has answered from other
-    /// requests, and one of these may have the server that is waited for.
+    /// Chooses a server only if that takes no waiting. A wait would keep the server that has answered from other
+    /// requests, and this request may be waiting for a server that one of these uses.
     async fn pick_now(&mut self, request: &Request, plan: &Plan) -> Option<Lease> {
-        let picked = match plan.servers()?.pick(request, &mut self.tried) {
+        let picked = match plan.servers()?.pick(request, &mut self.tries.tried) {
             Pick::Now(picked) => picked,
             // Other requests wait, but the room that this request could have is not what they wait for.
             Pick::Later(mut later) => {
@@ -346,17 +345,13 @@ impl Tries {
         picked.ok()
     }
 
-    fn elapsed(&self, now: u64) -> Duration {
-        Duration::from_nanos(now.saturating_sub(self.began))
-    }
-
     /// Whether there may be another try for this reason.
     fn allow(&self, plan: &Plan, cause: NextUpstream, sent: bool, body: &OutgoingBody) -> bool {
         let options = &plan.options;
         let again = plan.idempotent || !sent || options.next_upstream.contains(NextUpstream::NonIdempotent);
         // If nobody has looked at it, what is kept of a streamed body is enough.
         let has_body = body.can_be_sent_again() || !sent && body.can_be_repeated();
-        options.next_upstream.contains(cause) && again && has_body && self.allow_more(options)
+        options.next_upstream.contains(cause) && again && has_body && self.tries.allow(plan.table().try_limits())
     }
 
     /// Whether there may be another try because a server has not looked at the request: that does no harm, and so only `off`
@@ -364,14 +359,6 @@ impl Tries {
     fn allow_unprocessed(&self, plan: &Plan, body: &OutgoingBody) -> bool {
         let options = &plan.options;
         let is_off = options.next_upstream.contains(NextUpstream::Off);
-        !is_off && body.can_be_repeated() && self.allow_more(options)
-    }
-
-    /// Whether the number of tries and the time allow another try.
-    fn allow_more(&self, options: &Options) -> bool {
-        let count = options.next_upstream_tries == 0 || self.count < options.next_upstream_tries;
-        let time =
-            options.next_upstream_timeout.is_zero() || self.elapsed(loops::nanos()) < options.next_upstream_timeout;
-        count && time
+        !is_off && body.can_be_repeated() && self.tries.allow(plan.table().try_limits())
     }
 }

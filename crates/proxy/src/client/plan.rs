@@ -2,23 +2,24 @@
 
 use std::any::Any;
 use std::future::pending;
-use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
 use freerun_http::log_error;
 use freerun_http::request::Request;
 use freerun_http::request::core_settings::CoreSettings;
+use freerun_http::request::location::Location;
 use freerun_runtime::loops;
 use freerun_runtime::timer::Timer;
+use freerun_serve::loops::local::LoopLocal;
+use freerun_serve::tls::handshake::outgoing_session::OutgoingError;
 use freerun_serve::tls::handshake::{HandshakeError, HandshakeHelpers};
-use freerun_serve::tls::outgoing::OutgoingError;
 use freerun_transport::Transport;
 use freerun_upstream::Lease;
 use freerun_upstream::connect::{ConnectOptions, connect};
-use freerun_upstream::http2::{ExchangeStream, Http2Connection};
+use freerun_upstream::http2::{ExchangeStream, Http2Connection, LossReason};
 use freerun_upstream::link::Link;
-use freerun_upstream::pool::joint::{JoinResult, NewConnection, WakeReason};
+use freerun_upstream::pool::new_connection::{JoinResult, NewConnection, WakeReason};
 use freerun_upstream::pool::{ExchangeSlot, Exclusive, Pool, Scope, SharedSlot};
 
 use crate::client::client_watch::ClientWatch;
@@ -29,6 +30,7 @@ use crate::client::tls;
 use crate::exchange::Fault;
 use crate::exchange::family::{Family, UpstreamProtocol};
 use crate::exchange::target::{PassTarget, Servers};
+use crate::settings::FamilySettings;
 use crate::settings::options::Options;
 use crate::state::record::Record;
 
@@ -36,9 +38,11 @@ use crate::state::record::Record;
 pub struct Plan {
     /// The member of the family.
     pub family: &'static dyn Family,
+    /// The location whose directives apply.
+    pub location: LoopLocal<Location>,
     /// The target that the request is passed to.
     pub target: PassTarget,
-    /// The member's directives.
+    /// The settings that are not rows of the member's table.
     pub options: Options,
     /// The watch over the client during the waits.
     pub client: ClientWatch,
@@ -81,26 +85,33 @@ impl FailedTry {
 }
 
 impl Plan {
+    /// The member's settings from the shared table.
+    pub fn table(&self) -> &FamilySettings {
+        self.family.table(&self.location.settings)
+    }
+
     /// Evaluates the settings that the configuration wants evaluated anew for each chosen server.
     ///
     /// # Errors
     /// The server may not be asked.
     #[inline]
     pub fn prepare(&mut self, request: &Request, body: &mut OutgoingBody) -> Result<(), FailedTry> {
-        let Options { conditional, request_dynamic, bind_dynamic, .. } = self.options;
-        if conditional || request_dynamic || bind_dynamic { self.prepare_anew(request, body) } else { Ok(()) }
+        let table = self.table();
+        let is_usual =
+            table.proxy_allow_upstream.is_empty() && !table.proxy_request_dynamic && !table.proxy_bind_dynamic;
+        if is_usual { Ok(()) } else { self.prepare_anew(request, body) }
     }
 
     #[cold]
     fn prepare_anew(&mut self, request: &Request, body: &mut OutgoingBody) -> Result<(), FailedTry> {
-        let table = self.family.table(request.settings());
+        let table = self.family.table(&self.location.settings);
         if !table.proxy_allow_upstream.all_hold(request) {
             return Err(FailedTry::before(UpstreamError::Denied, TryStage::Connecting));
         }
-        if self.options.bind_dynamic {
+        if table.proxy_bind_dynamic {
             self.options.connect = table.connect_options(request);
         }
-        if self.options.request_dynamic {
+        if table.proxy_request_dynamic {
             body.set_anew(request, self.family);
         }
         Ok(())
@@ -108,7 +119,7 @@ impl Plan {
 
     /// The servers that the request may be passed to.
     pub fn servers(&self) -> Option<&dyn Servers> {
-        self.target.whom().servers.as_deref()
+        self.target.upstream().servers.as_deref()
     }
 
     /// The connections to the chosen server that the request may share: those that use the same protocol.
@@ -176,11 +187,12 @@ impl Plan {
         let peer = lease.peer();
         let nodelay = request.settings().get::<CoreSettings>().tcp_nodelay;
         let options = ConnectOptions { nodelay, ..self.options.connect.as_deref().copied().unwrap_or_default() };
+        let timeout = self.table().proxy_connect_timeout;
         let began = loops::now();
         let mut timer = Timer::default();
         let paths = request.generation.services.socket_paths(request.client_key());
         let connecting = self.client.unless_gone(connect(&peer.address, &options, paths));
-        let mut transport = match timer.within(self.options.connect_timeout, connecting).await {
+        let mut transport = match timer.within(timeout, connecting).await {
             None => return Err((UpstreamError::TimedOut, TryStage::Connecting)),
             Some(Err(gone)) => return Err((gone, TryStage::Connecting)),
             Some(Ok(Err(error))) => return Err((UpstreamError::Connect(error), TryStage::Connecting)),
@@ -188,13 +200,13 @@ impl Plan {
         };
         if !header.is_empty() {
             let sending = self.client.unless_gone(transport.write_all(header));
-            match timer.within(self.options.connect_timeout, sending).await {
+            match timer.within(timeout, sending).await {
                 None => return Err((UpstreamError::TimedOut, TryStage::Sending)),
                 Some(Err(gone)) => return Err((gone, TryStage::Sending)),
                 Some(Ok(sent)) => sent.map_err(|error| (UpstreamError::Send(error), TryStage::Sending))?,
             }
         }
-        if self.target.whom().is_secure {
+        if self.target.upstream().is_secure {
             transport = transport.into_tls();
             let secured = self.secure(request, lease, &transport, &mut timer).await;
             secured.map_err(|error| (error, TryStage::Handshaking))?;
@@ -207,8 +219,8 @@ impl Plan {
 
     // ---- streams of shared connections -----------------------------------------------------------------------------
 
-    /// Has a stream of a connection of HTTP/2 to the chosen server: one that is there, one that another request makes, or a
-    /// new one. With `surely` the kernel is asked whether the server is closing the connection.
+    /// Has a stream of a connection of HTTP/2 to the chosen server. The connection is there already, or another request
+    /// makes it, or it is a new one. With `surely` the kernel is asked whether the server is closing the connection.
     ///
     /// # Errors
     /// There is no connection; the stage tells what was done last.
@@ -235,7 +247,7 @@ impl Plan {
                 Some(JoinResult::Slot(slot)) => slot,
                 Some(JoinResult::Wait(waiting)) => {
                     let waited = loops::now().saturating_duration_since(began);
-                    let left = self.options.connect_timeout.saturating_sub(waited);
+                    let left = self.table().proxy_connect_timeout.saturating_sub(waited);
                     match timer.within(left, self.client.unless_gone(waiting)).await {
                         None => return Err((UpstreamError::TimedOut, TryStage::Connecting)),
                         Some(Err(gone)) => return Err((gone, TryStage::Connecting)),
@@ -275,7 +287,7 @@ impl Plan {
         const ENDED: (UpstreamError, TryStage) = (UpstreamError::Fault(Fault::Cut), TryStage::Connecting);
         let Some(servers) = self.servers() else { return Err((UpstreamError::Ours, TryStage::Connecting)) };
         let transport = match self.transport(request, lease, &sharing.header).await {
-            Ok(transport) if self.target.whom().is_secure && !tls::speaks_http2(&transport) => {
+            Ok(transport) if self.target.upstream().is_secure && !tls::speaks_http2(&transport) => {
                 Err((UpstreamError::NoHttp2, TryStage::Handshaking))
             }
             made => made,
@@ -318,10 +330,11 @@ impl Plan {
         transport: &Transport,
         timer: &mut Timer,
     ) -> Result<(), UpstreamError> {
+        let timeout = self.table().proxy_connect_timeout;
         // Whether the client is still there is looked at here.
         let outgoing = tls::outgoing(self.family, request, &self.target, &lease.peer().name, pending);
         // A certificate whose name has variables is read now, maybe from a disk that does not answer.
-        let outgoing = timer.within(self.options.connect_timeout, self.client.unless_gone(Box::pin(outgoing)));
+        let outgoing = timer.within(timeout, self.client.unless_gone(Box::pin(outgoing)));
         let outgoing = outgoing.await.ok_or(UpstreamError::TimedOut)??.map_err(|line| {
             log_error!(request, Error, "{line} while connecting to upstream");
             UpstreamError::Ours
@@ -331,7 +344,7 @@ impl Plan {
             lane: request.place.location.identity,
             figures: &request.client.loop_state.shared.upstream_tls,
         };
-        let opening = outgoing.open(transport, timer, self.options.connect_timeout, helpers);
+        let opening = outgoing.open(transport, timer, timeout, helpers);
         match self.client.unless_gone(Box::pin(opening)).await? {
             Ok(()) => Ok(()),
             Err(OutgoingError::Handshake(HandshakeError::TimedOut)) => Err(UpstreamError::TimedOut),
@@ -345,12 +358,9 @@ fn common(why: &Rc<dyn Any>) -> (UpstreamError, TryStage) {
     if let Some((error, stage)) = why.downcast_ref::<(Rc<UpstreamError>, TryStage)>() {
         return (UpstreamError::Common(error.clone()), *stage);
     }
-    let error = match why.downcast_ref::<io::Error>() {
-        Some(error) if error.kind() != io::ErrorKind::UnexpectedEof => receive_error(match error.raw_os_error() {
-            Some(code) => io::Error::from_raw_os_error(code),
-            None => error.kind().into(),
-        }),
-        _ => UpstreamError::Fault(Fault::Cut),
+    let error = match why.downcast_ref::<LossReason>().and_then(LossReason::error) {
+        Some(error) => receive_error(error),
+        None => UpstreamError::Fault(Fault::Cut),
     };
     (error, TryStage::Connecting)
 }

@@ -59,7 +59,7 @@ pub struct BodyReader {
     settled: Option<Arc<Peer>>,
     left: Option<u64>,
     pace: ReadPace,
-    /// When the try began, in [`loops::nanos`].
+    /// Beginning of the try, in [`loops::nanos`].
     began: u64,
     /// Whether the bytes count as the response's length, because some of them are for the client.
     wanted: bool,
@@ -164,7 +164,7 @@ impl BodyReader {
         self.upstream.exchange.as_ref().is_some_and(|exchange| exchange.may_have_trailers())
     }
 
-    /// How much to read, at most about `most` bytes: no more than is still to come, plus the bytes that end the
+    /// Number of bytes to read, at most about `most`: no more than are still to come, and the bytes that end the
     /// response after the last bytes of the body.
     pub fn room(&self, most: usize) -> usize {
         match self.left.and_then(|left| usize::try_from(left).ok()) {
@@ -208,7 +208,7 @@ impl BodyReader {
                 }
                 let is_done = self.upstream.exchange.as_ref().is_some_and(|exchange| exchange.is_done());
                 if self.wanted {
-                    self.plan().record.with(|last| last.length += piece.len() as u64);
+                    self.plan().record.with(|last| last.own.length += piece.len() as u64);
                 }
                 if beyond {
                     self.too_much();
@@ -242,7 +242,7 @@ impl BodyReader {
     }
 
     /// Whether the bytes that end the response (the last record of FastCGI, memcached's `END`) have come with the last
-    /// bytes of its body: the body is not asked for more then.
+    /// bytes of its body. Then nobody asks for more of the body.
     fn is_ended(&mut self) -> Result<bool, BrokenBody> {
         let UpstreamExchange { connection: Some(connection), exchange: Some(exchange), .. } = &mut *self.upstream
         else {
@@ -426,6 +426,7 @@ impl BodyReader {
 
     /// Handles an error: the body is not complete, and never will be.
     fn broken(&mut self, error: UpstreamError) -> BrokenBody {
+        debug_assert!(self.state != ReadState::Complete, "a body breaks that has come");
         self.state = ReadState::Broken;
         // After [`BodyReader::settle`] the missing bytes do not matter.
         if let Some(log) = self.log.as_ref().filter(|_| self.settled.is_none()) {
@@ -479,6 +480,10 @@ impl BodyReader {
 
 impl Drop for BodyReader {
     fn drop(&mut self) {
+        debug_assert!(
+            self.state == ReadState::Reading || self.lease.is_none() || std::thread::panicking(),
+            "an ended response keeps its server busy"
+        );
         if self.state == ReadState::Reading {
             self.end();
         }
@@ -541,7 +546,7 @@ struct ReadPace {
 }
 
 impl ReadPace {
-    /// How much of `wanted` may be read now; waits until it is at least one byte.
+    /// Part of `wanted` that may be read now; waits until it is at least one byte.
     async fn room(&self, wanted: usize) -> usize {
         if self.rate == 0 {
             return wanted;

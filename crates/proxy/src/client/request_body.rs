@@ -6,12 +6,12 @@ use bytes::{Bytes, BytesMut};
 use freerun_conf::text_of;
 use freerun_http::body;
 use freerun_http::body::collect::{CollectedBody, KeptBody};
-use freerun_http::connection::gone::ClientGone;
+use freerun_http::connection::client_gone::ClientGone;
 use freerun_http::content::aio;
 use freerun_http::log_error;
-use freerun_http::message::persistence::CloseReason;
 use freerun_http::request::Request;
 use freerun_proto::Method;
+use freerun_proto::h1::CloseReason;
 use freerun_runtime::files::{ClientPresence, FileError, Via};
 use freerun_runtime::pool::PoolError;
 use freerun_runtime::timer::Timer;
@@ -20,7 +20,6 @@ use crate::client::client_watch::ClientWatch;
 use crate::client::error::UpstreamError;
 use crate::exchange::BodyPlan;
 use crate::exchange::family::{Family, RequestBody, UpstreamProtocol};
-use crate::settings::options::Options;
 
 /// The most bytes in memory at a time of a body that is streamed or read from a file.
 pub const PIECE: usize = 64 * 1024;
@@ -41,7 +40,7 @@ pub enum OutgoingBody {
     Stream(StreamedBody),
 }
 
-/// What has come so far of a body that is read from the client as it is sent.
+/// Part of a body that has come, while the body is read from the client as it is sent.
 #[derive(Default)]
 pub struct StreamedBody {
     /// Whether some of it was read.
@@ -57,7 +56,7 @@ impl StreamedBody {
         StreamedBody { has_begun: false, kept: is_kept.then(Vec::new) }
     }
 
-    /// What was sent before from a position on, in another try.
+    /// The bytes from a position on that another try has sent before.
     pub fn from(&self, at: u64) -> &[u8] {
         let at = usize::try_from(at).unwrap_or(usize::MAX);
         self.kept.as_deref().and_then(|kept| kept.get(at..)).unwrap_or_default()
@@ -75,7 +74,7 @@ impl StreamedBody {
 
 impl OutgoingBody {
     /// The body, if it is ready to be passed on. `None`: it has to be collected first.
-    pub fn ready(request: &Request, family: &dyn Family, options: &Options) -> Option<OutgoingBody> {
+    pub fn ready(request: &Request, family: &dyn Family) -> Option<OutgoingBody> {
         // If the body was refused or discarded before an error page led here, nothing is left of it: as in nginx it is
         // empty.
         let given_up = !request.is_subrequest() && request.body.is_given_up();
@@ -105,8 +104,9 @@ impl OutgoingBody {
         }
         let known = request.body.declared_length().is_some();
         // A body that has come completely with the head can be sent to several servers.
-        let streams =
-            !options.request_buffering && !request.has_whole_body() && (known || family.passes_unknown_length(request));
+        let streams = !family.table(request.settings()).proxy_request_buffering
+            && !request.has_whole_body()
+            && (known || family.passes_unknown_length(request));
         // Other protocols do not tell that a request was not looked at.
         let is_kept = family.protocol(request) == UpstreamProtocol::Http2;
         streams.then(|| OutgoingBody::Stream(StreamedBody::new(is_kept)))
@@ -218,6 +218,8 @@ impl OutgoingBody {
                     position.at += piece.len() as u64;
                     return Ok(Some(piece));
                 }
+                let is_whole = |kept: &Vec<u8>| kept.len() as u64 == position.at;
+                debug_assert!(streamed.kept.as_ref().is_none_or(is_whole), "another try would leave bytes out");
                 let piece = body::next_piece(request, &mut position.timer, most).await.map_err(UpstreamError::Body)?;
                 if let Some(piece) = &piece {
                     streamed.came(piece);
@@ -264,8 +266,8 @@ impl OutgoingBody {
     }
 }
 
-/// Whether the beginning of the client's body was streamed already, and is gone: in a location that a failed one has
-/// led to (`error_page 502 = @other`), the rest must not be taken for the whole body.
+/// Whether the beginning of the client's body was streamed already, and is gone. A failed location may have led to
+/// another one (`error_page 502 = @other`): there the rest must not be taken for the whole body.
 fn is_begun(request: &Request) -> bool {
     !request.is_subrequest() && request.body.received() > 0
 }
@@ -278,7 +280,7 @@ pub struct Position {
 }
 
 impl Position {
-    /// How many bytes were taken.
+    /// Number of bytes that were taken.
     pub fn bytes(&self) -> u64 {
         self.at
     }

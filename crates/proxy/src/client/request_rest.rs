@@ -10,9 +10,11 @@ use bytes::{Buf, Bytes};
 use freerun_http::body::collect::CollectedBody;
 use freerun_http::body::{self, BodyError, LentBody};
 use freerun_http::content::pull;
+use freerun_http::files::read_error::ReadError;
 use freerun_http::log::DetachedLog;
 use freerun_http::request::Request;
 use freerun_http::request::response::{FileRange, LocalBoxFuture};
+use freerun_proto::Status;
 use freerun_runtime::log::{Errno, Level};
 use freerun_runtime::loops;
 use freerun_runtime::timer::Timer;
@@ -53,7 +55,7 @@ enum RestSource {
 struct RestReading {
     reader: pull::Reader,
     range: FileRange,
-    now: Option<LocalBoxFuture<'static, (FileRange, io::Result<Bytes>)>>,
+    now: Option<LocalBoxFuture<'static, (FileRange, Result<Bytes, ReadError>)>>,
 }
 
 /// The reason why not the whole request was sent.
@@ -64,7 +66,7 @@ pub enum StopReason {
     /// The rest of the body did not come from the client.
     Client(BodyError),
     /// The body could not be read from its file.
-    File(io::Error),
+    File(ReadError),
     /// The rest of the body is no longer available.
     Gone,
 }
@@ -76,14 +78,12 @@ impl StopReason {
         let (level, words) = match self {
             StopReason::Gone => return,
             StopReason::Refused(error) => (Level::Info, format!("send() failed ({})", Errno(error))),
-            StopReason::Client(BodyError::Status(413)) => {
+            StopReason::Client(BodyError::Status(Status::CONTENT_TOO_LARGE)) => {
                 (Level::Error, "client intended to send too large chunked body".to_owned())
             }
             StopReason::Client(BodyError::Faulty(fault)) => (fault.level(), fault.to_string()),
             StopReason::Client(BodyError::Status(_)) => return,
-            StopReason::Client(BodyError::Broken(_)) => {
-                (Level::Info, "client prematurely closed connection".to_owned())
-            }
+            StopReason::Client(BodyError::Broken) => (Level::Info, "client prematurely closed connection".to_owned()),
             StopReason::Client(BodyError::TimedOut) => {
                 (Level::Info, "client timed out (110: Connection timed out)".to_owned())
             }
@@ -104,15 +104,17 @@ impl StopReason {
 }
 
 impl RequestRest {
-    /// The rest of a request: `out`, then `piece`, and then the body's end or, unless it is `over`, the rest of the
-    /// body from `position` on, which is to be [put in](RequestRest::put_in).
+    /// Makes the rest of a request: `out`, then `piece`, and then the body's end if it is `over`. Otherwise the rest of
+    /// the body from `position` on follows, to be [put in](RequestRest::put_in).
     pub fn new(out: &[u8], piece: Bytes, over: bool, position: &Position) -> Box<RequestRest> {
         let (held, rest, at, timer) = (Bytes::new(), RestSource::Gone, position.bytes(), Timer::default());
+        debug_assert!(!over || !out.is_empty() || !piece.is_empty(), "the request was sent completely");
         Box::new(RequestRest { out: out.to_vec(), piece, over, held, rest, at, timer, waiting: false })
     }
 
-    /// Puts the body in. One that comes from the client has to be [borrowed](RequestRest::borrow).
+    /// Puts the body in. A body that comes from the client has to be [borrowed](RequestRest::borrow).
     pub fn put_in(&mut self, request: &Request, body: OutgoingBody) {
+        debug_assert!(matches!(self.rest, RestSource::Gone), "a request gets a second body");
         let at = self.at;
         let memory = |bytes: &Bytes| {
             RestSource::Memory(bytes.slice(bytes.len().min(usize::try_from(at).unwrap_or(usize::MAX))..))
@@ -224,7 +226,7 @@ impl RequestRest {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     if !std::mem::replace(&mut self.waiting, true) {
-                        self.timer.set(plan.options.send_timeout);
+                        self.timer.set(plan.table().proxy_send_timeout);
                     }
                     match pin!(link.writable_after_full()).poll(context) {
                         Poll::Pending => {
@@ -266,7 +268,7 @@ impl RequestRest {
 
 impl RestReading {
     /// The next piece; empty at the end.
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Bytes, ReadError>> {
         if self.range.len == 0 {
             return Poll::Ready(Ok(Bytes::new()));
         }

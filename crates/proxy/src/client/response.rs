@@ -3,18 +3,18 @@
 use std::ffi::CString;
 
 use bytes::Bytes;
-use freerun_conf::bytes_of;
+use freerun_conf::{Size, bytes_of};
 use freerun_http::content::aio;
 use freerun_http::log::DetachedLog;
 use freerun_http::log_error;
-use freerun_http::message::persistence::CloseReason;
 use freerun_http::request::Request;
 use freerun_http::request::core_settings::CoreSettings;
 use freerun_http::request::handler::Outcome;
 use freerun_http::request::response::Body;
 use freerun_http::settings::rate::LimitRate;
 use freerun_http::write::pace::Pace;
-use freerun_proto::HeaderId;
+use freerun_proto::h1::CloseReason;
+use freerun_proto::{HeaderId, Status};
 use freerun_upstream::{FailureVerdict, Lease};
 use smallvec::SmallVec;
 
@@ -43,8 +43,9 @@ pub fn answer<T: BodyTee>(request: &mut Request, reached: ReachedServer, tee: Op
         return upgrade(request, upstream, lease);
     }
     let mut reader = BodyReader::new(upstream, lease, began);
-    let options = &reader.plan().options;
-    if options.intercept_errors && status >= 300 && has_page(request, status) {
+    let (table, pass_trailers) = (reader.plan().table(), reader.plan().options.pass_trailers);
+    let buffering = table.proxy_buffering;
+    if table.proxy_intercept_errors && status >= 300 && has_page(request, status) {
         if status == 401 {
             request.answered.challenges = reader.take_head().fields.values(b"WWW-Authenticate").collect();
         }
@@ -52,9 +53,8 @@ pub fn answer<T: BodyTee>(request: &mut Request, reached: ReachedServer, tee: Op
             Some(tee) => drop(tee::run(tee, request, reader, false)),
             None => finish_quickly(request, reader, false),
         }
-        return Outcome::Status(status);
+        return Outcome::Status(Status::new(status));
     }
-    let (buffering, pass_trailers) = (options.buffering, options.pass_trailers);
     let head = reader.take_head();
     let length = head.length;
     let announced = if is_bodiless(request, status) { content_length(&head.fields) } else { length };
@@ -71,7 +71,7 @@ pub fn answer<T: BodyTee>(request: &mut Request, reached: ReachedServer, tee: Op
         Err(fault) => {
             let error = UpstreamError::Fault(fault);
             error.log(request, TryStage::ReadingHead);
-            plan.record.with(|last| last.status = error.upstream_status());
+            plan.record.set_status(error.upstream_status());
             return error.outcome(request);
         }
     };
@@ -91,7 +91,7 @@ pub fn answer<T: BodyTee>(request: &mut Request, reached: ReachedServer, tee: Op
             let follows = !is_bodiless(request, status);
             response.body = match tee::run(tee, request, reader, follows) {
                 Some(body) if follows => body,
-                None if follows => return Outcome::Status(500),
+                None if follows => return Outcome::Status(Status::INTERNAL_SERVER_ERROR),
                 _ => Body::Source(Box::new(AnnouncedBody(announced))),
             };
             return Outcome::Response(response);
@@ -116,7 +116,7 @@ pub fn answer<T: BodyTee>(request: &mut Request, reached: ReachedServer, tee: Op
             reader.unsaid.error.take_if(|error| matches!(error, UpstreamError::Fault(Fault::Invalid(_))))
     {
         error.log(request, TryStage::ReadingBody);
-        reader.plan().record.with(|last| last.status = error.upstream_status());
+        reader.plan().record.set_status(error.upstream_status());
         return error.outcome(request);
     }
     response.body = if announced && reader.is_complete() && !broken && front.len() <= 1 {
@@ -136,29 +136,29 @@ pub fn dismiss(request: &Request, reached: ReachedServer) {
 /// Passes `101 Switching Protocols` on, or answers CONNECT: bytes go both ways after it.
 fn upgrade(request: &mut Request, upstream: Box<UpstreamExchange>, lease: Lease) -> Outcome {
     let UpstreamExchange { plan, connection: Some(connection), head, sent_all, .. } = *upstream else {
-        return Outcome::Status(500);
+        return Outcome::Status(Status::INTERNAL_SERVER_ERROR);
     };
     // The bytes through the tunnel are counted at its end, including those that have come behind the head.
     let behind = connection.kit.input.bytes.len() as u64;
     plan.record.with(|last| last.received = last.received.saturating_sub(behind));
     plan.record.count(&lease);
     if request.is_subrequest() {
-        return Outcome::Status(502);
+        return Outcome::Status(Status::BAD_GATEWAY);
     }
     if !sent_all || !request.body.is_done() {
         // The rest of the request would be taken for the bytes after HTTP.
         let early = Fault::invalid("upstream switched protocols before it had all of the request");
         UpstreamError::Fault(early).log(request, TryStage::ReadingHead);
-        plan.record.with(|last| last.status = 502);
+        plan.record.set_status(502);
         request.answered.persistence.close(CloseReason::BadBody);
-        return Outcome::Status(502);
+        return Outcome::Status(Status::BAD_GATEWAY);
     }
     match plan.family.respond(request, &plan.target, head) {
         Ok(PassedHead::Response(mut response, _)) => {
             plan.record.shrink();
             let send_timeout = request.settings().get::<CoreSettings>().send_timeout;
             // A stream of a shared connection cannot leave HTTP in this way.
-            let Some(upstream) = connection.leave() else { return Outcome::Status(502) };
+            let Some(upstream) = connection.leave() else { return Outcome::Status(Status::BAD_GATEWAY) };
             response.takeover = Some(Box::new(Tunnel::new(upstream, lease, plan, send_timeout)));
             Outcome::Response(response)
         }
@@ -171,7 +171,7 @@ fn upgrade(request: &mut Request, upstream: Box<UpstreamExchange>, lease: Lease)
     }
 }
 
-/// The body of which some bytes are still to come, after its `front`.
+/// The body whose last bytes are still to come, after its `front`.
 #[inline(never)]
 fn flowing(request: &mut Request, mut reader: BodyReader, front: Front, broken: bool, buffered: bool) -> Body {
     let announced = reader.left().is_some();
@@ -181,7 +181,7 @@ fn flowing(request: &mut Request, mut reader: BodyReader, front: Front, broken: 
         error.log(request, TryStage::ReadingBody);
     }
     reader.borrow_body(request);
-    let finish = reader.plan().options.ignore_client_abort;
+    let finish = reader.plan().table().proxy_ignore_client_abort;
     let paced = Pace::is_expected(request);
     let manner = Manner { buffering, broken, finish, paced, connection: request.client.number };
     Body::Source(Box::new(Flow::new(reader, front, announced, manner)))
@@ -209,14 +209,11 @@ pub fn front(request: &Request, reader: &mut BodyReader) -> (Front, bool) {
 }
 
 fn buffering(request: &Request, plan: &Plan) -> Buffering {
-    let options = &plan.options;
-    let write = options.temp_file_write_size.min(options.buffers / 2).max(1);
-    Buffering { memory: options.buffers, write, place: place(request, plan, options.buffers.saturating_sub(write)) }
-}
-
-/// The place for temporary files of a response, if it may have one.
-fn place(request: &Request, plan: &Plan, read: usize) -> Option<SpoolPlace> {
-    temporary(request, plan.family, plan.options.max_temp_file_size, read)
+    let table = plan.table();
+    let memory = table.most_buffered();
+    let write = Size(table.temp_file_write_size()).in_memory().min(memory / 2).max(1);
+    let place = temporary(request, plan.family, table.proxy_max_temp_file_size.0, memory.saturating_sub(write));
+    Buffering { memory, write, place }
 }
 
 /// The place for temporary files of a response of at most `max` bytes, which are read in pieces of `read` bytes; if
@@ -274,8 +271,10 @@ pub fn content_length(fields: &HeadFields) -> Option<u64> {
     std::str::from_utf8(field.value()).ok()?.trim().parse().ok()
 }
 
-/// Whether `error_page` has an entry for the status here, whether or not it is followed: an error within an error page,
-/// where `recursive_error_pages` is off, gets the built-in page, and an SSI include with `stub` shows that instead.
+/// Whether `error_page` has an entry for the status here, whether or not it is followed.
+///
+/// An error within an error page gets the built-in page where `recursive_error_pages` is off. An SSI include with
+/// `stub` shows its stub instead.
 pub fn has_page(request: &Request, status: u16) -> bool {
     let pages = request.settings().get::<CoreSettings>().error_page.as_slice();
     pages.iter().any(|page| page.statuses.contains(&status))

@@ -2,13 +2,12 @@
 //! with buffering it is read ahead, into memory and then into a temporary file.
 
 use std::collections::VecDeque;
-use std::io;
 use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
 use freerun_conf::text_of;
-use freerun_http::request::response::{BodySource, FileRange, LocalBoxFuture};
+use freerun_http::request::response::{BodySource, FileRange, LocalBoxFuture, SourceError};
 use freerun_runtime::deadline::Deadline;
 use freerun_runtime::log::Level;
 use freerun_runtime::loops;
@@ -23,7 +22,7 @@ use crate::client::write_turns::Turn;
 /// The most bytes of one read when the client keeps up: a body of 4 MB costs a fifth less than with half of it.
 const READ: usize = 256 * 1024;
 
-/// How long the end of a response is waited for after its whole body was delivered. Usually it comes with the body; an
+/// The longest wait for the end of a response after its whole body was delivered. Usually it comes with the body. An
 /// application that works on after its output delays no client, and gets a new connection the next time.
 const ENDING: Duration = Duration::from_secs(1);
 
@@ -147,7 +146,7 @@ impl Flow {
         None
     }
 
-    async fn next_piece(&mut self) -> io::Result<Option<Bytes>> {
+    async fn next_piece(&mut self) -> Result<Option<Bytes>, SourceError> {
         self.outstanding = 0;
         self.begun = true;
         loop {
@@ -160,12 +159,12 @@ impl Flow {
                     Ok(None) => {}
                     Err(error) => {
                         self.log(Level::Crit, format_args!("{error} while {}", TryStage::ReadingBody));
-                        return Err(io::Error::other(error));
+                        return Err(error.into());
                     }
                 }
             }
             if self.broken {
-                return Err(io::ErrorKind::ConnectionAborted.into());
+                return Err(SourceError::BrokenOff);
             }
             match &self.reader {
                 Some(reader) if reader.is_complete() => return Ok(None),
@@ -188,7 +187,8 @@ impl Flow {
         piece
     }
 
-    /// How much to read for a client that waits for it: no more than may be kept, or than its socket takes at once.
+    /// Number of bytes to read for a client that waits for them: no more than may be kept, or than its socket takes at
+    /// once.
     fn room(&mut self) -> usize {
         let least = self.buffering.as_ref().map_or(UNBUFFERED, |buffering| buffering.memory).clamp(1, READ);
         let keeps_up = !std::mem::take(&mut self.slow) && !self.paced;
@@ -262,8 +262,9 @@ impl Flow {
         }
     }
 
-    /// How much may be read to be written at once: no more than the client has to take from the file before that,
-    /// unless it may stay in memory anyway. A client that catches up first keeps it in memory.
+    /// Number of bytes that may be read to be written at once, at most as many as the client has to take from the file
+    /// before that. Bytes that may stay in memory anyway are not limited: a client that catches up first keeps them in
+    /// memory.
     fn at_a_time(&self, write: usize) -> usize {
         let Some(spool) = &self.spool else { return write };
         let large = usize::try_from(spool.in_file()).map_or(AT_A_TIME, |bytes| bytes.min(AT_A_TIME)).max(write);
@@ -339,7 +340,7 @@ impl Flow {
 }
 
 impl BodySource for Flow {
-    fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
+    fn next(&mut self) -> LocalBoxFuture<'_, Result<Option<Bytes>, SourceError>> {
         Box::pin(self.next_piece())
     }
 
@@ -398,7 +399,7 @@ impl Drop for Flow {
 pub struct AnnouncedBody(pub Option<u64>);
 
 impl BodySource for AnnouncedBody {
-    fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
+    fn next(&mut self) -> LocalBoxFuture<'_, Result<Option<Bytes>, SourceError>> {
         Box::pin(std::future::ready(Ok(None)))
     }
 

@@ -33,7 +33,8 @@ pub struct SpoolPlace {
     pub folder: CString,
     /// The most bytes that a file may have.
     pub max: u64,
-    /// How much of the file is read at a time, at most [`MAX_READ`]: it stays in memory while the client takes it.
+    /// Number of bytes that are read from the file at a time, at most [`MAX_READ`]: they stay in memory while the
+    /// client takes them.
     pub read: usize,
 }
 
@@ -64,12 +65,12 @@ pub struct Spool {
     len: u64,
     /// The number of bytes in the file that were taken.
     read: u64,
-    /// How many of the taken bytes are on their way from the file to the client.
+    /// Number of taken bytes that are on their way from the file to the client.
     leaving: u64,
     tail: PieceQueue,
     /// The number of bytes that are being written, counted from the beginning of `tail` as it was when the write began.
     in_flight: usize,
-    /// How many of the bytes that are being written were taken already.
+    /// Number of bytes that are being written and were taken already.
     overtaken: usize,
     /// Whether writing has failed: no more writes are made.
     failed: bool,
@@ -95,6 +96,14 @@ impl Spool {
         }
     }
 
+    /// Asserts what holds between two calls.
+    fn check_invariants(&self) {
+        debug_assert!(self.leaving <= self.read && self.read <= self.len, "more is taken than was written");
+        debug_assert!(self.overtaken <= self.in_flight, "more is taken than is being written");
+        debug_assert!(self.writing.is_some() || self.in_flight == 0, "nobody writes {} bytes", self.in_flight);
+        debug_assert!(self.file.is_some() || self.len == 0, "{} bytes are in no file", self.len);
+    }
+
     /// The number of bytes that are in memory.
     pub fn in_memory(&self) -> usize {
         self.tail.bytes()
@@ -115,7 +124,7 @@ impl Spool {
         self.bytes() == 0
     }
 
-    /// Whether so many bytes more can be written after those at hand.
+    /// Whether this number of bytes more can be written after those at hand.
     pub fn takes_more(&self, bytes: usize) -> bool {
         let used = if self.in_file() == 0 { 0 } else { self.len };
         !self.failed && used + (self.tail.bytes() + self.overtaken + bytes) as u64 <= self.place.max
@@ -131,7 +140,7 @@ impl Spool {
         self.writing.is_some()
     }
 
-    /// The path by which logs call the file, once something was written to it.
+    /// The file's path in logs, once something was written to it.
     pub fn file_path(&self) -> Option<Vec<u8>> {
         self.file.as_ref().map(|file| nameless_path(&self.place.folder, file))
     }
@@ -166,6 +175,7 @@ impl Spool {
             let result = temp.append(data, via).await;
             (Some(temp), result)
         }));
+        self.check_invariants();
     }
 
     /// Waits until the current write has ended.
@@ -199,6 +209,7 @@ impl Spool {
             // The file stays for the bytes that are in it.
             Err(_) => self.failed = true,
         }
+        self.check_invariants();
         Poll::Ready(result)
     }
 
@@ -239,6 +250,7 @@ impl Spool {
         if self.in_flight > self.overtaken {
             self.overtaken += piece.len();
         }
+        self.check_invariants();
         Ok(Some(piece))
     }
 }

@@ -1,5 +1,5 @@
-//! Passes a response's body to a second consumer besides the client (a cache, for example): the body is read to its
-//! end, whatever the client does, and the client follows the second consumer.
+//! Passes a response's body to a second consumer besides the client, such as a cache. The body is read to its end,
+//! whatever the client does, and the client follows the second consumer.
 
 use std::convert::Infallible;
 
@@ -79,10 +79,7 @@ pub fn run<T: BodyTee>(mut tee: T, request: &Request, mut reader: BodyReader, fo
         tee.whole(body.clone());
         return Some(if body.is_empty() { Body::Empty } else { Body::Bytes(body) });
     }
-    let body = match follows {
-        true => tee.follow(request, reader.plan().family)?,
-        false => Body::Empty,
-    };
+    let body = if follows { tee.follow(request, reader.plan().family)? } else { Body::Empty };
     if let Some(error) = reader.unsaid.error.take() {
         error.log(request, TryStage::ReadingBody);
     }

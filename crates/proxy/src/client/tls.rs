@@ -1,27 +1,29 @@
-//! What a connection to an upstream server needs for TLS.
+//! TLS settings of a connection to an upstream server.
 
 use std::future::Future;
 
 use freerun_http::request::Request;
 use freerun_serve::tls::computed::PairReader;
-use freerun_serve::tls::outgoing::OutgoingTls;
+use freerun_serve::tls::handshake::outgoing_session::OutgoingTls;
 use freerun_serve::tls::upstream::UpstreamTls;
 use freerun_transport::Transport;
 
 use crate::exchange::family::Family;
 use crate::exchange::target::PassTarget;
 
-/// A digest of what the session of a connection for this request is made with: the location's settings, the contents of its
-/// files and the server's name. Of a certificate whose name has variables it has the name, not the contents, which would have
-/// to be read before a connection that is kept could be used. Connections that differ in it serve other requests. `None` if the
-/// target has no TLS.
+/// A digest of the settings of the session for this request: the location's settings, the contents of its files and the
+/// server's name. Connections with different digests serve different requests. `None` if the target has no TLS.
+///
+/// If a certificate's name has variables, the digest has the name, not the contents. They would have to be read before
+/// a connection that is kept could be used.
 pub fn secured(family: &dyn Family, request: &Request, target: &PassTarget) -> Option<[u8; 32]> {
     let identity =
         |tls: &UpstreamTls| tls.identity(&family.tls_name(request, target), family.tls_certificate(request).as_ref());
-    target.whom().is_secure.then(|| family.tls(request).map_or([0; 32], identity))
+    target.upstream().is_secure.then(|| family.tls(request).map_or([0; 32], identity))
 }
 
-/// What a connection needs to this server of a target with TLS; `gone` makes what resolves when nobody wants it any more.
+/// TLS settings of a connection to this server of a target with TLS. `gone` makes a future that resolves when nobody
+/// wants the connection any more.
 ///
 /// # Errors
 /// There is no certificate, or none that can be used: the line for the error log, which is empty if the client has gone.

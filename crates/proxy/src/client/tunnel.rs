@@ -1,8 +1,9 @@
-//! A connection that has left HTTP (WebSocket and others, and what CONNECT asks for): bytes go both ways until one of the
-//! ends has closed, or no bytes come for too long: from the upstream server, or with CONNECT from either side.
+//! A connection that has left HTTP: WebSocket and others, or a tunnel that CONNECT asks for. Bytes go both ways until
+//! one of the ends has closed, or no bytes come for too long. The time counts for the upstream server, with CONNECT for
+//! either side.
 //!
-//! When one end has closed, the other end gets the bytes that have come before, and is closed, too: RFC 9110 section 9.3.6
-//! requires that of tunnels, and so a client that has gone leaves nothing open towards a server that does not close.
+//! When one end has closed, the other end gets the bytes that have come before, and is closed, too. RFC 9110 section
+//! 9.3.6 requires this of tunnels. So a client that has gone leaves nothing open towards a server that does not close.
 
 use std::io;
 use std::rc::Rc;
@@ -47,9 +48,10 @@ enum TunnelClose {
 
 impl Tunnel {
     /// A tunnel between the client and the server that has sent 101, or that the client has asked for by CONNECT.
-    /// `send_timeout` is that of the client's connection. `upstream` is the connection to the server, with the bytes that
-    /// have come on it.
+    /// `send_timeout` is the timeout of the client's connection. `upstream` is the connection to the server, with the
+    /// bytes that have come on it.
     pub fn new(upstream: (Transport, Vec<u8>), lease: Lease, plan: Plan, send_timeout: Duration) -> Tunnel {
+        let patience = plan.table().proxy_send_timeout;
         let Plan { record, options, .. } = plan;
         let (upstream, rest) = upstream;
         let mut relay = Relay::new(&RelaySettings {
@@ -58,7 +60,7 @@ impl Tunnel {
             timeout: options.read_timeout,
             news: if options.tunnel.is_some() { News::OfBoth } else { News::OfServer },
             client_patience: Some(send_timeout),
-            server_patience: Some(options.send_timeout),
+            server_patience: Some(patience),
         });
         relay.begin_with(RelaySide::Upstream, rest);
         Tunnel { upstream, lease: Some(lease), record, relay, why: None }
@@ -86,12 +88,22 @@ impl Takeover<Request> for Tunnel {
     fn poll(&mut self, client: TunnelEnd<'_>, context: &mut Context<'_>) -> Poll<bool> {
         let why = match ready!(self.relay.poll(&client, &self.upstream, context)) {
             Over::Ended(side) => {
-                // The end of a stream of a shared connection has to be told; it is one in order if the client has all bytes.
-                client.shutdown_write();
-                return Poll::Ready(side == RelaySide::Upstream || self.relay.is_delivered(RelaySide::Client));
+                // The end is in order if the client has all bytes; a stream of a shared connection has to say so itself.
+                let is_in_order = side == RelaySide::Upstream || self.relay.is_delivered(RelaySide::Client);
+                if is_in_order {
+                    client.shutdown_write();
+                }
+                return Poll::Ready(is_in_order);
             }
-            Over::Receive(RelaySide::Client, _) | Over::Send(RelaySide::Client, _) => return Poll::Ready(false),
-            Over::Blocked(RelaySide::Client) => TunnelClose::ClientLate,
+            Over::Receive(RelaySide::Client, _) | Over::Send(RelaySide::Client, _) => {
+                // The server is not to take what it has for the whole.
+                self.upstream.cut_on_close();
+                return Poll::Ready(false);
+            }
+            Over::Blocked(RelaySide::Client) => {
+                self.upstream.cut_on_close();
+                TunnelClose::ClientLate
+            }
             Over::Receive(RelaySide::Upstream, error) => TunnelClose::Upstream(UpstreamError::Receive(error)),
             Over::Send(RelaySide::Upstream, error) => TunnelClose::Upstream(UpstreamError::Send(error)),
             Over::Blocked(RelaySide::Upstream) | Over::Silent => TunnelClose::Upstream(UpstreamError::TimedOut),

@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// How many flows of a loop read for their files and write at the same time, on one file system. The others wait, each
-/// holding only the bytes that its client has not taken: otherwise each of thousands of flows would have a piece that
-/// waits for a thread, and with all these threads at work the loop would get little of the processor. While the writes
-/// hang, the other flows read only as much as their clients take; flows that write to another file system are not
-/// affected.
+/// Number of flows of a loop that read for their files and write at the same time, on one file system.
+///
+/// The others wait, and each holds only the bytes that its client has not taken. Otherwise each of thousands of flows
+/// would have a piece that waits for a thread. With all these threads at work the loop would get little of the
+/// processor. While the writes hang, the other flows read only as much as their clients take; flows that write to
+/// another file system are not affected.
 const WRITING: usize = 3;
 
 thread_local! {

@@ -76,7 +76,7 @@ pub struct Advice {
     pub limit_rate: Option<u64>,
 }
 
-/// How the requests of a location share connections.
+/// Sharing of connections by the requests of a location.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum UpstreamProtocol {
     /// A connection carries one exchange at a time, whatever its protocol: HTTP/1, FastCGI and the others.
@@ -92,7 +92,7 @@ pub trait Family: Sync {
     /// The prefix of the directives without its underscore: `proxy`, `fastcgi`.
     fn name(&self) -> &'static str;
 
-    /// The settings that `client/` uses.
+    /// The settings that are not rows of the table as they stand.
     fn options(&self, request: &Request) -> Options;
 
     /// The member's settings from the shared table. Directives that it lacks have their defaults.
@@ -114,7 +114,7 @@ pub trait Family: Sync {
     /// The target that the request is passed to.
     fn target<'r>(&'r self, request: &'r Request) -> TargetLookup<'r>;
 
-    /// What the location has of TLS for servers of a target with TLS.
+    /// TLS of the location, for servers of a target with TLS.
     fn tls<'r>(&self, request: &'r Request) -> Option<&'r UpstreamTls> {
         let _ = request;
         None
@@ -125,7 +125,7 @@ pub trait Family: Sync {
         let without_port = |name: &[u8]| without_port(&text_of(name)).to_owned();
         match &self.table(request.settings()).proxy_ssl_name {
             Some(name) => without_port(&name.render(request)),
-            None => without_port(&target.whom().host),
+            None => without_port(&target.upstream().host),
         }
     }
 
@@ -181,14 +181,14 @@ pub trait Family: Sync {
         RequestBody::Client
     }
 
-    /// How this request shares connections with others.
+    /// Sharing of connections by this request and others.
     fn protocol(&self, request: &Request) -> UpstreamProtocol {
         let _ = request;
         UpstreamProtocol::Sequential
     }
 
-    /// Makes an exchange for a try. The target is that of [`Family::target`], and the response's head may have
-    /// `max_head` bytes: the value of `buffer_size`.
+    /// Makes an exchange for a try, to the target that [`Family::target`] gave. The response's head may have `max_head`
+    /// bytes: the value of `buffer_size`.
     fn exchange(&self, request: &Request, target: &PassTarget, max_head: usize) -> AnyExchange;
 
     /// Makes the client's response from a final head: fields are hidden, passed and changed here. Decisions by the

@@ -63,7 +63,7 @@ impl Drop for Places {
     }
 }
 
-/// One field of a head.
+/// A field of a head.
 #[derive(Debug, Clone, Copy)]
 pub struct HeadField<'h> {
     /// The identifier of the name.
@@ -127,8 +127,8 @@ impl<'h> HeadField<'h> {
     }
 }
 
-/// The static copy of the value, if it is one that most fields of this name have: keeping it takes no share of a
-/// buffer, and no reference count.
+/// The static copy of the value, if most fields of this name have it: keeping the copy takes no share of a buffer, and
+/// no reference count.
 fn usual_value(id: HeaderId, value: &[u8]) -> Option<&'static [u8]> {
     /// The value from this list, if it is in it.
     macro_rules! among {
@@ -148,7 +148,7 @@ fn usual_value(id: HeaderId, value: &[u8]) -> Option<&'static [u8]> {
     }
 }
 
-/// The static copy of the media type, if it is one that most responses have.
+/// The static copy of the media type, if most responses have that type.
 pub fn usual_type(text: &[u8]) -> Option<&'static [u8]> {
     macro_rules! among {
         ($($text:literal)*) => {

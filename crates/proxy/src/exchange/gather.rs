@@ -1,5 +1,5 @@
-//! Puts small pieces of a body together: an application that writes line by line sends a chunk, or a record, for each
-//! line, and each would cost as much on its way to the client as a large piece does.
+//! Puts small pieces of a body together. An application that writes line by line sends a chunk, or a record, for each
+//! line. Each would cost as much on its way to the client as a large piece does.
 
 use bytes::{Bytes, BytesMut};
 use freerun_runtime::loops;

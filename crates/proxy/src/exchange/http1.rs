@@ -1,15 +1,15 @@
-//! One request and its response over HTTP/1.
+//! A request and its response over HTTP/1.
 
 use bytes::BytesMut;
 use freerun_http::request::Request;
 use freerun_http::request::response::Field;
 use freerun_proto::chunked::{CHUNK_END, ChunkHead, LAST_CHUNK};
-use freerun_proto::response::{Asked, HeadKind};
+use freerun_proto::response::{HeadKind, RequestKind};
 
 use crate::exchange::reply::Reply;
 use crate::exchange::{BEHIND_LAST_CHUNK, BodyPlan, BodyStep, Exchange, Fault, To, UpstreamHead};
 
-/// How a request's head frames its body.
+/// Framing of a request's body, as its head announces it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SentBody {
     /// There is no body, or `Content-Length` tells its length.
@@ -21,7 +21,7 @@ pub enum SentBody {
 /// The consequences of the head of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SentHead {
-    /// How it frames the body.
+    /// Framing of the body.
     pub body: SentBody,
     /// Whether it has told the server that this is the connection's last request.
     pub is_last: bool,
@@ -48,13 +48,13 @@ where
 {
     /// An exchange whose request has the method that `asked` was made of; the response's head may have `max_head`
     /// bytes.
-    pub fn new(asked: Asked, max_head: usize, write_head: W) -> HttpExchange<W> {
+    pub fn new(asked: RequestKind, max_head: usize, write_head: W) -> HttpExchange<W> {
         HttpExchange { write_head, sent: SentHead::PLAIN, reply: Reply::new(HeadKind::Http, asked, max_head) }
     }
 
     /// An exchange of a protocol that differs from HTTP only in the request's head (uwsgi, SCGI): the response is in
     /// HTTP or CGI, and the connection ends with it.
-    pub fn cgi(asked: Asked, max_head: usize, write_head: W) -> HttpExchange<W> {
+    pub fn cgi(asked: RequestKind, max_head: usize, write_head: W) -> HttpExchange<W> {
         HttpExchange { write_head, sent: SentHead::PLAIN, reply: Reply::new(HeadKind::HttpOrCgi, asked, max_head) }
     }
 }

@@ -1,19 +1,19 @@
-//! One request and its response over a stream of HTTP/2, as the records of [`freerun_upstream::http2::record`].
+//! A request and its response over a stream of HTTP/2, as the records of [`freerun_upstream::http2::record`].
 
 use bytes::{Bytes, BytesMut};
 use freerun_conf::text_of;
 use freerun_http::request::Request;
 use freerun_http::request::response::Field;
 use freerun_proto::head::parse_length;
-use freerun_proto::response::{Asked, ReplyError, ResponseField};
+use freerun_proto::response::{ReplyError, RequestKind, ResponseField};
 use freerun_proto::{HeaderId, Span, status};
-use freerun_upstream::http2::record::{self, Broken, RECORD_HEAD, RequestHead, ResponseFields, ResponseRecord};
+use freerun_upstream::http2::record::{self, ExchangeFault, RECORD_HEAD, RequestHead, ResponseFields, ResponseRecord};
 
 use crate::exchange::fields::{HeadFields, Places};
 use crate::exchange::gather::HeldResult;
 use crate::exchange::{BodyPlan, BodyStep, Exchange, Fault, To, UpstreamHead};
 
-/// Writes the fields of a request's head, the pseudo-fields first. The method has to be that of which [`Asked`] was made.
+/// Writes the fields of a request's head, the pseudo-fields first. The method has to agree with the [`RequestKind`].
 pub type WriteFields = fn(&Request, &To<'_>, BodyPlan, &mut RequestHead<'_>) -> Result<(), Fault>;
 
 /// The text of the log line for a body that is longer than its `Content-Length`.
@@ -22,24 +22,24 @@ const TOO_LONG: &str = "upstream sent response body larger than indicated conten
 /// The text of the log line for a response that ends before its body is as long as its `Content-Length` says.
 const TOO_SHORT: &str = "upstream prematurely closed stream";
 
-impl From<Broken> for Fault {
-    fn from(how: Broken) -> Fault {
+impl From<ExchangeFault> for Fault {
+    fn from(how: ExchangeFault) -> Fault {
         match how {
-            Broken::Reset(code) => Fault::Reset(code),
-            Broken::Refused => Fault::Unprocessed(UnprocessedReason::Refused),
-            Broken::GoneAway(code) => Fault::Unprocessed(UnprocessedReason::GoneAway(code)),
-            Broken::Invalid(text) => Fault::Invalid(text.into()),
+            ExchangeFault::Reset(code) => Fault::Reset(code),
+            ExchangeFault::Refused => Fault::Unprocessed(UnprocessedReason::Refused),
+            ExchangeFault::GoneAway(code) => Fault::Unprocessed(UnprocessedReason::GoneAway(code)),
+            ExchangeFault::Invalid(text) => Fault::Invalid(text.into()),
         }
     }
 }
 
-/// How a server has said that it has not looked at a request.
+/// Statement of a server that it has not looked at a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum UnprocessedReason {
-    /// It has refused the stream, or takes no more of them.
+    /// The server has refused the stream, or takes no more of them.
     #[error("upstream rejected request with error 7")]
     Refused,
-    /// It closes the connection, with this code.
+    /// The server closes the connection, with this code.
     #[error("upstream sent goaway with error {0}")]
     GoneAway(u32),
 }
@@ -47,14 +47,14 @@ pub enum UnprocessedReason {
 /// An exchange over HTTP/2. `W` writes the fields of the request's head.
 pub struct Http2Exchange<W> {
     write_fields: W,
-    asked: Asked,
+    asked: RequestKind,
     /// The number of bytes of the request's body that are still to come, if it was announced.
     to_send: Option<u64>,
     /// Whether the end of the request was written.
     has_ended: bool,
     /// The number of bytes of the response's body that are still to come, if its head tells it.
     left: Option<u64>,
-    /// How many bytes of a body follow in the input before the next record.
+    /// Number of bytes of a body in the input before the next record.
     in_data: usize,
     /// Whether the whole response has come.
     done: bool,
@@ -67,7 +67,7 @@ where
     W: FnMut(&Request, &To<'_>, BodyPlan, &mut RequestHead<'_>) -> Result<(), Fault>,
 {
     /// An exchange whose request has the method that `asked` was made of.
-    pub fn new(asked: Asked, write_fields: W) -> Http2Exchange<W> {
+    pub fn new(asked: RequestKind, write_fields: W) -> Http2Exchange<W> {
         let (held, trailers) = Default::default();
         Http2Exchange {
             write_fields,
@@ -123,7 +123,7 @@ where
             // Nothing follows, and this is no response.
             return if ends { Err(Fault::invalid(TOO_SHORT)) } else { Ok(head(Some(0))) };
         }
-        let is_bodiless = self.asked == Asked::Head || matches!(status, 204 | 304);
+        let is_bodiless = self.asked == RequestKind::Head || matches!(status, 204 | 304);
         if ends && !is_bodiless && length.is_some_and(|length| length > 0) {
             return Err(Fault::invalid(TOO_SHORT));
         }

@@ -2,7 +2,7 @@ use super::*;
 
 type Written = fn(&Request, &To<'_>, BodyPlan, &mut RequestHead<'_>) -> Result<(), Fault>;
 
-fn exchange(asked: Asked) -> Http2Exchange<Written> {
+fn exchange(asked: RequestKind) -> Http2Exchange<Written> {
     Http2Exchange::new(asked, |_, _, _, _| Ok(()))
 }
 
@@ -42,7 +42,7 @@ struct Read {
 }
 
 /// Reads records, of which each arrives by itself, bodies byte by byte; or all at once.
-fn read_as(asked: Asked, records: &[Vec<u8>], at_once: bool) -> Result<Read, Fault> {
+fn read_as(asked: RequestKind, records: &[Vec<u8>], at_once: bool) -> Result<Read, Fault> {
     let (mut exchange, mut input, mut read) = (exchange(asked), BytesMut::new(), Read::default());
     let mut parts: Vec<Vec<u8>> = Vec::new();
     for record in records {
@@ -77,7 +77,7 @@ fn read_as(asked: Asked, records: &[Vec<u8>], at_once: bool) -> Result<Read, Fau
     Ok(read)
 }
 
-fn read(asked: Asked, records: &[Vec<u8>]) -> Result<Read, Fault> {
+fn read(asked: RequestKind, records: &[Vec<u8>]) -> Result<Read, Fault> {
     let (slowly, at_once) = (read_as(asked, records, false), read_as(asked, records, true));
     assert_eq!(slowly, at_once);
     at_once
@@ -89,7 +89,7 @@ fn whole(statuses: &[u16], length: Option<u64>, body: &str) -> Read {
 
 #[test]
 fn bodies_end_with_their_records() {
-    let other = Asked::Other;
+    let other = RequestKind::Other;
     let length = ("content-length", "5");
     for (asked, records, expected) in [
         (other, vec![head(true, 200, &[])], whole(&[200], Some(0), "")),
@@ -100,8 +100,8 @@ fn bodies_end_with_their_records() {
             vec![head(false, 103, &[]), head(false, 100, &[]), head(false, 200, &[]), data(b"x"), end()],
             whole(&[103, 100, 200], None, "x"),
         ),
-        (Asked::Head, vec![head(true, 200, &[length])], whole(&[200], Some(0), "")),
-        (Asked::Head, vec![head(false, 200, &[length]), end()], whole(&[200], Some(0), "")),
+        (RequestKind::Head, vec![head(true, 200, &[length])], whole(&[200], Some(0), "")),
+        (RequestKind::Head, vec![head(false, 200, &[length]), end()], whole(&[200], Some(0), "")),
         (other, vec![head(true, 304, &[length])], whole(&[304], Some(0), "")),
         (other, vec![head(true, 204, &[])], whole(&[204], Some(0), "")),
     ] {
@@ -112,7 +112,7 @@ fn bodies_end_with_their_records() {
 #[test]
 fn trailers_come_behind_the_body_without_those_that_frame_it() {
     let trailers = record(5, &fields(&[("grpc-status", "0"), ("content-length", "7")]));
-    let got = read(Asked::Other, &[head(false, 200, &[]), data(b"x"), trailers]).unwrap();
+    let got = read(RequestKind::Other, &[head(false, 200, &[]), data(b"x"), trailers]).unwrap();
     let expected = vec![(Bytes::from_static(b"grpc-status"), Bytes::from_static(b"0"))];
     assert_eq!((got.trailers, got.body, got.whole), (expected, b"x".to_vec(), true));
 }
@@ -122,7 +122,7 @@ fn trailers_may_come_until_the_response_has_ended() {
     for (ends, fields, want) in
         [(false, &[][..], true), (false, &[("content-length", "5")], true), (true, &[("grpc-status", "0")], false)]
     {
-        let mut exchange = exchange(Asked::Other);
+        let mut exchange = exchange(RequestKind::Other);
         exchange.head(&mut BytesMut::from(&head(ends, 200, fields)[..])).unwrap().unwrap();
         assert_eq!(exchange.may_have_trailers(), want, "{fields:?}");
     }
@@ -130,7 +130,7 @@ fn trailers_may_come_until_the_response_has_ended() {
 
 #[test]
 fn what_contradicts_itself_is_refused() {
-    let other = Asked::Other;
+    let other = RequestKind::Other;
     let (length, long) = (("content-length", "5"), "upstream sent response body larger than indicated content length");
     let short = "upstream prematurely closed stream";
     for (asked, records, expected) in [
@@ -138,7 +138,7 @@ fn what_contradicts_itself_is_refused() {
         (other, vec![head(false, 200, &[length]), data(b"abc"), end()], short),
         (other, vec![head(false, 200, &[length]), data(b"abcdef"), end()], long),
         (other, vec![head(false, 200, &[length]), data(b"abc"), data(b"def"), end()], long),
-        (Asked::Head, vec![head(false, 200, &[length]), data(b"abcde"), end()], long),
+        (RequestKind::Head, vec![head(false, 200, &[length]), data(b"abcde"), end()], long),
         (other, vec![head(false, 304, &[length]), data(b"a"), end()], long),
         (other, vec![head(true, 103, &[("link", "a")])], short),
         (other, vec![head(true, 101, &[])], "upstream sent unexpected :status \"101\""),
@@ -173,7 +173,7 @@ fn what_contradicts_itself_is_refused() {
 fn fields_are_where_the_record_has_them() {
     let mut input =
         BytesMut::from(&head(true, 404, &[("content-type", "text/plain"), ("x-a", ""), ("etag", "\"a\"")])[..]);
-    let head = exchange(Asked::Other).head(&mut input).unwrap().unwrap();
+    let head = exchange(RequestKind::Other).head(&mut input).unwrap().unwrap();
     assert_eq!((head.status, &head.reason[..], head.length), (404, &b"Not Found"[..], Some(0)));
     let got: Vec<_> =
         head.fields.iter().map(|field| (field.id, field.name().to_vec(), field.value().to_vec())).collect();
@@ -192,7 +192,7 @@ fn small_pieces_are_put_together() {
     records.extend((0..100).map(|_| data(b"0123456789")));
     records.push(end());
     let mut input = BytesMut::from(&records.concat()[..]);
-    let mut exchange = exchange(Asked::Other);
+    let mut exchange = exchange(RequestKind::Other);
     exchange.head(&mut input).unwrap().unwrap();
     let BodyStep::Data(piece) = exchange.body(&mut input).unwrap() else { panic!() };
     assert_eq!(piece.len(), 1000);
@@ -201,7 +201,7 @@ fn small_pieces_are_put_together() {
 
 #[test]
 fn the_last_piece_of_an_announced_body_ends_the_request() {
-    let mut exchange = exchange(Asked::Other);
+    let mut exchange = exchange(RequestKind::Other);
     let kinds = |out: &[u8]| -> Vec<u8> { out.chunks(RECORD_HEAD).map(|record| record[0]).collect() };
     let mut out = Vec::new();
     exchange.to_send = Some(10);
@@ -209,12 +209,12 @@ fn the_last_piece_of_an_announced_body_ends_the_request() {
     exchange.before_piece(4, &mut out);
     exchange.body_end(&mut out);
     assert_eq!(kinds(&out), [2, 3], "the last one says that it is");
-    let mut exchange = self::exchange(Asked::Other);
+    let mut exchange = self::exchange(RequestKind::Other);
     out.clear();
     exchange.before_piece(6, &mut out);
     exchange.body_end(&mut out);
     assert_eq!(kinds(&out), [2, 4], "the end is not known before");
-    let mut exchange = self::exchange(Asked::Other);
+    let mut exchange = self::exchange(RequestKind::Other);
     out.clear();
     exchange.to_send = Some(10);
     exchange.before_piece(6, &mut out);

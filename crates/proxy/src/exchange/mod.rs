@@ -1,11 +1,13 @@
 //! A request and its response as bytes, in the protocol of a member of the family.
 //!
-//! An [`Exchange`] is one try to have a request answered: it makes the bytes of the request, parses those of the
+//! An [`Exchange`] is one try to have a request answered: it makes the bytes of the request, parses the bytes of the
 //! response, and neither waits nor knows of sockets. Everything else (choosing a server, connections, timeouts,
-//! retries, buffering, logging) is done in `client/`. `family.rs` is the interface of a member (`proxy_pass`,
-//! `fastcgi_pass`, …) to `client/` and `cached/`; `target.rs` is the target of a request. `http1.rs` is the exchange of
-//! HTTP/1, which uwsgi and SCGI use too, `http2.rs` that of HTTP/2; `reply.rs` parses the responses of all members that answer in HTTP or CGI over
-//! a plain stream, into `fields.rs`; `gather.rs` puts small pieces of bodies together.
+//! retries, buffering, logging) is done in `client/`.
+//!
+//! `family.rs` is the interface of a member (`proxy_pass`, `fastcgi_pass`, …) to `client/` and `cached/`; `target.rs`
+//! is the target of a request. `http1.rs` is the exchange of HTTP/1, which uwsgi and SCGI use too; `http2.rs` is the
+//! exchange of HTTP/2. `reply.rs` parses the responses of all members that answer in HTTP or CGI over a plain stream,
+//! into `fields.rs`. `gather.rs` puts small pieces of bodies together.
 
 pub mod family;
 pub mod fields;
@@ -37,7 +39,7 @@ pub const BEHIND_LAST_CHUNK: &str = "upstream sent data after final chunk";
 pub enum BodyPlan {
     /// There is no body.
     None,
-    /// The body has so many bytes.
+    /// The body has this number of bytes.
     Length(u64),
     /// The body is streamed, and its length is not known: it is chunked, or framed by the means of the protocol.
     Unknown,
@@ -69,7 +71,7 @@ pub struct UpstreamHead {
     pub bytes: usize,
 }
 
-/// One step in reading a body.
+/// A step in reading a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BodyStep {
     /// The next bytes of the body; never empty.
@@ -112,9 +114,11 @@ impl Fault {
     }
 }
 
-/// One try to have a request answered, in one protocol. The calls come in this order: `begin`; for the request's body
-/// `before_piece`, the piece itself (which the caller sends), `after_piece`, and again; `body_end`; and independently
-/// of these, as soon as bytes come, `head` until it has returned one that is not 1xx, then `body` until its end.
+/// A try to have a request answered, in one protocol.
+///
+/// First the caller calls `begin`. For each piece of the request's body it calls `before_piece`, sends the piece
+/// itself, and calls `after_piece`; then it calls `body_end`. Independently of these, as soon as bytes come, it calls
+/// `head` until it has returned a head other than 1xx, then `body` until its end.
 pub trait Exchange {
     /// Appends the bytes before the request's body: the head, or the begin record and the parameters. Called once.
     ///
@@ -141,9 +145,10 @@ pub trait Exchange {
     /// Appends the bytes that end the body (the last chunk, an empty record). Called once, even when there is no body.
     fn body_end(&mut self, _out: &mut Vec<u8>) {}
 
-    /// Takes the next head out of `input`: `None` while it is not complete (`input` keeps its bytes; bytes that belong
-    /// to no head, such as error output between records, may be taken out). 1xx come as heads of their own, with 101 as
-    /// the last one.
+    /// Takes the next head out of `input`. 1xx come as heads of their own, with 101 as the last one.
+    ///
+    /// While the head is not complete, the result is `None` and `input` keeps its bytes. Bytes that belong to no head,
+    /// such as error output between records, may be taken out nevertheless.
     ///
     /// # Errors
     /// The head is not valid.
@@ -175,8 +180,8 @@ pub trait Exchange {
         None
     }
 
-    /// After the end: the level and the text of the log line for surplus bytes that are not left in the input, or for
-    /// which the protocol has its own text.
+    /// The level and the text of the log line for surplus bytes, after the end of the response. There is one for bytes
+    /// that are not left in the input, or if the protocol has its own text.
     fn surplus(&self) -> Option<(Level, &'static str)> {
         None
     }
@@ -188,7 +193,7 @@ pub trait Exchange {
     }
 
     /// The most bytes that the protocol may have between the rest of the body and the end of the response, if the
-    /// connection can be used again then: if the body's length is known, so much more is read.
+    /// connection can be used again then. If the body's length is known, the caller reads this number of bytes more.
     fn framing(&self) -> usize {
         0
     }

@@ -6,9 +6,9 @@ use bytes::{Buf, Bytes, BytesMut};
 use freerun_http::request::response::Field;
 use freerun_proto::HeaderId;
 use freerun_proto::body::BodyDecoder;
-use freerun_proto::chunked::Step;
+use freerun_proto::chunked::ChunkStep;
 use freerun_proto::response::{
-    Asked, Before, Framing, HeadKind, MAX_RESPONSE_FIELDS, ReplyError, ResponseHead, ResponseParser,
+    Before, Framing, HeadKind, MAX_RESPONSE_FIELDS, ReplyError, RequestKind, ResponseHead, ResponseParser,
 };
 
 use crate::exchange::fields::{HeadFields, Places};
@@ -35,13 +35,12 @@ pub fn upstream_head(head: ResponseHead, bytes: Bytes, framing: Framing) -> Upst
     debug_assert!(head.fields.len() <= MAX_RESPONSE_FIELDS);
     UpstreamHead {
         status: head.status,
-        reason: match head.reason.is_empty() {
-            true if head.says_status => Bytes::new(),
-            true => Bytes::from_static(freerun_proto::status::reason(head.status).as_bytes()),
-            false => {
-                let (reason, usual) = (head.reason.of(&bytes), freerun_proto::status::reason(head.status).as_bytes());
-                if reason == usual { Bytes::from_static(usual) } else { bytes.slice_ref(reason) }
-            }
+        reason: if head.reason.is_empty() && head.says_status {
+            Bytes::new()
+        } else {
+            let (reason, usual) = (head.reason.of(&bytes), freerun_proto::status::reason(head.status).as_bytes());
+            let is_usual = reason.is_empty() || reason == usual;
+            if is_usual { Bytes::from_static(usual) } else { bytes.slice_ref(reason) }
         },
         fields: HeadFields::Parsed(bytes, Places::new(head.fields)),
         length: match framing {
@@ -56,7 +55,7 @@ pub fn upstream_head(head: ResponseHead, bytes: Bytes, framing: Framing) -> Upst
 /// Parses one response.
 pub struct Reply {
     kind: HeadKind,
-    asked: Asked,
+    asked: RequestKind,
     parser: ResponseParser,
     /// The decoder of the body, after the final head.
     body: Option<BodyDecoder>,
@@ -71,7 +70,7 @@ pub struct Reply {
 
 impl Reply {
     /// A response whose head has at most `max` bytes.
-    pub fn new(kind: HeadKind, asked: Asked, max: usize) -> Reply {
+    pub fn new(kind: HeadKind, asked: RequestKind, max: usize) -> Reply {
         Reply {
             kind,
             asked,
@@ -108,7 +107,7 @@ impl Reply {
     fn finish(&mut self, input: &mut BytesMut) {
         (self.done, self.clean) = (true, input.is_empty());
         // As in nginx a body after an answer to HEAD is not logged as too much; the connection is not used again.
-        if self.asked == Asked::Head {
+        if self.asked == RequestKind::Head {
             input.clear();
         }
     }
@@ -128,7 +127,7 @@ impl Reply {
     fn step(&mut self, input: &mut BytesMut) -> Result<BodyStep, Fault> {
         let Some(body) = self.body.as_mut().filter(|_| !self.done) else { return Ok(BodyStep::End) };
         match body.step(input).map_err(|_| ReplyError::Chunked)? {
-            Step::Data(range) => {
+            ChunkStep::Data(range) => {
                 input.advance(range.start);
                 let data = input.split_to(range.len()).freeze();
                 if body.remaining() == Some(0) {
@@ -136,11 +135,11 @@ impl Reply {
                 }
                 Ok(BodyStep::Data(data))
             }
-            Step::More => {
+            ChunkStep::More => {
                 input.clear();
                 Ok(BodyStep::More)
             }
-            Step::Done(used) => {
+            ChunkStep::Done(used) => {
                 input.advance(used);
                 self.finish(input);
                 Ok(BodyStep::End)

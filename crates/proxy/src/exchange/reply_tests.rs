@@ -30,7 +30,7 @@ fn read(reply: &mut Reply, bytes: &[u8], step: usize) -> Result<(Vec<u16>, Vec<u
 }
 
 fn http(bytes: &[u8]) -> Result<(Vec<u16>, Vec<u8>, bool), Fault> {
-    let outcome = |step| read(&mut Reply::new(HeadKind::Http, Asked::Other, 4096), bytes, step);
+    let outcome = |step| read(&mut Reply::new(HeadKind::Http, RequestKind::Other, 4096), bytes, step);
     let whole = outcome(bytes.len().max(1));
     for step in [1, 2, 5] {
         assert_eq!(outcome(step).map(|(statuses, body, _)| (statuses, body)), whole.clone().map(|(s, b, _)| (s, b)));
@@ -54,7 +54,7 @@ fn responses() {
 
 #[test]
 fn a_body_behind_an_answer_to_head_is_nobody_s() {
-    for (asked, left) in [(Asked::Head, 0), (Asked::Other, 5)] {
+    for (asked, left) in [(RequestKind::Head, 0), (RequestKind::Other, 5)] {
         let mut input = BytesMut::from(&b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokEXTRA"[..]);
         let mut reply = Reply::new(HeadKind::Http, asked, 4096);
         reply.head(&mut input).unwrap().unwrap();
@@ -78,7 +78,7 @@ fn cut_and_wrong_responses() {
 
 #[test]
 fn a_body_is_slices_of_what_was_read() {
-    let mut reply = Reply::new(HeadKind::Http, Asked::Other, 4096);
+    let mut reply = Reply::new(HeadKind::Http, RequestKind::Other, 4096);
     let mut input =
         BytesMut::from(&b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nT: v\r\n\r\n"[..]);
     let place = input.as_ptr() as usize;
@@ -94,7 +94,7 @@ fn a_body_is_slices_of_what_was_read() {
 
 #[test]
 fn trailers_say_nothing_about_the_message() {
-    let mut reply = Reply::new(HeadKind::Http, Asked::Other, 4096);
+    let mut reply = Reply::new(HeadKind::Http, RequestKind::Other, 4096);
     let text = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nContent-Length: 5\r\nA: b\r\nConnection: close\r\n\r\n";
     read(&mut reply, text, text.len()).unwrap();
     assert_eq!(reply.take_trailers().len(), 1);
@@ -103,16 +103,16 @@ fn trailers_say_nothing_about_the_message() {
 #[test]
 fn what_was_asked_decides() {
     let text = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
-    let mut reply = Reply::new(HeadKind::Http, Asked::Head, 4096);
+    let mut reply = Reply::new(HeadKind::Http, RequestKind::Head, 4096);
     let mut input = BytesMut::from(&text[..]);
     let head = reply.head(&mut input).unwrap().unwrap();
     assert_eq!((head.length, reply.is_done(), reply.reusable()), (Some(0), true, true));
-    let mut reply = Reply::new(HeadKind::Http, Asked::Connect, 4096);
+    let mut reply = Reply::new(HeadKind::Http, RequestKind::Connect, 4096);
     let mut input = BytesMut::from(&text[..]);
     let head = reply.head(&mut input).unwrap().unwrap();
     assert_eq!((head.length, reply.is_done(), reply.reusable()), (None, false, false));
     // The connection of a CGI response ends with it, whatever its fields say.
-    let mut reply = Reply::new(HeadKind::HttpOrCgi, Asked::Other, 4096);
+    let mut reply = Reply::new(HeadKind::HttpOrCgi, RequestKind::Other, 4096);
     let text = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: keep-alive\r\n\r\n";
     assert_eq!(read(&mut reply, text, text.len()), Ok((vec![200], Vec::new(), false)));
 }
@@ -131,7 +131,7 @@ fn small_chunks_are_put_together() {
     }
     let pieces = |end: &[u8]| {
         let mut input = BytesMut::from(&[&text[..], end].concat()[..]);
-        let mut reply = Reply::new(HeadKind::Http, Asked::Other, 4096);
+        let mut reply = Reply::new(HeadKind::Http, RequestKind::Other, 4096);
         reply.head(&mut input).unwrap();
         let mut pieces = Vec::new();
         loop {

@@ -9,13 +9,13 @@ use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
 use freerun_http::request::response::{Field, LocalBoxFuture, Response};
 use freerun_upstream::pool::{IdleCount, KeepAlive, Pool};
-use freerun_upstream::{Lease, NoPeer, Peer, Tried};
+use freerun_upstream::{Lease, NoPeer, Peer, TriedServers};
 use smallvec::SmallVec;
 
 /// The target that a request is passed to: the value of `proxy_pass` for this request.
 #[derive(Debug, Default)]
 pub struct PassTarget {
-    whom: Option<Arc<UpstreamTarget>>,
+    upstream: Option<Arc<UpstreamTarget>>,
     /// The URI that is asked for, in protocols with a request line; the log shows it after the address.
     pub uri: Uri,
 }
@@ -40,22 +40,22 @@ pub struct UpstreamTarget {
 
 impl PassTarget {
     /// A target with this URI at these servers.
-    pub fn new(whom: Arc<UpstreamTarget>, uri: Uri) -> PassTarget {
-        PassTarget { whom: Some(whom), uri }
+    pub fn new(upstream: Arc<UpstreamTarget>, uri: Uri) -> PassTarget {
+        PassTarget { upstream: Some(upstream), uri }
     }
 
     /// The upstream group; one without servers for a default target.
-    pub fn whom(&self) -> &UpstreamTarget {
+    pub fn upstream(&self) -> &UpstreamTarget {
         static NOBODY: UpstreamTarget =
             UpstreamTarget { scheme: "", is_secure: false, host: Bytes::new(), port: Bytes::new(), servers: None };
-        self.whom.as_deref().unwrap_or(&NOBODY)
+        self.upstream.as_deref().unwrap_or(&NOBODY)
     }
 }
 
 impl Clone for PassTarget {
     fn clone(&self) -> PassTarget {
         // This copies the bytes in one go, where the array's own way is one by one.
-        PassTarget { whom: self.whom.clone(), uri: Uri::from_slice(&self.uri) }
+        PassTarget { upstream: self.upstream.clone(), uri: Uri::from_slice(&self.uri) }
     }
 }
 
@@ -81,9 +81,9 @@ pub trait Servers: Send + Sync {
     fn name(&self) -> &str;
 
     /// Chooses a server that was not tried yet, by all the group's directives: `hash`, `sticky`, `queue`.
-    fn pick<'a>(&'a self, request: &'a Request, tried: &'a mut Tried) -> Pick<'a>;
+    fn pick<'a>(&'a self, request: &'a Request, tried: &'a mut TriedServers) -> Pick<'a>;
 
-    /// How many connections are kept, and how long, with the count of those that are.
+    /// Limits for the connections that are kept, and the count of these connections.
     fn keepalive(&self) -> (&KeepAlive, &Arc<IdleCount>);
 
     /// The client's own connections to `peer`, the chosen server, if the client's connection is tied to servers (`ntlm`).

@@ -9,8 +9,8 @@ use freerun_http::request::Request;
 use freerun_http::request::core_settings::CoreSettings;
 use freerun_http::request::handler::Outcome;
 use freerun_http::values::temp_path::TempPath;
-use freerun_proto::HeaderId;
-use freerun_proto::response::Asked;
+use freerun_proto::response::RequestKind;
+use freerun_proto::{HeaderId, Status};
 use freerun_serve::tls::upstream::UpstreamTls;
 
 use crate::exchange::family::{AnyExchange, Family, PassedHead, RequestBody};
@@ -51,13 +51,13 @@ pub trait Script: Send + Sync + 'static {
     /// The parameters that describe a request.
     fn params(settings: &SettingsSet) -> &[Param];
 
-    /// What the log has before an address at this location, and whether its servers are spoken to by TLS.
+    /// Prefix of an address at this location in the log, and whether its servers have TLS.
     fn scheme(settings: &SettingsSet) -> Scheme {
         let _ = settings;
         Scheme { text: Self::SCHEME, is_secure: false }
     }
 
-    /// Where the location's settings of TLS are kept, if its servers are spoken to in that way.
+    /// Place of the location's settings of TLS, if its servers have TLS.
     fn tls(settings: &SettingsSet) -> Option<&TlsOnce> {
         let _ = settings;
         None
@@ -109,14 +109,9 @@ fn family<S: Script>(request: &Request) -> &FamilySettings {
     request.settings().get::<PrefixedSettings<S::Member>>()
 }
 
-/// The most bytes that the head of a response may have: it has to fit its buffer.
-pub fn max_head(family: &FamilySettings) -> usize {
-    usize::try_from(family.proxy_buffer_size.0).unwrap_or(usize::MAX)
-}
-
 /// The request's method, for the response's framing.
-pub fn asked(request: &Request) -> Asked {
-    if request.is_head() { Asked::Head } else { Asked::Other }
+pub fn asked(request: &Request) -> RequestKind {
+    if request.is_head() { RequestKind::Head } else { RequestKind::Other }
 }
 
 /// An exchange that differs from HTTP's only in the request's head.
@@ -127,7 +122,7 @@ where
     let write_head = move |request: &Request, _: &To<'_>, body, out: &mut Vec<u8>| {
         write(request, body, out).map(|()| SentHead::PLAIN)
     };
-    Box::new(HttpExchange::cgi(asked(request), max_head(family), write_head))
+    Box::new(HttpExchange::cgi(asked(request), family.max_head(), write_head))
 }
 
 /// Encodes a request without sending it.
@@ -163,12 +158,12 @@ impl<S: Script> Family for Cgi<S> {
             && let Err(fault) = said::<S>(request)
         {
             log_error!(request, Alert, "{fault}");
-            return TargetLookup::Now(Err(Outcome::Status(500)));
+            return TargetLookup::Now(Err(Outcome::Status(Status::INTERNAL_SERVER_ERROR)));
         }
         match S::pass(request.settings()) {
-            Some(pass) => pass.aim(request, S::scheme(request.settings())),
+            Some(pass) => pass.resolve_target(request, S::scheme(request.settings())),
             // The handler is set only where the directive is.
-            None => TargetLookup::Now(Err(Outcome::Status(500))),
+            None => TargetLookup::Now(Err(Outcome::Status(Status::INTERNAL_SERVER_ERROR))),
         }
     }
 

@@ -11,32 +11,32 @@ use crate::family::redirect;
 
 /// The pattern of a rule.
 #[derive(Debug, Clone)]
-enum Match {
+enum RulePattern {
     Text(Template),
     Regex(Pattern),
 }
 
-impl Match {
+impl RulePattern {
     /// Parses the pattern; a text that begins with `~` is an expression. `caseless`: whether it always ignores case.
-    fn parse(directive: &Node, caseless: bool, cx: &mut Cx) -> Result<Match, Problem> {
+    fn parse(directive: &Node, caseless: bool, cx: &mut Cx) -> Result<RulePattern, Problem> {
         let word = &directive.args[0];
         match word.text.strip_prefix('~') {
             Some(text) => {
                 let (text, star) = text.strip_prefix('*').map_or((text, false), |text| (text, true));
-                Ok(Match::Regex(redirect::pattern(text, caseless || star, word, cx)?))
+                Ok(RulePattern::Regex(redirect::pattern(text, caseless || star, word, cx)?))
             }
-            None => Template::parse(word, cx).map(Match::Text),
+            None => Template::parse(word, cx).map(RulePattern::Text),
         }
     }
 }
 
-/// `proxy_cookie_domain` or `proxy_cookie_path`: the rules of one level; the first one that matches counts.
+/// `proxy_cookie_domain` or `proxy_cookie_path`: the rules of one level; the first match counts.
 #[derive(Debug, Clone, Default)]
-pub struct Attribute(Arc<[(Match, Template)]>);
+pub struct Attribute(Arc<[(RulePattern, Template)]>);
 
-/// `proxy_cookie_flags`: the rules of one level; the first one that matches counts.
+/// `proxy_cookie_flags`: the rules of one level; the first match counts.
 #[derive(Debug, Clone, Default)]
-pub struct FlagRules(Arc<[(Match, Box<[Template]>)]>);
+pub struct FlagRules(Arc<[(RulePattern, Box<[Template]>)]>);
 
 /// Adds one more rule to a level, or none at all (`off`).
 fn one_more<R: Clone>(
@@ -62,7 +62,7 @@ impl Setting for Attribute {
 
     fn set(previous: Option<Attribute>, directive: &Node, cx: &mut Cx) -> Result<Attribute, Problem> {
         let of_domain = directive.name.text.ends_with("domain");
-        let rule = || Ok((Match::parse(directive, of_domain, cx)?, Template::parse(&directive.args[1], cx)?));
+        let rule = || Ok((RulePattern::parse(directive, of_domain, cx)?, Template::parse(&directive.args[1], cx)?));
         one_more(previous.as_ref().map(|attribute| &attribute.0), directive, rule).map(Attribute)
     }
 }
@@ -72,7 +72,7 @@ impl Setting for FlagRules {
 
     fn set(previous: Option<FlagRules>, directive: &Node, cx: &mut Cx) -> Result<FlagRules, Problem> {
         let rule = || {
-            let cookie = Match::parse(directive, true, cx)?;
+            let cookie = RulePattern::parse(directive, true, cx)?;
             let flags: Result<Vec<Template>, Problem> =
                 directive.args[1..].iter().map(|word| Template::parse(word, cx)).collect();
             Ok((cookie, flags?.into()))
@@ -231,8 +231,8 @@ pub fn rewrite(
 fn new_domain(rules: &Attribute, value: &[u8], request: &Request) -> Option<Vec<u8>> {
     let bare = without_dot(value);
     let (_, to) = rules.0.iter().find(|(from, _)| match from {
-        Match::Text(text) => without_dot(&text.render(request)).eq_ignore_ascii_case(bare),
-        Match::Regex(pattern) => redirect::matches(pattern, bare, request),
+        RulePattern::Text(text) => without_dot(&text.render(request)).eq_ignore_ascii_case(bare),
+        RulePattern::Regex(pattern) => redirect::matches(pattern, bare, request),
     })?;
     let dot = &value[..value.len() - bare.len()];
     Some([dot, without_dot(&to.render(request))].concat())
@@ -241,18 +241,20 @@ fn new_domain(rules: &Attribute, value: &[u8], request: &Request) -> Option<Vec<
 /// The new path. A text matches the beginning of the path, which is replaced; an expression replaces the whole path.
 fn new_path(rules: &Attribute, value: &[u8], request: &Request) -> Option<Vec<u8>> {
     rules.0.iter().find_map(|(from, to)| match from {
-        Match::Text(text) => {
+        RulePattern::Text(text) => {
             let rest = value.strip_prefix(&*text.render(request))?;
             Some([&to.render(request), rest].concat())
         }
-        Match::Regex(pattern) => redirect::matches(pattern, value, request).then(|| to.render(request).into_owned()),
+        RulePattern::Regex(pattern) => {
+            redirect::matches(pattern, value, request).then(|| to.render(request).into_owned())
+        }
     })
 }
 
 fn wanted(rules: &FlagRules, name: &[u8], request: &Request) -> Option<FlagChanges> {
     let (_, flags) = rules.0.iter().find(|(cookie, _)| match cookie {
-        Match::Text(text) => text.render(request).eq_ignore_ascii_case(name),
-        Match::Regex(pattern) => redirect::matches(pattern, name, request),
+        RulePattern::Text(text) => text.render(request).eq_ignore_ascii_case(name),
+        RulePattern::Regex(pattern) => redirect::matches(pattern, name, request),
     })?;
     let mut wanted = FlagChanges::default();
     flags.iter().for_each(|flag| wanted.add(&flag.render(request)));

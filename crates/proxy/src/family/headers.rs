@@ -14,7 +14,7 @@ use freerun_http::request::response::{AsWritten, Body, Field, Response};
 use freerun_proto::ascii::find_semicolon;
 use freerun_proto::status::reason;
 use freerun_proto::uri::unescape;
-use freerun_proto::{HeaderId, Method};
+use freerun_proto::{HeaderId, Method, Status};
 
 use crate::exchange::UpstreamHead;
 use crate::exchange::family::{Advice, PassedHead};
@@ -130,7 +130,7 @@ struct ServerInstructions {
 }
 
 impl ServerInstructions {
-    /// Reads an `X-Accel-…` field. Returns whether it is one that counts only once, and has come before.
+    /// Reads an `X-Accel-…` field. Returns whether it counts only once, and has come before.
     fn hear(&mut self, family: &FamilySettings, field: &HeadField<'_>) -> bool {
         let Some(start) = field.name().get(..8).filter(|start| start.eq_ignore_ascii_case(b"X-Accel-")) else {
             return false;
@@ -196,7 +196,7 @@ pub fn respond(
     // Of these fields the first counts; those that are hidden do not matter.
     let mut seen = KnownFields::default();
     let mut written = AsWritten { status: head.status, reason: head.reason, ..AsWritten::default() };
-    let mut response = Response::new(head.status, Bytes::new(), Body::Empty);
+    let mut response = Response::new(Status::new(head.status), Bytes::new(), Body::Empty);
     let completes = request.settings().get::<CoreSettings>().absolute_redirect;
     let names_fields = family.names_fields();
     let forces_ranges = family.proxy_force_ranges;
@@ -363,7 +363,7 @@ fn elsewhere(
                 "unsafe URI \"{}\" was detected while reading response header from upstream",
                 text_of(uri)
             );
-            Outcome::Status(404)
+            Outcome::Status(Status::NOT_FOUND)
         } else {
             if request.asked.method != Method::Head {
                 request.asked.method = Method::Get;

@@ -19,7 +19,7 @@ const FIELD: &[u8] = b"HTTP_";
 /// The parameter that names the host that the request is for.
 const HOST: &[u8] = b"HTTP_HOST";
 
-/// One `fastcgi_param`.
+/// A `fastcgi_param` directive.
 #[derive(Debug, Clone)]
 pub struct Param {
     name: Box<[u8]>,
@@ -60,10 +60,12 @@ pub fn settle(params: &[Param], cx: &mut Cx) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Passes every parameter to `add`: those of the configuration in their order, and with `fields` those of the request,
-/// except for the ones that the configuration sets. `HTTP_HOST` is the host that has chosen the server, in its normal form: a
-/// field `Host` that says something else would have the application act for another host than the one whose rules were applied
-/// (RFC 9112 section 3.2.2). Repeated fields are one parameter, joined like `$http_name`.
+/// Passes every parameter to `add`: first the parameters of the configuration in their order. With `fields` the fields
+/// of the request follow, except where the configuration sets the parameter.
+///
+/// `HTTP_HOST` is the host that has chosen the server, in its normal form. If a field `Host` could say something else,
+/// the application would act for another host than the one whose rules were applied (RFC 9112 section 3.2.2). Repeated
+/// fields are one parameter, joined like `$http_name`.
 ///
 /// # Errors
 /// The errors of `add`.

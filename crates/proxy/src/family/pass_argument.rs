@@ -9,6 +9,7 @@ use freerun_http::log_error;
 use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
 use freerun_http::template::Template;
+use freerun_proto::Status;
 
 use crate::exchange::target::{PassTarget, TargetLookup, UpstreamTarget, Uri};
 use crate::family::proxy_pass::passes_on;
@@ -39,17 +40,18 @@ impl Pass {
     }
 
     /// The target for this request.
-    pub fn aim<'r>(&self, request: &'r Request, scheme: Scheme) -> TargetLookup<'r> {
+    pub fn resolve_target<'r>(&self, request: &'r Request, scheme: Scheme) -> TargetLookup<'r> {
         match self {
             Pass::Group(group, known) => {
-                let target = |group| PassTarget::new(known.get_or_init(|| whom(group, scheme)).clone(), Uri::new());
-                TargetLookup::Now(group.get().map(target).ok_or(Outcome::Status(500)))
+                let target =
+                    |group| PassTarget::new(known.get_or_init(|| upstream_target(group, scheme)).clone(), Uri::new());
+                TargetLookup::Now(group.get().map(target).ok_or(Outcome::Status(Status::INTERNAL_SERVER_ERROR)))
             }
             Pass::Computed(text) => {
                 let text = text_of(&text.render(request)).into_owned();
                 TargetLookup::Later(Box::pin(async move {
                     match upstream::find(request, &text, None).await {
-                        Ok(group) => Ok(PassTarget::new(whom(&group, scheme), Uri::new())),
+                        Ok(group) => Ok(PassTarget::new(upstream_target(&group, scheme), Uri::new())),
                         Err(error) => {
                             log_error!(request, Error, "{error}");
                             Err(Outcome::Status(error.status()))
@@ -61,16 +63,16 @@ impl Pass {
     }
 }
 
-/// How the servers are spoken to.
+/// Scheme of the connections to the servers.
 #[derive(Debug, Clone, Copy)]
 pub struct Scheme {
-    /// What the log has before an address: `fastcgi://`.
+    /// Prefix of an address in the log: `fastcgi://`.
     pub text: &'static str,
-    /// Whether that is by TLS.
+    /// Whether the connections have TLS.
     pub is_secure: bool,
 }
 
-fn whom(group: &Arc<Upstream>, scheme: Scheme) -> Arc<UpstreamTarget> {
+fn upstream_target(group: &Arc<Upstream>, scheme: Scheme) -> Arc<UpstreamTarget> {
     let host = Bytes::from(bytes_of(group.name()).into_owned());
     let Scheme { text: scheme, is_secure } = scheme;
     Arc::new(UpstreamTarget { scheme, is_secure, host, port: Bytes::new(), servers: Some(group.clone()) })

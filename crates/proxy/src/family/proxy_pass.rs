@@ -12,6 +12,7 @@ use freerun_http::request::location::Within;
 use freerun_http::template::Template;
 use freerun_http::variables;
 use freerun_http::variables::{Reference, VariableTable};
+use freerun_proto::Status;
 use freerun_serve::tls::upstream::UpstreamTls;
 
 use crate::exchange::target::{PassTarget, Servers, TargetLookup, UpstreamTarget};
@@ -34,7 +35,7 @@ pub struct ProxyPass {
     pub location: Arc<str>,
     /// A reference to `$proxy_host`, which the configuration may set to another value: `Host` has that value then.
     host: Reference,
-    /// What the location has of TLS, if the scheme is `https` or not known; set when the location's directives are known.
+    /// TLS of the location, if the scheme is `https` or not known; set when the location's directives are known.
     pub tls: Arc<OnceLock<Arc<UpstreamTls>>>,
 }
 
@@ -52,7 +53,7 @@ pub enum PassTo {
 pub struct FixedUrl {
     /// The whole URL, for `proxy_redirect default`.
     pub url: String,
-    /// The number of bytes of a request's path that are replaced: those of the location's name.
+    /// The number of bytes of a request's path that are replaced: the length of the location's name.
     pub location_len: usize,
     /// The value of `$proxy_host`.
     pub host: Bytes,
@@ -65,7 +66,7 @@ pub struct FixedUrl {
     /// The group of servers.
     pub group: UpstreamRef,
     /// The target of requests, which the first request makes.
-    pub whom: OnceLock<Arc<UpstreamTarget>>,
+    pub upstream: OnceLock<Arc<UpstreamTarget>>,
 }
 
 /// A parsed URL.
@@ -173,7 +174,7 @@ impl Value for ProxyPass {
             port,
             uri,
             group,
-            whom: OnceLock::new(),
+            upstream: OnceLock::new(),
         }));
         Ok(ProxyPass { to, location, host: host_variable, tls: Arc::default() })
     }
@@ -189,19 +190,21 @@ impl ProxyPass {
     }
 
     /// The target of a request.
-    pub fn aim<'r>(&'r self, request: &'r Request) -> TargetLookup<'r> {
+    pub fn resolve_target<'r>(&'r self, request: &'r Request) -> TargetLookup<'r> {
         match &self.to {
             PassTo::Fixed(fixed) => {
                 let rule = match &fixed.uri {
                     Some(uri) => UriRule::Replace(fixed.location_len, uri),
                     None => UriRule::AsAsked,
                 };
-                let Some(group) = fixed.group.get() else { return TargetLookup::Now(Err(Outcome::Status(500))) };
-                let whom = fixed.whom.get_or_init(|| {
+                let Some(group) = fixed.group.get() else {
+                    return TargetLookup::Now(Err(Outcome::Status(Status::INTERNAL_SERVER_ERROR)));
+                };
+                let upstream = fixed.upstream.get_or_init(|| {
                     let (host, port) = (fixed.host.clone(), fixed.port.clone());
                     Arc::new(target(fixed.secure, host, port, group.clone()))
                 });
-                TargetLookup::Now(Ok(PassTarget::new(whom.clone(), uri::kept(rule, RequestUri::of(request)))))
+                TargetLookup::Now(Ok(PassTarget::new(upstream.clone(), uri::kept(rule, RequestUri::of(request)))))
             }
             PassTo::Computed(template) => TargetLookup::Later(Box::pin(look_up(template, request))),
         }
@@ -227,7 +230,7 @@ impl ProxyPass {
                 let text = text_of(&text);
                 let Some(url) = Url::parse(&text) else {
                     log_error!(request, Error, "invalid URL prefix in \"{text}\"");
-                    return Err(Outcome::Status(500));
+                    return Err(Outcome::Status(Status::INTERNAL_SERVER_ERROR));
                 };
                 let uri = url.uri.map(bytes_of);
                 let rule = uri.as_deref().map_or(UriRule::AsAsked, UriRule::Exactly);
@@ -283,7 +286,7 @@ async fn look_up(template: &Template, request: &Request) -> Result<PassTarget, O
     let text = text_of(&text);
     let Some(url) = Url::parse(&text) else {
         log_error!(request, Error, "invalid URL prefix in \"{text}\"");
-        return Err(Outcome::Status(500));
+        return Err(Outcome::Status(Status::INTERNAL_SERVER_ERROR));
     };
     let group = upstream::find(request, url.authority, Some(default_port(url.secure))).await.map_err(|why| {
         log_error!(request, Error, "{why}");

@@ -12,7 +12,7 @@ use freerun_http::variables::VariableTable;
 
 use crate::family::proxy_pass::ProxyPass;
 
-/// The rules of one level, in the order written; the first one that matches counts. The default is `default`.
+/// The rules of one level, in the order written; the first match counts. The default is `default`.
 #[derive(Debug, Clone)]
 pub struct Redirects(Arc<[Rule]>);
 

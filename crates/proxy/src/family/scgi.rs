@@ -14,7 +14,7 @@ use crate::family::params;
 use crate::family::params::Param;
 use crate::family::pass_argument::Pass;
 use crate::settings::FamilySettings;
-use crate::settings::members::Scgi;
+use crate::settings::members::ScgiDirectives;
 use crate::upstream::UpstreamRef;
 
 settings! {
@@ -27,10 +27,10 @@ settings! {
         /// A variable that is sent to the application, with variables in its value; with `if_not_empty` only if the
         /// value is not empty. These variables are inherited from an outer level only if a level has none.
         ///
-        /// The fields of the request are variables, too, as `HTTP_NAME`, unless a variable with that name is set; a
+        /// The fields of the request are variables, too, as `HTTP_NAME`, unless a variable with that name is set. A
         /// variable with the value `""` is left out together with the field. `CONTENT_LENGTH` always comes first.
-        /// `HTTP_HOST` is `$host$is_request_port$request_port`: the host that has chosen the server, in lower case and without
-        /// a dot at its end, whatever the field `Host` says beside another host in the request line.
+        /// `HTTP_HOST` is `$host$is_request_port$request_port`: the host that has chosen the server, in lower case and
+        /// without a dot at its end. The field `Host` does not count where the request line has another host.
         scgi_param: Many<Param>, in HTTP | SERVER | LOCATION;
     }
 }
@@ -56,7 +56,7 @@ pub fn fixed_group(settings: &SettingsSet) -> Option<(&'static dyn Family, Upstr
 pub struct ScgiScript;
 
 impl Script for ScgiScript {
-    type Member = Scgi;
+    type Member = ScgiDirectives;
     const SCHEME: &'static str = "scgi://";
     const UPGRADES: bool = true;
 

@@ -9,6 +9,7 @@ use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
 use freerun_http::request::location::TakesConnect;
 use freerun_http::request::response::{Body, Response};
+use freerun_proto::Status;
 
 use crate::exchange::family::{Advice, AnyExchange, Family, PassedHead, RequestBody};
 use crate::exchange::target::{PassTarget, TargetLookup};
@@ -27,15 +28,15 @@ settings! {
     ///
     /// A server with `tunnel_pass` is a forward proxy. With nothing else in it, it is an **open proxy**: whoever
     /// reaches it can reach from it whatever it reaches itself, by its address and in its name. That includes services
-    /// that listen only for this machine (`127.0.0.1`, `::1`), those of the network that it stands in, the metadata
+    /// that listen only for this machine (`127.0.0.1`, `::1`), services of the network that it stands in, the metadata
     /// service of a cloud (`169.254.169.254`), and mail servers. Restrict
     ///
     /// - who may ask, by `allow` and `deny`, `auth_basic` (answered with 407) or client certificates
     ///   (`ssl_verify_client`), and how much at a time, by `limit_conn`;
-    /// - which ports, by a `map` of `$request_port` (443, say), and which hosts, by a `map` of `$host`;
-    /// - which addresses, by `tunnel_allow_upstream` with a `geo` of `$upstream_last_addr`. A rule about names is not
-    ///   enough: a name may have any address, and another one for each lookup. This one judges the address that is
-    ///   connected to.
+    /// - the ports that may be reached, by a `map` of `$request_port` (443, say), and the hosts, by a `map` of `$host`;
+    /// - the addresses that may be reached, by `tunnel_allow_upstream` with a `geo` of `$upstream_last_addr`. A rule
+    ///   about names is not enough: a name may have any address, and another one for each lookup. This one judges the
+    ///   address that is connected to.
     ///
     /// ```text
     /// geo $upstream_last_addr $outside {
@@ -68,14 +69,14 @@ settings! {
     #[module = "tunnel_connections"]
     pub struct TunnelSettings {
         /// Answers CONNECT with a tunnel to this server: `host:port`, `unix:/path`, or the name of an `upstream` block.
-        /// Without an argument it is the server that the client asks for, `$host:$request_port`, and **anybody may then
+        /// Without an argument it is the server that the client asks for, `$host:$request_port`. **Anybody may then
         /// have a tunnel to anywhere**, unless it is restricted: see the beginning of this page.
         ///
-        /// When the connection to the server is there, the client gets 200, and bytes go both ways from then on, until
-        /// one side has ended or nothing has come for `tunnel_read_timeout`. The other side gets what has come before, and
-        /// its connection is closed, too (RFC 9110 section 9.3.6). With HTTP/2, where RFC 9113 section 8.5 lets one direction go
-        /// on when the other has ended, it is the same, as in nginx: a client that has gone is not to be told from one that has
-        /// only sent everything.
+        /// When the connection to the server is there, the client gets 200, and bytes go both ways from then on. The
+        /// tunnel ends when one side has ended or nothing has come for `tunnel_read_timeout`. The other side gets what
+        /// has come before, and its connection is closed, too (RFC 9110 section 9.3.6). With HTTP/2 it is the same, as
+        /// in nginx, although RFC 9113 section 8.5 lets one direction go on when the other has ended. A client that has
+        /// gone looks like a client that has only sent everything.
         ///
         /// A name that the client asks for, or that variables give, is looked up with `resolver`. The client gets 502 if it has
         /// no address or no server accepts the connection, and 504 if that takes too long. The log line is written at the end,
@@ -126,29 +127,28 @@ impl Family for TunnelMember {
 
     fn options(&self, request: &Request) -> Options {
         let own = own(request);
-        let piece = usize::try_from(own.tunnel_buffer_size.0).unwrap_or(usize::MAX);
         Options {
             read_timeout: own.tunnel_read_timeout,
             next_upstream: own.tunnel_next_upstream.0,
-            tunnel: Some(TunnelOptions { piece }),
+            tunnel: Some(TunnelOptions { piece: own.tunnel_buffer_size.in_memory() }),
             ..self.table(request.settings()).options(request)
         }
     }
 
     fn table<'s>(&self, settings: &'s SettingsSet) -> &'s FamilySettings {
-        settings.get::<PrefixedSettings<members::Tunnel>>()
+        settings.get::<PrefixedSettings<members::TunnelDirectives>>()
     }
 
     fn target<'r>(&'r self, request: &'r Request) -> TargetLookup<'r> {
         let Some(TunnelPass(pass)) = &own(request).tunnel_pass else {
-            return TargetLookup::Now(Err(Outcome::Status(500)));
+            return TargetLookup::Now(Err(Outcome::Status(Status::INTERNAL_SERVER_ERROR)));
         };
         if request.asked.host.as_deref() == Some("unix") {
             // The host of a client must not be taken for the beginning of a path, as in `unix:80`.
             log_error!(request, Error, "unix could not be resolved (it is not the name of a host)");
-            return TargetLookup::Now(Err(Outcome::Status(502)));
+            return TargetLookup::Now(Err(Outcome::Status(Status::BAD_GATEWAY)));
         }
-        pass.aim(request, Scheme { text: "tunnel://", is_secure: false })
+        pass.resolve_target(request, Scheme { text: "tunnel://", is_secure: false })
     }
 
     fn body(&self, _: &Request) -> RequestBody {
@@ -160,7 +160,7 @@ impl Family for TunnelMember {
     }
 
     fn respond(&self, _: &mut Request, _: &PassTarget, head: UpstreamHead) -> Result<PassedHead, Fault> {
-        let response = Response::new(head.status, bytes::Bytes::new(), Body::Empty);
+        let response = Response::new(Status::new(head.status), bytes::Bytes::new(), Body::Empty);
         Ok(PassedHead::Response(response, Advice::default()))
     }
 

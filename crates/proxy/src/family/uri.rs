@@ -1,4 +1,4 @@
-//! The URI that an upstream server is asked for: the rules by which `proxy_pass` makes it from the request's.
+//! The URI that an upstream server is asked for, made from the request's by the rules of `proxy_pass`.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use crate::exchange::target::Uri;
 pub enum UriRule<'a> {
     /// There is none: the request's URI is passed on, as it came if it was not changed.
     AsAsked,
-    /// A URI: it replaces so many bytes at the beginning of the path, the location's name.
+    /// A URI: it replaces this number of bytes at the beginning of the path, the location's name.
     Replace(usize, &'a [u8]),
     /// A URI made of variables: it is passed on as it is.
     Exactly(&'a [u8]),
@@ -21,7 +21,7 @@ pub enum UriRule<'a> {
 /// The request's URI.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestUri<'a> {
-    /// The URI as it came; `None` if it was changed since, or is that of a subrequest.
+    /// The URI as it came; `None` if it was changed since, or for a subrequest.
     pub raw: Option<&'a [u8]>,
     /// The path, decoded and normalised.
     pub path: &'a [u8],
@@ -29,7 +29,7 @@ pub struct RequestUri<'a> {
     pub args: Option<&'a [u8]>,
     /// Whether `rewrite` changed the path after the location was chosen for it.
     pub rewritten: bool,
-    /// Whether the path has to be escaped again: it came with escapes, or is not the one that came.
+    /// Whether the path has to be escaped again: it came with escapes, or has changed since it came.
     pub escape: bool,
 }
 

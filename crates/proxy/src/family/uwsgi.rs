@@ -16,7 +16,7 @@ use crate::family::params::Param;
 use crate::family::pass_argument::{Pass, Scheme};
 use crate::settings::FamilySettings;
 use crate::settings::lists::HiddenFields;
-use crate::settings::members::Uwsgi;
+use crate::settings::members::UwsgiDirectives;
 use crate::upstream::UpstreamRef;
 
 settings! {
@@ -29,10 +29,10 @@ settings! {
         /// A variable that is sent to the application, with variables in its value; with `if_not_empty` only if the
         /// value is not empty. These variables are inherited from an outer level only if a level has none.
         ///
-        /// The fields of the request are variables, too, as `HTTP_NAME`, unless a variable with that name is set; a
-        /// variable with the value `""` is left out together with the field.
-        /// `HTTP_HOST` is `$host$is_request_port$request_port`: the host that has chosen the server, in lower case and without
-        /// a dot at its end, whatever the field `Host` says beside another host in the request line.
+        /// The fields of the request are variables, too, as `HTTP_NAME`, unless a variable with that name is set. A
+        /// variable with the value `""` is left out together with the field. `HTTP_HOST` is
+        /// `$host$is_request_port$request_port`: the host that has chosen the server, in lower case and without a dot
+        /// at its end. The field `Host` does not count where the request line has another host.
         uwsgi_param: Many<Param>, in HTTP | SERVER | LOCATION;
         /// The first modifier of the packet: the kind of the request.
         uwsgi_modifier1: Modifier = "0", in HTTP | SERVER | LOCATION;
@@ -48,7 +48,7 @@ settings! {
 #[derive(Debug, Clone)]
 pub struct UwsgiPass {
     to: Pass,
-    /// Where the settings of TLS are kept, if the scheme is `suwsgi`.
+    /// Place of the settings of TLS, if the scheme is `suwsgi`.
     tls: Option<Arc<TlsOnce>>,
 }
 
@@ -92,7 +92,7 @@ pub fn fixed_group(settings: &SettingsSet) -> Option<(&'static dyn Family, Upstr
 pub struct UwsgiScript;
 
 impl Script for UwsgiScript {
-    type Member = Uwsgi;
+    type Member = UwsgiDirectives;
     const SCHEME: &'static str = "uwsgi://";
     const UPGRADES: bool = true;
     const HIDDEN: HiddenFields = HIDDEN_UWSGI;

@@ -1,4 +1,4 @@
-//! The question of `health_check type=grpc` and its answer: the protocol by which servers of gRPC tell whether they, or one
+//! The question of `health_check type=grpc` and its answer. In this protocol servers of gRPC say whether they, or one
 //! of their services, are well.
 //!
 //! <https://github.com/grpc/grpc/blob/master/doc/health-checking.md>
@@ -19,7 +19,7 @@ const PREFIX: usize = 5;
 const SERVICE: u8 = 1 << 3 | LENGTH;
 const STATUS: u64 = 1 << 3;
 
-/// The kinds of fields in Protocol Buffers that have a length, and those of fixed lengths with these.
+/// The kind of fields in Protocol Buffers that have a length, and the kinds with fixed lengths and these lengths.
 const LENGTH: u8 = 2;
 const FIXED: [(u64, usize); 2] = [(1, 8), (5, 4)];
 
@@ -48,7 +48,7 @@ impl GrpcCheck {
         body
     }
 
-    /// What is wrong with an answer, as the text for the log; `None` if nothing is. `fields` are those of the head and the
+    /// Fault of an answer, as the text for the log; `None` if it has none. `fields` are the fields of the head and the
     /// trailers: the result is in the trailers, or in a head that is all of the response.
     pub fn refuses(&self, status: u16, fields: &[Field], body: &[u8]) -> Option<&'static str> {
         if status != 200 {

@@ -1,4 +1,4 @@
-//! One check of one server: a request in the location's protocol, and the verdict on its response.
+//! A check of a server: a request in the location's protocol, and the verdict on its response.
 
 use std::cell::OnceCell;
 use std::future::pending;
@@ -21,6 +21,7 @@ use freerun_serve::configuration::generation::Generation;
 use freerun_serve::loops::local::LoopLocal;
 use freerun_serve::loops::state::LoopState;
 use freerun_serve::tls::handshake::HandshakeHelpers;
+use freerun_serve::upstream::tries::Took;
 use freerun_transport::Transport;
 use freerun_upstream::Peer;
 use freerun_upstream::connect::connect;
@@ -35,8 +36,9 @@ use crate::exchange::{BodyPlan, BodyStep, Exchange, To, UpstreamHead};
 use crate::health::Check;
 use crate::health::grpc::GrpcCheck;
 use crate::health::matching::CheckAnswer;
+use crate::settings::FamilySettings;
 use crate::settings::options::Options;
-use crate::state::record::{Record, Took};
+use crate::state::record::Record;
 
 /// The most bytes of a body that tests look at, as in nginx.
 const MAX_BODY: usize = 256 * 1024;
@@ -57,7 +59,7 @@ struct BegunAnswer {
     exchange: AnyExchange,
     /// The bytes that have come.
     input: BytesMut,
-    /// When the request was sent, in [`loops::nanos`].
+    /// Time when the request was sent, in [`loops::nanos`].
     at: u64,
 }
 
@@ -80,9 +82,9 @@ pub struct KeptCheckConnection {
 /// A connection to a server.
 #[derive(Debug)]
 enum CheckConnection {
-    /// One that carries one exchange at a time.
+    /// A connection that carries one exchange at a time.
     Own(Link),
-    /// One of HTTP/2, for checks alone.
+    /// A connection of HTTP/2, for checks alone.
     Http2(Arc<Http2Connection>),
 }
 
@@ -99,7 +101,7 @@ impl CheckConnection {
     }
 }
 
-/// What one check goes over.
+/// The connection or the stream that carries a check.
 enum Lane<'c> {
     Own(&'c Link),
     Stream(Link),
@@ -117,7 +119,7 @@ impl Deref for Lane<'_> {
 }
 
 impl CheckConnection {
-    /// What a check goes over. `None`: the connection has ended.
+    /// The connection itself, or a new stream of it, for a check. `None`: the connection has ended.
     fn lane(&self) -> Option<Lane<'_>> {
         Some(match self {
             CheckConnection::Own(link) => Lane::Own(link),
@@ -128,7 +130,7 @@ impl CheckConnection {
     }
 }
 
-/// The connection facts that requests of checks use instead of those of a client: one for each loop.
+/// The connection facts of requests of checks, which have no client: one value for each loop.
 #[derive(Default)]
 pub struct NoConnection(OnceCell<Rc<ConnectionFacts>>);
 
@@ -203,9 +205,9 @@ pub async fn check(
     let request = request(check, loop_state, no_connection).ok_or("making the request")?;
     let TargetLookup::Now(Ok(mut target)) = check.family.target(&request) else { return Err("making the request") };
     target.uri = into_bytes(check.rules.uri.to_string()).into();
-    let options = check.family.options(&request);
-    let most = options.connect_timeout + options.send_timeout + options.read_timeout + REST;
-    let one = SingleCheck { check, peer, request: &request, target: &target, options: &options };
+    let (table, options) = (check.family.table(request.settings()), check.family.options(&request));
+    let most = table.proxy_connect_timeout + table.proxy_send_timeout + options.read_timeout + REST;
+    let one = SingleCheck { check, peer, request: &request, target: &target, table, options: &options };
     match freerun_runtime::timer::timeout(most, one.run(kept)).await {
         Ok(done) => done,
         Err(_) => Err("waiting for the end of the response"),
@@ -217,6 +219,7 @@ struct SingleCheck<'c> {
     peer: &'c Arc<Peer>,
     request: &'c Request,
     target: &'c PassTarget,
+    table: &'c FamilySettings,
     options: &'c Options,
 }
 
@@ -237,7 +240,7 @@ impl SingleCheck<'_> {
         let keeps = self.check.rules.keepalive_time;
         let secured = tls::secured(self.check.family, self.request, self.target);
         let protocol = self.check.family.protocol(self.request);
-        // The check may be that of a configuration that was read since.
+        // The check may belong to a configuration that was read since.
         let old = kept.take().filter(|kept| {
             keeps.is_some_and(|time| loops::now().saturating_duration_since(kept.since) < time)
                 && kept.secured == secured
@@ -270,7 +273,7 @@ impl SingleCheck<'_> {
     /// Sends the request, and waits until bytes have come.
     async fn begin(&self, link: &Link) -> Result<BegunAnswer, Silence> {
         let at = loops::nanos();
-        let mut exchange = self.check.family.exchange(self.request, self.target, self.options.buffer_size);
+        let mut exchange = self.check.family.exchange(self.request, self.target, self.table.max_head());
         self.send(link, &mut *exchange).await?;
         let mut input = BytesMut::with_capacity(READ);
         match freerun_runtime::timer::timeout(self.options.read_timeout, link.read(&mut input, usize::MAX)).await {
@@ -285,7 +288,7 @@ impl SingleCheck<'_> {
         let keeps = self.check.rules.keepalive_time;
         let BegunAnswer { mut exchange, mut input, at } = begun;
         let record = self.request.own.get::<Record>();
-        record.aim(self.target);
+        record.set_target(self.target);
         record.begin(Arc::clone(self.peer), at, Took::default());
         let head = self.head(link, &mut *exchange, &mut input).await?;
         record.answered(&head, true);
@@ -322,9 +325,9 @@ impl SingleCheck<'_> {
         let options = self.options.connect.as_deref().copied().unwrap_or_default();
         let paths = self.request.generation.services.socket_paths(self.request.client_key());
         let connecting = connect(&address, &options, paths);
-        let transport = within(self.options.connect_timeout, "connecting to upstream", connecting).await?;
+        let transport = within(self.table.proxy_connect_timeout, "connecting to upstream", connecting).await?;
         let header = self.check.family.own_proxy_header(&self.check.settings);
-        within(self.options.connect_timeout, "connecting to upstream", transport.write_all(&header)).await?;
+        within(self.table.proxy_connect_timeout, "connecting to upstream", transport.write_all(&header)).await?;
         let transport = if secured.is_some() { self.secure(transport).await? } else { transport };
         let connection = match protocol {
             UpstreamProtocol::Sequential => CheckConnection::Own(Link::Own(Exclusive::new(transport, Scope::SHARED))),
@@ -340,7 +343,7 @@ impl SingleCheck<'_> {
     async fn secure(&self, transport: Transport) -> Result<Transport, CheckFailure> {
         const WHAT: CheckFailure = "SSL handshaking to upstream";
         let family = self.check.family;
-        let timeout = self.options.connect_timeout;
+        let timeout = self.table.proxy_connect_timeout;
         let outgoing = tls::outgoing(family, self.request, self.target, &self.peer.name, pending);
         let outgoing = within(timeout, WHAT, outgoing).await?;
         let transport = transport.into_tls();
@@ -372,7 +375,7 @@ impl SingleCheck<'_> {
                 Ok(sent) => rest = &rest[sent..],
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     let room = link.writable_after_full();
-                    match freerun_runtime::timer::timeout(self.options.send_timeout, room).await {
+                    match freerun_runtime::timer::timeout(self.table.proxy_send_timeout, room).await {
                         Ok(Ok(())) => {}
                         Ok(Err(_)) => return Err(Silence { what: WHAT, ended: true }),
                         Err(_) => return Err(Silence { what: WHAT, ended: false }),

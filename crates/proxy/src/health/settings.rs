@@ -60,9 +60,9 @@ pub struct HealthCheck {
     pub uri: String,
     /// The tests that the response has to pass.
     pub matching: Option<MatchRef<MatchTests>>,
-    /// How long a connection is used.
+    /// Time for which a connection is used.
     pub keepalive_time: Option<Duration>,
-    /// What is asked of gRPC's health service, instead of the URI.
+    /// The question to gRPC's health service, instead of the URI.
     pub grpc: Option<GrpcCheck>,
 }
 

@@ -55,7 +55,7 @@ impl FamilySettings {
             .hint(format!("write \"{prefix}cache_purge PURGE from …\" here, or the key in a location of its own")))
     }
 
-    /// Makes only one of `cache` and `store` hold: the one that a level sets replaces the other one from an outer
+    /// Makes only one of `cache` and `store` hold: a directive of this level replaces the other one from an outer
     /// level.
     pub(super) fn settle_store(&mut self, cache: Option<&CacheName>, store: Option<&StoreSetting>) {
         if cache.is_some_and(CacheName::is_on) {

@@ -1,44 +1,23 @@
 //! Tests of reading the directives about caching.
 
-use freerun_conf::{Contexts, Cx, Registry, apply_block, group, parse};
+use freerun_conf::testing::{LevelSettings, read_and_check};
+use freerun_conf::{Contexts, group};
 
-use crate::settings::members::{FastCgi, Memcached, Proxy};
+use crate::settings::members::{FastCgiDirectives, MemcachedDirectives, ProxyDirectives};
 use crate::settings::{FamilySettings, PrefixedSettings};
-
-/// A loader with only this text; there are no other files.
-struct Text(String);
-
-impl freerun_conf::Loader for Text {
-    fn load(&mut self, _: &str) -> std::io::Result<Vec<u8>> {
-        Ok(self.0.as_bytes().to_vec())
-    }
-
-    fn glob(&mut self, _: &str) -> std::io::Result<Vec<String>> {
-        Ok(Vec::new())
-    }
-}
 
 /// The settings of a proxy at a level of `context`, with the checks of the configuration's caches.
 fn read_at(context: Contexts, text: &str) -> Result<(FamilySettings, Vec<String>), String> {
     let groups = [
-        group::<PrefixedSettings<FastCgi>>(),
-        group::<PrefixedSettings<Proxy>>(),
-        group::<PrefixedSettings<Memcached>>(),
+        group::<PrefixedSettings<FastCgiDirectives>>(),
+        group::<PrefixedSettings<ProxyDirectives>>(),
+        group::<PrefixedSettings<MemcachedDirectives>>(),
     ];
-    let registry = Registry::new(&groups, &[]).unwrap();
-    let tree = parse("x.conf", None, "", &mut Text(text.to_owned()));
-    let mut cx = Cx::new(tree.sources.clone());
-    assert_eq!(registry.check(&mut cx), [] as [String; 0]);
-    let built = (|| {
-        let defaults = registry.defaults(&mut cx)?;
-        let set = apply_block(&registry, context, &tree.nodes, &defaults, &mut cx)?.0;
-        set.get::<PrefixedSettings<Proxy>>().check_cache("proxy_", true, &mut cx)?;
-        set.get::<PrefixedSettings<FastCgi>>().check_cache("fastcgi_", false, &mut cx)?;
-        Ok(set)
-    })();
-    let set = cx.conclude(built, tree.error).map_err(|problems| problems[0].message.clone())?;
-    let warnings = cx.warnings.iter().map(|warning| warning.message.clone()).collect();
-    let family: &FamilySettings = set.get::<PrefixedSettings<Proxy>>();
+    let LevelSettings { set, warnings } = read_and_check(&groups, context, text, |set, cx| {
+        set.get::<PrefixedSettings<ProxyDirectives>>().check_cache("proxy_", true, cx)?;
+        set.get::<PrefixedSettings<FastCgiDirectives>>().check_cache("fastcgi_", false, cx)
+    })?;
+    let family: &FamilySettings = set.get::<PrefixedSettings<ProxyDirectives>>();
     Ok((family.clone(), warnings))
 }
 

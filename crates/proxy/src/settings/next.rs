@@ -1,5 +1,5 @@
-//! `next_upstream`: the failures after which a request is tried with the next server, and `cache_use_stale`: those
-//! after which a stale response is used.
+//! `next_upstream` and `cache_use_stale`: the failures after which a request is tried with the next server, or a stale
+//! response is used.
 
 use freerun_conf::{Cx, Flags, Node, Problem, Setting, Shape, keyword_enum, unknown_keyword};
 

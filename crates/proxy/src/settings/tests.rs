@@ -1,42 +1,23 @@
-use freerun_conf::{Registry, apply_block, group, parse};
+use freerun_conf::testing::{LevelSettings, read_level};
+use freerun_conf::{Group, group};
 use freerun_proto::HeaderId;
 
 use super::*;
 use crate::settings::lists::{HiddenFields, KnownFields};
-use crate::settings::members::{self, Memcached, Proxy};
-
-member! {
-    /// A member for tests.
-    pub struct Fast: "fastcgi_", "fastcgi", lacks &["buffering", "bind"], temp freerun_serve::configuration::compiled::FASTCGI_TEMP_PATH;
-}
-
-/// A loader with only this text; there are no other files.
-struct Text(&'static str);
-
-impl freerun_conf::Loader for Text {
-    fn load(&mut self, _: &str) -> std::io::Result<Vec<u8>> {
-        Ok(self.0.as_bytes().to_vec())
-    }
-
-    fn glob(&mut self, _: &str) -> std::io::Result<Vec<String>> {
-        Ok(Vec::new())
-    }
-}
+use crate::settings::members::{
+    FastCgiDirectives, GrpcDirectives, MemcachedDirectives, ProxyDirectives, ScgiDirectives, TunnelDirectives,
+    UwsgiDirectives,
+};
 
 /// The settings of both members at a location, and the warnings.
-fn read(text: &'static str) -> Result<(FamilySettings, FamilySettings, Vec<String>), String> {
-    let registry =
-        Registry::new(&[group::<PrefixedSettings<Fast>>(), group::<PrefixedSettings<Proxy>>()], &[]).unwrap();
-    let tree = parse("x.conf", None, "", &mut Text(text));
-    let mut cx = Cx::new(tree.sources.clone());
-    assert_eq!(registry.check(&mut cx), [] as [String; 0]);
-    let built = (|| {
-        let defaults = registry.defaults(&mut cx)?;
-        Ok(apply_block(&registry, Contexts::LOCATION, &tree.nodes, &defaults, &mut cx)?.0)
-    })();
-    let warnings = cx.warnings.iter().map(|warning| warning.message.clone()).collect();
-    let set = cx.conclude(built, tree.error).map_err(|problems| problems[0].message.clone())?;
-    Ok((set.get::<PrefixedSettings<Fast>>().0.clone(), set.get::<PrefixedSettings<Proxy>>().0.clone(), warnings))
+fn read(text: &str) -> Result<(FamilySettings, FamilySettings, Vec<String>), String> {
+    let groups = [group::<PrefixedSettings<FastCgiDirectives>>(), group::<PrefixedSettings<ProxyDirectives>>()];
+    let LevelSettings { set, warnings } = read_level(&groups, Contexts::LOCATION, text)?;
+    Ok((
+        set.get::<PrefixedSettings<FastCgiDirectives>>().0.clone(),
+        set.get::<PrefixedSettings<ProxyDirectives>>().0.clone(),
+        warnings,
+    ))
 }
 
 #[test]
@@ -46,17 +27,17 @@ fn each_member_has_its_own_values_under_its_own_names() {
     assert_eq!((fast.proxy_read_timeout.as_secs(), proxy.proxy_read_timeout.as_secs()), (60, 5));
     let hides = |settings: &FamilySettings| settings.hides(HeaderId::Other, b"x-a", &HiddenFields::NOTHING);
     assert!(hides(&fast) && !hides(&proxy));
-    assert_eq!(fast.proxy_temp_path.path, freerun_serve::configuration::compiled::FASTCGI_TEMP_PATH);
-    assert_eq!(proxy.proxy_temp_path.path, freerun_serve::configuration::compiled::PROXY_TEMP_PATH);
+    assert_eq!(fast.proxy_temp_path.path, freerun_serve::configuration::compiled_paths::FASTCGI_TEMP_PATH);
+    assert_eq!(proxy.proxy_temp_path.path, freerun_serve::configuration::compiled_paths::PROXY_TEMP_PATH);
     assert_eq!((fast.busy_buffers_size(), proxy.busy_buffers_size()), (16384, 8192));
 }
 
 #[test]
 fn rows_that_a_member_lacks_are_unknown() {
-    assert!(read("fastcgi_buffering on;").err().unwrap().starts_with("unknown directive \"fastcgi_buffering\""));
-    let names: Vec<&str> = PrefixedSettings::<Fast>::directives().iter().map(|directive| directive.name).collect();
-    assert!(names.iter().all(|name| name.starts_with("fastcgi_") && *name != "fastcgi_bind"));
-    let buffers = PrefixedSettings::<Fast>::directives().iter().find(|row| row.name == "fastcgi_buffer_size").unwrap();
+    assert!(read("fastcgi_ssl_verify on;").err().unwrap().starts_with("unknown directive \"fastcgi_ssl_verify\""));
+    let rows = PrefixedSettings::<FastCgiDirectives>::directives();
+    assert!(rows.iter().all(|row| row.name.starts_with("fastcgi_")));
+    let buffers = rows.iter().find(|row| row.name == "fastcgi_buffer_size").unwrap();
     assert!(!buffers.documentation.contains("proxy_"));
 }
 
@@ -122,48 +103,32 @@ fn a_passed_field_is_not_hidden() {
 }
 
 #[test]
-fn memcached_has_few_of_them() {
-    let names: Vec<&str> = PrefixedSettings::<Memcached>::directives().iter().map(|directive| directive.name).collect();
-    assert_eq!(
-        names,
-        [
-            "memcached_allow_upstream",
-            "memcached_bind",
-            "memcached_bind_dynamic",
-            "memcached_buffer_size",
-            "memcached_connect_timeout",
-            "memcached_next_upstream",
-            "memcached_next_upstream_timeout",
-            "memcached_next_upstream_tries",
-            "memcached_read_timeout",
-            "memcached_send_timeout",
-            "memcached_socket_keepalive",
-            "memcached_socket_rcvbuf",
-            "memcached_socket_sndbuf",
-        ]
-    );
-}
-
-#[test]
-fn tunnels_have_what_is_about_connections() {
-    let names: Vec<&str> =
-        PrefixedSettings::<members::Tunnel>::directives().iter().map(|directive| directive.name).collect();
-    assert_eq!(
-        names,
-        [
-            "tunnel_allow_upstream",
-            "tunnel_bind",
-            "tunnel_bind_dynamic",
-            "tunnel_connect_timeout",
-            "tunnel_next_upstream_timeout",
-            "tunnel_next_upstream_tries",
-            "tunnel_send_lowat",
-            "tunnel_send_timeout",
-            "tunnel_socket_keepalive",
-            "tunnel_socket_rcvbuf",
-            "tunnel_socket_sndbuf",
-        ]
-    );
+fn the_sets_of_members_are_those_of_nginx() {
+    let groups = [
+        group::<PrefixedSettings<ProxyDirectives>>(),
+        group::<PrefixedSettings<FastCgiDirectives>>(),
+        group::<PrefixedSettings<UwsgiDirectives>>(),
+        group::<PrefixedSettings<ScgiDirectives>>(),
+        group::<PrefixedSettings<GrpcDirectives>>(),
+        group::<PrefixedSettings<MemcachedDirectives>>(),
+        group::<PrefixedSettings<TunnelDirectives>>(),
+    ];
+    for (row, members) in [
+        ("_connect_timeout", "proxy fastcgi uwsgi scgi grpc memcached tunnel"),
+        ("_bind", "proxy fastcgi uwsgi scgi grpc memcached tunnel"),
+        ("_buffer_size", "proxy fastcgi uwsgi scgi grpc memcached"),
+        ("_intercept_errors", "proxy fastcgi uwsgi scgi grpc"),
+        ("_buffers", "proxy fastcgi uwsgi scgi"),
+        ("_cache_valid", "proxy fastcgi uwsgi scgi"),
+        ("_ssl_verify", "proxy uwsgi grpc"),
+        ("_send_lowat", "proxy fastcgi tunnel"),
+        ("_cache_convert_head", "proxy"),
+    ] {
+        let has =
+            |group: &&&dyn Group| group.directives().iter().any(|own| own.name.strip_prefix(group.name()) == Some(row));
+        let names: Vec<&str> = groups.iter().filter(has).map(|group| group.name()).collect();
+        assert_eq!(names.join(" "), members, "{row}");
+    }
 }
 
 #[test]

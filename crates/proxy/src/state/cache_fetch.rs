@@ -1,4 +1,4 @@
-//! The state of a request that is passed on for a cache: the whole response is asked for, whatever part or change the
+//! The state of a request that is passed on for a cache. It wants the whole response, whatever part or change the
 //! client wants; and for a stale response, whether it has changed.
 
 use std::cell::{Cell, RefCell};
@@ -8,7 +8,7 @@ use bytes::Bytes;
 use freerun_http::request::Request;
 use freerun_proto::HeaderId;
 
-/// The state of a request while a server is asked for the cache.
+/// The state of a request that asks a server for the cache.
 #[derive(Debug, Default)]
 pub struct CacheFetch {
     active: Cell<bool>,

@@ -4,20 +4,20 @@ use std::cell::Cell;
 
 use freerun_cache::cache::Cache;
 use freerun_cache::object::{ObjectBody, StoredObject};
-pub use freerun_cache::usage::CacheStatus as Status;
+pub use freerun_cache::usage::CacheStatus;
 use freerun_http::log_step;
 use freerun_http::request::Request;
 
 #[derive(Default)]
-struct Note(Cell<Option<Status>>);
+struct Note(Cell<Option<CacheStatus>>);
 
 /// The status of a request, if a cache was used for it.
-pub fn of(request: &Request) -> Option<Status> {
+pub fn of(request: &Request) -> Option<CacheStatus> {
     request.own.find::<Note>()?.0.get()
 }
 
 /// Records the status. If it is recorded several times, the last one counts. A fetch in the background does not count.
-pub fn note(request: &Request, cache: &Cache, status: Status) {
+pub fn note(request: &Request, cache: &Cache, status: CacheStatus) {
     let was = request.own.get::<Note>().0.replace(Some(status));
     if !request.client.is_background() {
         cache.usage().count(was, status);
@@ -26,7 +26,7 @@ pub fn note(request: &Request, cache: &Cache, status: Status) {
 }
 
 /// Counts that a request is answered with an object and this status, at a time in seconds.
-pub fn used(cache: &Cache, object: &StoredObject, status: Status, now: u64) {
+pub fn used(cache: &Cache, object: &StoredObject, status: CacheStatus, now: u64) {
     let len = match &object.body {
         ObjectBody::File { len, .. } => {
             cache.usage().read.add(*len, now);

@@ -1,5 +1,5 @@
-//! The state of a request while it is passed on: `record.rs` is the record of its tries, which `variables.rs` shows;
-//! `cache_fetch.rs` says how it is passed on for a cache, `cache_status.rs` how a cache was used for it.
+//! The state of a request while it is passed on. `record.rs` is the record of its tries, and `variables.rs` shows it.
+//! `cache_fetch.rs` says how the request is passed on for a cache, `cache_status.rs` how a cache was used for it.
 
 pub mod cache_fetch;
 pub mod cache_status;

@@ -15,8 +15,8 @@ use freerun_http::variables::{Variable, VariableValue};
 use freerun_upstream::Peer;
 
 use crate::state::cache_fetch::{CacheFetch, Validators};
-use crate::state::cache_status::{self, Status};
-use crate::state::record::{Inner, Record, Took, Try};
+use crate::state::cache_status::{self, CacheStatus};
+use crate::state::record::{Inner, Record, Try};
 
 /// The variables.
 pub const VARIABLES: &[Variable] = &[
@@ -24,7 +24,7 @@ pub const VARIABLES: &[Variable] = &[
         "upstream_addr",
         "The address of the upstream server. Those of several tries are separated by commas, those of several groups \
          (by an internal redirect) by colons; the other variables of upstream servers are written in the same way.",
-        |r, _| list(r, |try_, out| out.push_str(try_.whom.name())),
+        |r, _| list(r, |try_, out| out.push_str(try_.server.name())),
     ),
     Variable::named("upstream_bytes_received", "Bytes that were received of the upstream server.", |r, _| {
         list(r, |try_, out| number(try_.received, out))
@@ -36,7 +36,7 @@ pub const VARIABLES: &[Variable] = &[
         "upstream_connect_time",
         "How long the connection to the upstream server took, with the handshake of TLS, in seconds with \
          milliseconds.",
-        |r, _| list(r, |try_, out| seconds(try_.connect, out)),
+        |r, _| list(r, |try_, out| try_.connect.append(out)),
     ),
     Variable::family(
         "upstream_cookie_",
@@ -47,7 +47,7 @@ pub const VARIABLES: &[Variable] = &[
         "upstream_header_time",
         "How long it took until the head of the upstream server's response was there, in seconds with \
          milliseconds.",
-        |r, _| list(r, |try_, out| seconds(try_.header, out)),
+        |r, _| list(r, |try_, out| try_.answer.append(out)),
     ),
     Variable::family(
         "upstream_http_",
@@ -58,23 +58,23 @@ pub const VARIABLES: &[Variable] = &[
     Variable::named(
         "upstream_queue_time",
         "How long the request waited in the group's `queue`, in seconds with milliseconds.",
-        |r, _| list(r, |try_, out| seconds(try_.queue, out)),
+        |r, _| list(r, |try_, out| try_.own.queue.append(out)),
     ),
     Variable::named(
         "upstream_response_length",
         "Bytes of the upstream server's response, its head not counted.",
-        |r, _| list(r, |try_, out| number(try_.length, out)),
+        |r, _| list(r, |try_, out| number(try_.own.length, out)),
     ),
     Variable::named(
         "upstream_response_time",
         "How long it took until the upstream server's response was complete, in seconds with milliseconds.",
-        |r, _| list(r, |try_, out| seconds(try_.response, out)),
+        |r, _| list(r, |try_, out| try_.whole.append(out)),
     ),
     Variable::named(
         "upstream_status",
         "The status of the upstream server's response; `502` or `504` if there was none.",
         |r, _| {
-            list(r, |try_, out| match try_.status {
+            list(r, |try_, out| match try_.own.status {
                 0 => out.push('-'),
                 status => number(status.into(), out),
             })
@@ -114,7 +114,7 @@ pub const VARIABLES: &[Variable] = &[
 
 /// A validator of the stale response that was revalidated or replaced.
 fn validator(request: &Request, which: fn(Validators) -> Option<Bytes>) -> VariableValue<'_> {
-    if cache_status::of(request) != Some(Status::Expired) {
+    if cache_status::of(request) != Some(CacheStatus::Expired) {
         return None;
     }
     Some(which(CacheFetch::validators(request)?)?.to_vec().into())
@@ -123,24 +123,18 @@ fn validator(request: &Request, which: fn(Validators) -> Option<Bytes>) -> Varia
 /// The values of `show` for each try.
 fn list<'r>(request: &'r Request, show: fn(&Try, &mut String)) -> VariableValue<'r> {
     let record = request.own.find::<Record>()?;
-    let inner = record.0.borrow();
-    let tries = inner.shown();
-    let mut out = String::new();
-    for (index, one) in tries.iter().enumerate() {
-        if index > 0 {
-            out.push_str(if one.redirected { " : " } else { ", " });
-        }
-        show(one, &mut out);
-    }
-    (!tries.is_empty()).then(|| Cow::Owned(into_bytes(out)))
+    let between = |one: &Try| if one.own.redirected { " : " } else { ", " };
+    record.list(record.shown(), between, show).map(|text| Cow::Owned(into_bytes(text)))
 }
 
 /// The value of `show` for the server that was chosen last.
 fn last<'r>(request: &'r Request, show: fn(&Peer) -> &str) -> VariableValue<'r> {
     let record = request.own.find::<Record>()?;
-    let inner = record.0.borrow();
-    let peer = inner.shown().last()?.whom.server()?;
-    Some(Cow::Owned(bytes_of(show(peer)).into_owned()))
+    let shown = record.shown();
+    record.look(|tries| {
+        let peer = tries[..shown.min(tries.len())].last()?.server.peer()?;
+        Some(Cow::Owned(bytes_of(show(peer)).into_owned()))
+    })
 }
 
 /// An address without its port, or the path of a Unix socket as `$upstream_addr` has it.
@@ -156,14 +150,6 @@ fn number(number: u64, out: &mut String) {
     let _ = write!(out, "{number}");
 }
 
-/// Prints seconds and milliseconds, as nginx prints times.
-fn seconds(time: Took, out: &mut String) {
-    match time.get() {
-        Some(time) => drop(write!(out, "{}.{:03}", time.as_secs(), time.subsec_millis())),
-        None => out.push('-'),
-    }
-}
-
 /// Whether only the first of several fields with this name counts.
 fn counts_once(name: &str) -> bool {
     matches!(name, "content_type" | "etag" | "expires" | "last_modified" | "location" | "refresh" | "x_accel_expires")
@@ -172,7 +158,7 @@ fn counts_once(name: &str) -> bool {
 /// The values of all fields with this name, or only the first, where `-` in the field's name is `_`.
 fn field<'r>(request: &'r Request, name: &str, fields: fn(&Inner) -> &[Field], only_first: bool) -> VariableValue<'r> {
     let record = request.own.find::<Record>()?;
-    let inner = record.0.borrow();
+    let inner = record.inner.borrow();
     let same = |field: &[u8]| {
         field.len() == name.len()
             && field.iter().zip(name.bytes()).all(|(a, b)| match a {
@@ -192,7 +178,7 @@ fn field<'r>(request: &'r Request, name: &str, fields: fn(&Inner) -> &[Field], o
 /// The value of a cookie that the upstream server set; if there are several, the first one counts.
 fn cookie<'r>(request: &'r Request, name: &str) -> VariableValue<'r> {
     let record = request.own.find::<Record>()?;
-    let inner = record.0.borrow();
+    let inner = record.inner.borrow();
     let set = inner.fields.iter().filter(|(field, _)| field.eq_ignore_ascii_case(b"set-cookie"));
     let found = set.filter_map(|(_, value)| cookie_value(value, name.as_bytes())).next()?;
     Some(Cow::Owned(found.to_vec()))
@@ -219,8 +205,6 @@ fn trim_spaces(text: &[u8]) -> &[u8] {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
@@ -242,14 +226,5 @@ mod tests {
             let found = cookie_value(&Bytes::from_static(set.as_bytes()), b"a");
             assert_eq!(found.as_deref(), value.map(str::as_bytes), "{set}");
         }
-    }
-
-    #[test]
-    fn times_have_milliseconds() {
-        let mut out = String::new();
-        seconds(Duration::from_micros(1_002_900).into(), &mut out);
-        seconds(Took::default(), &mut out);
-        seconds(Duration::ZERO.into(), &mut out);
-        assert_eq!(out, "1.002-0.000");
     }
 }

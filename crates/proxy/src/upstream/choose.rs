@@ -6,7 +6,7 @@ use std::sync::Arc;
 use freerun_http::request::Request;
 use freerun_http::request::response::{Field, Response};
 use freerun_upstream::pool::{IdleCount, KeepAlive, Pool};
-use freerun_upstream::{ClientBinding, Lease, NoPeer, Peer, Tried, now};
+use freerun_upstream::{ClientBinding, Lease, NoPeer, Peer, TriedServers, now};
 
 use crate::exchange::target::{Pick, Servers};
 use crate::upstream::Upstream;
@@ -30,7 +30,7 @@ impl Servers for Upstream {
         &self.group.name
     }
 
-    fn pick<'a>(&'a self, request: &'a Request, tried: &'a mut Tried) -> Pick<'a> {
+    fn pick<'a>(&'a self, request: &'a Request, tried: &'a mut TriedServers) -> Pick<'a> {
         let asking = self.asking(request);
         let tie = tie(self, request);
         let server = tie.as_ref().and_then(|tie| tie.server()).map(ClientBinding::Id);

@@ -33,7 +33,7 @@ pub type Upstreams = upstream::Upstreams<HttpGroups>;
 pub type UpstreamRef = upstream::UpstreamRef<HttpGroups>;
 
 /// The value of the directive `server` in a group.
-pub type Servers = upstream::Servers<HttpGroups>;
+pub type HttpServers = upstream::Servers<HttpGroups>;
 
 /// The group for `text`, which variables of the request have given: the name of an `upstream` block, an address, or a
 /// name that is looked up with the location's `resolver`. It never blocks in a system call; a name may take

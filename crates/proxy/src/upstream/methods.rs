@@ -23,7 +23,7 @@ settings! {
         #[name = "least_conn"]
         method: Balance, in UPSTREAM;
         /// Clients that authenticate their connection (`Authorization: NTLM …` or `Negotiate …`) get a connection of
-        /// their own to one of the servers: from such a request on, all requests of the client's connection go there,
+        /// their own to one of the servers. From such a request on, all requests of the client's connection go there,
         /// until it is closed.
         ///
         /// It needs `keepalive` with room for as many clients, and `proxy_http_version 1.1`, which is the default.
@@ -67,8 +67,8 @@ settings! {
         /// whole IPv6 address, chooses it. If it cannot be asked, the hash is changed up to 20 times; then round robin
         /// decides.
         "ip_hash" => method: Shape::exactly(0, ""), in UPSTREAM;
-        /// The hash of a text chooses the server, as in the Perl library Cache::Memcached; with `consistent` the points
-        /// of ketama are used, as in Cache::Memcached::Fast, so that few texts change their server when one is added or
+        /// The hash of a text chooses the server, as in the Perl library Cache::Memcached. With `consistent` the points
+        /// of ketama are used, as in Cache::Memcached::Fast: few texts change their server when one is added or
         /// removed.
         "hash" => method: Shape::between(1, 2, "key [consistent]"), in UPSTREAM;
         /// A random server, by weight; with `two` the better of two: the one with fewer connections (`least_conn`), or
@@ -77,9 +77,9 @@ settings! {
         /// Chooses the server with the smallest product of its average time and its connections, in proportion to its
         /// weight.
         ///
-        /// The time is that to the response's head or to its end; with `inflight` requests in flight count, too. A
-        /// server without measurements is tried first, and an average counts half after each `fail_timeout` of the server
-        /// (10 seconds) and one second without requests, so that a server that was slow once is tried again.
+        /// The time runs to the response's head or to its end; with `inflight` requests in flight count, too. A server
+        /// without measurements is tried first. An average counts half after each `fail_timeout` of the server (10
+        /// seconds) and one second without requests, so that a server that was slow once is tried again.
         "least_time" => method: Shape::between(1, 2, "header | last_byte [inflight]"), in UPSTREAM, since = "1.31.0";
     }
 }

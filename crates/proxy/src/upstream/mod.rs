@@ -15,7 +15,7 @@ pub mod sticky;
 
 use freerun_serve::upstream;
 pub use freerun_serve::upstream::{name_servers, refer, system_names, unknown};
-pub use http::{HttpGroups, Servers, Upstream, UpstreamRef, Upstreams, find};
+pub use http::{HttpGroups, HttpServers, Upstream, UpstreamRef, Upstreams, find};
 
 use freerun_conf::{Contexts, Directive, Shape, group as settings_group};
 use freerun_http::module::{Module, ModuleBlock};

@@ -2,8 +2,8 @@
 //!
 //! NTLM and Negotiate (RFC 4559) authenticate a connection, not a request: the server treats all requests on a
 //! connection as the authenticated user's until it ends. From the first request with such credentials on, all requests
-//! of the client's connection to the group are sent to one server over a connection that no other client uses, and
-//! which is closed with the client's.
+//! of the client's connection to the group are sent to one server. Their connection to it serves no other client, and
+//! is closed with the client's.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -28,8 +28,8 @@ pub struct Tie(RefCell<Option<TiedServer>>);
 /// The server that was asked last.
 struct TiedServer {
     peer: Arc<Peer>,
-    /// The client's own connections to the server, while they are idle: as many as its requests were in flight at a
-    /// time, for each of the settings of TLS that they had.
+    /// The client's own connections to the server, while they are idle. For each of the settings of TLS that its
+    /// requests had, there are as many as requests were in flight at a time.
     pool: Rc<Pool>,
 }
 

@@ -6,7 +6,7 @@ use freerun_conf::{Cx, Node, Problem, Shape, Value, parse_number, settings};
 use freerun_serve::upstream::SharedZones;
 use freerun_upstream::pool::KeepAlive;
 
-use crate::upstream::Servers;
+use crate::upstream::HttpServers;
 
 settings! {
     /// A group of servers.
@@ -16,9 +16,10 @@ settings! {
         /// 80.
         ///
         /// A name with several addresses stands for as many servers. It is looked up when the configuration is loaded,
-        /// off the event loops; a name that does not resolve never prevents starting: its servers are missing until it
-        /// does, and it is tried again after one second, and then after twice the time before, up to a minute (five
-        /// seconds with `resolve`).
+        /// off the event loops.
+        ///
+        /// A name that does not resolve never prevents starting: its servers are missing until it does. It is tried
+        /// again after one second, and then after twice the time before, up to a minute (five seconds with `resolve`).
         ///
         /// | parameter | |
         /// |---|---|
@@ -33,7 +34,7 @@ settings! {
         /// | `resolve` | the `resolver` is asked for its name again whenever the answer expires |
         /// | `service=name` | its address is given by the SRV records of `_name._tcp` under its name (or of `name` itself if that has a dot). Those of the best priority are servers, the others `backup`. Needs `resolve` |
         #[name = "server"]
-        servers: Servers, in UPSTREAM,
+        servers: HttpServers, in UPSTREAM,
             fidelity = Differs("a name that does not resolve never prevents starting; resolve needs no zone; SRV records that are equal are \
                 servers of their own");
         /// Names the memory for a group's state.
@@ -44,30 +45,34 @@ settings! {
         zone: SharedZones, in UPSTREAM;
         /// A file with the group's servers, instead of `server` directives: lines `server address parameters;`.
         ///
-        /// It is read with the configuration, and for a worker that takes the place of one that has died; a missing file means
-        /// no servers. When `api` changes the servers of the group, it is replaced, by the user whom the worker runs as, who has
-        /// to be allowed to make files in its folder. If the file cannot be used by then, the servers are those that it had when the
-        /// configuration was read, the log has an alert, and the next change keeps the file as `file.unused`. Without a `state`, a
-        /// reload and another worker bring the servers of the configuration back.
+        /// It is read with the configuration, and once more by each worker that begins with this configuration. A
+        /// missing file means no servers. When `api` changes the servers of the group,
+        /// the worker replaces the file, so its user has to be allowed to make files in the folder.
+        ///
+        /// If the worker finds a file that is wrong or cannot be read, the servers are those that it had when the
+        /// configuration was read. The log has an alert, and the next change keeps the file as `file.unused`. Without a
+        /// `state`, a reload and another worker bring the servers of the configuration back.
         state: Option<String>, in UPSTREAM;
-        /// How many idle connections to the group's servers each event loop keeps; 0 keeps none. The default is as with
-        /// `keepalive 32 local`.
+        /// The number of idle connections to the group's servers that each event loop keeps; 0 keeps none. The default
+        /// is as with `keepalive 32 local`.
         ///
         /// A connection is not kept if the request has told the server that it is the last one, by `Connection: close` or by HTTP/1.0
         /// without `keep-alive`. Servers that no `upstream` block names have a connection for each request.
         ///
-        /// Beyond the number, the one unused for longest is closed. nginx keeps so many in each worker process. Here loops
-        /// use each other's idle connections, so that up to N times `worker_processes` may be idle in all, as in nginx.
-        /// With `local` only the location that made a connection uses it again; a connection that `ntlm` ties to a
-        /// client is used by all of that client's requests. A connection with TLS is used again only by requests with
-        /// the same settings of TLS, contents of its files included, also after a reload. Of a certificate whose name has
-        /// variables the name counts, and not what is in the file: a connection goes on to be used when the file was replaced.
+        /// Beyond the number, the one unused for longest is closed. nginx keeps this number in each worker process.
+        /// Here loops use each other's idle connections, so that up to N times `worker_processes` may be idle in all,
+        /// as in nginx. With `local` only the location that made a connection uses it again; a connection that `ntlm`
+        /// ties to a client is used by all of that client's requests.
+        ///
+        /// A connection with TLS is used again only by requests with the same settings of TLS, contents of its files
+        /// included, also after a reload. If a certificate's name has variables, the name counts, and not what is in
+        /// the file: a connection goes on to be used when the file was replaced.
         keepalive: Option<KeepaliveSetting>, in UPSTREAM;
-        /// How many requests a connection serves before it is closed.
+        /// The number of requests that a connection serves before it is closed.
         keepalive_requests: Requests = "1000", in UPSTREAM;
-        /// How long a connection is used before it is closed after a request.
+        /// The time for which a connection is used before it is closed after a request.
         keepalive_time: Duration = "1h", in UPSTREAM;
-        /// How long a connection may be idle before it is closed.
+        /// The time for which a connection may be idle before it is closed.
         keepalive_timeout: Duration = "60s", in UPSTREAM;
     }
 }

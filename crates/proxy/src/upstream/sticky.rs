@@ -37,7 +37,7 @@ pub struct StickyCookie {
 enum Expires {
     /// The cookie expires at the end of 2037.
     Max,
-    /// The cookie expires after so many seconds.
+    /// The cookie expires after this number of seconds.
     After(i64),
 }
 

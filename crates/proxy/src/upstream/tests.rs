@@ -7,7 +7,7 @@ use freerun_http::build::{Builder, core_groups, structure};
 use freerun_runtime::log::ErrorLog;
 use freerun_serve::build::blueprint::Blueprint;
 use freerun_serve::configuration::zones::{ZoneTable, Zones};
-use freerun_testkit::{Dns, Reply};
+use freerun_testkit::{Dns, DnsReply};
 
 use super::*;
 
@@ -129,23 +129,23 @@ fn names_are_looked_up_before_the_first_request_and_followed() {
     let dns = Dns::start();
     dns.set(
         "a.test",
-        Reply::Addresses(vec![Ipv4Addr::new(127, 0, 0, 1).into(), Ipv4Addr::new(127, 0, 0, 2).into()], 1),
+        DnsReply::Addresses(vec![Ipv4Addr::new(127, 0, 0, 1).into(), Ipv4Addr::new(127, 0, 0, 2).into()], 1),
     );
     let first = read(&with_resolver(&dns, "server a.test:81 resolve; server 127.0.0.9;")).unwrap();
     watch(&first);
     let group = upstreams(&first).declared("a").unwrap().clone();
     assert_eq!(peers(&group), [peer("127.0.0.1:81"), peer("127.0.0.2:81"), peer("127.0.0.9:80")]);
-    dns.set("a.test", Reply::address(Ipv4Addr::new(127, 0, 0, 3), 1));
+    dns.set("a.test", DnsReply::address(Ipv4Addr::new(127, 0, 0, 3), 1));
     eventually(|| peers(&group) == [peer("127.0.0.3:81"), peer("127.0.0.9:80")]);
     // Name servers that fail change nothing; an answer that there is no such name does.
-    dns.set("a.test", Reply::Code(2));
+    dns.set("a.test", DnsReply::Code(2));
     let asked = dns.asked("a.test");
     eventually(|| dns.asked("a.test") > asked + 2);
     assert_eq!(peers(&group), [peer("127.0.0.3:81"), peer("127.0.0.9:80")]);
-    dns.set("a.test", Reply::Code(3));
+    dns.set("a.test", DnsReply::Code(3));
     eventually(|| peers(&group) == [peer("127.0.0.9:80")]);
     assert!(!group.servers().next().unwrap().1);
-    dns.set("a.test", Reply::address(Ipv4Addr::new(127, 0, 0, 4), 1));
+    dns.set("a.test", DnsReply::address(Ipv4Addr::new(127, 0, 0, 4), 1));
     eventually(|| peers(&group) == [peer("127.0.0.4:81"), peer("127.0.0.9:80")]);
     // The next configuration begins with the known addresses.
     let second = read_after(&with_resolver(&dns, "server a.test:81 resolve;"), first.zones.clone()).unwrap();
@@ -155,12 +155,12 @@ fn names_are_looked_up_before_the_first_request_and_followed() {
 #[test]
 fn silent_name_servers_delay_nothing_for_long() {
     let dns = Dns::start();
-    dns.set("a.test", Reply::Silence);
+    dns.set("a.test", DnsReply::Silence);
     let read = read(&with_resolver(&dns, "server a.test resolve; server 127.0.0.9;")).unwrap();
     assert!(watch(&read) < Duration::from_secs(10));
     let group = upstreams(&read).declared("a").unwrap().clone();
     assert_eq!(peers(&group), [peer("127.0.0.9:80")]);
-    dns.set("a.test", Reply::address(Ipv4Addr::new(127, 0, 0, 1), 1));
+    dns.set("a.test", DnsReply::address(Ipv4Addr::new(127, 0, 0, 1), 1));
     eventually(|| peers(&group) == [peer("127.0.0.1:80"), peer("127.0.0.9:80")]);
 }
 
@@ -169,9 +169,9 @@ fn services_are_servers_by_priority_and_weight() {
     let dns = Dns::start();
     let service = |priority, weight, port, name: &str| (priority, weight, port, name.to_owned());
     let all = vec![service(1, 5, 8080, "x.test"), service(1, 0, 8081, "y.test"), service(2, 1, 8082, "x.test")];
-    dns.set("_http._tcp.a.test", Reply::Services(all, 1));
-    dns.set("x.test", Reply::address(Ipv4Addr::new(127, 0, 0, 1), 60));
-    dns.set("y.test", Reply::address(Ipv4Addr::new(127, 0, 0, 2), 60));
+    dns.set("_http._tcp.a.test", DnsReply::Services(all, 1));
+    dns.set("x.test", DnsReply::address(Ipv4Addr::new(127, 0, 0, 1), 60));
+    dns.set("y.test", DnsReply::address(Ipv4Addr::new(127, 0, 0, 2), 60));
     let text = "server a.test service=http resolve weight=2; server 127.0.0.9;";
     let read_one = read(&with_resolver(&dns, text)).unwrap();
     watch(&read_one);

@@ -1,8 +1,8 @@
-//! The events that a loop gets from the kernel: its epoll instance, and a table of the descriptors in it, with the
-//! known readiness of each and the wakers of the tasks that wait for it.
+//! The events that a loop gets from the kernel: its epoll instance, and a table of the descriptors in it. The table has
+//! the known readiness of each and the wakers of the tasks that wait for it.
 //!
 //! epoll is edge-triggered here: an event reports a change, and the reported state is kept until a task finds that it
-//! no longer holds. Events about room for writes are requested when a task first waits for room: most sockets always
+//! no longer holds. Events about room for writes are requested when a task first waits for room. Most sockets always
 //! have room, and each would cause an event as soon as it is entered. A place of the table is used again; a number
 //! tells events of its earlier descriptor from its own.
 
@@ -18,7 +18,7 @@ use rustix::io::Errno;
 
 use crate::mailbox::{BELL, Mailbox};
 
-/// How many events are taken at once.
+/// Number of events that are taken at once.
 pub(crate) const EVENTS: usize = 1024;
 
 /// The known readiness of a descriptor.
@@ -51,7 +51,7 @@ impl Ready {
             }
         };
         let (hung_up, failed) = (flags.contains(EventFlags::HUP), flags.contains(EventFlags::ERR));
-        // An error is what a read would return: a datagram that was not delivered is told of by nothing else (udp(7)).
+        // An error is what a read would return: nothing else reports a datagram that was not delivered (udp(7)).
         says(flags.intersects(EventFlags::IN | EventFlags::PRI | EventFlags::ERR), Ready::READABLE);
         says(flags.contains(EventFlags::OUT), Ready::WRITABLE);
         says(hung_up || flags.contains(EventFlags::RDHUP), Ready::READ_CLOSED);
@@ -74,7 +74,7 @@ impl BitOr for Ready {
     }
 }
 
-/// One of a descriptor's two usual waiters.
+/// The two usual waiters of a descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// The reader.
@@ -122,7 +122,7 @@ struct EventPlace {
     write_awaited: bool,
     reader: Option<Waker>,
     writer: Option<Waker>,
-    /// Further waiters. One that no longer waits is woken in vain once.
+    /// Further waiters. A waiter that has gone is woken in vain once.
     others: Vec<(Ready, Waker)>,
 }
 
@@ -225,9 +225,9 @@ impl Registration {
     }
 
     /// Puts a descriptor into the epoll instance of this thread's loop, with an event each time that there is something
-    /// to read, not only when that has changed. A caller that has taken something calls [`Registration::clear`], and
-    /// one that does not take anything for a while calls [`Registration::rest`]. Of several sleeping loops that have
-    /// entered the descriptor, one is woken (`EPOLLEXCLUSIVE` of epoll_ctl(2)): the one that entered it first.
+    /// to read, not only when that has changed. A caller that has taken something calls [`Registration::clear`]; a
+    /// caller that does not take anything for a while calls [`Registration::rest`]. Of several sleeping loops that have
+    /// entered the descriptor, the first to enter it is woken (`EPOLLEXCLUSIVE` of epoll_ctl(2)).
     ///
     /// # Errors
     /// The error of `epoll_ctl(2)`; there is no loop on this thread.
@@ -376,8 +376,8 @@ impl Registration {
         self.free();
     }
 
-    /// Takes the descriptor of a socket out that another descriptor stands for as well, such as one of the master: epoll knows
-    /// the socket, which stays open when this descriptor is closed, and would go on to report it.
+    /// Takes a descriptor out whose socket has another descriptor as well, such as the master's. epoll knows the
+    /// socket, which stays open when this descriptor is closed, and would go on to report it.
     pub fn leave_open(self, fd: &OwnedFd) {
         self.delete(fd);
         self.free();

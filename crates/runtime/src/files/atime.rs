@@ -1,6 +1,6 @@
-//! Access times. If they are kept (`relatime`, the default), the first read of a file since it was changed, and one
-//! each day, writes its inode, which may read a block of the disk or wait for the journal. Neither `RWF_NOWAIT` nor
-//! `sendfile(2)` spares the caller that: such a read is left to the pool.
+//! Access times. If they are kept (`relatime`, the default), two kinds of reads write the inode of a file: the first
+//! since it was changed, and one each day. That may read a block of the disk or wait for the journal. Neither
+//! `RWF_NOWAIT` nor `sendfile(2)` spares the caller that: such a read is left to the pool.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use super::FileSystem;
 use super::types::{Meta, OpenFile};
 use crate::mounts::Mount;
 
-/// How old an access time may become, in seconds (mount(8), `relatime`).
+/// The largest age of an access time, in seconds (mount(8), `relatime`).
 const DAY: i64 = 24 * 60 * 60;
-/// An access time this old, in seconds, moves when it is written, however coarse the clock of the file system is; and a
-/// file this far ahead was written now: its date may have the second of the fine clock while the coarse clock is still
-/// in the second before (multigrain timestamps, Linux 6.13).
+/// The age in seconds from which an access time moves when it is written, however coarse the clock of the file system
+/// is. A file this far ahead was written now. Its date may have the second of the fine clock while the coarse clock is
+/// still in the second before (multigrain timestamps, Linux 6.13).
 const COARSE: i64 = 2;
 
 impl FileSystem {

@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use super::open::retried;
 use super::types::{FileError, Meta, OpenFile};
 
-/// How deep trees of folders may be, for copying and removing: each level holds two descriptors.
+/// Depth of trees of folders, for copying and removing: each level holds two descriptors.
 const MAX_DEPTH: usize = 128;
 
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
@@ -249,7 +249,7 @@ pub fn remove(path: &CStr) -> Result<(), FileError> {
 /// Removes a folder with everything in it. Links in it are removed, never followed.
 ///
 /// # Errors
-/// The system's first error; entries that were removed by then are gone.
+/// The system's first error; entries that were removed before it are gone.
 pub fn remove_tree(path: &CStr, link: AtEnd) -> Result<(), FileError> {
     let folder =
         retried(|| rustix::fs::open(path, FOLDER | link.flags(), Mode::empty())).map_err(failed("opendir()"))?;

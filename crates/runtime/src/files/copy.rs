@@ -1,8 +1,8 @@
-//! Sending files to sockets through memory: where it is uncertain whether the page cache has them, and where no byte may
-//! be sent that was not read.
+//! Sending files to sockets through memory: where it is uncertain whether the page cache has them, and where no byte
+//! may be sent that was not read.
 //!
 //! `preadv2(2)` with `RWF_NOWAIT` checks and copies in one step. Between a probe of each page and the `sendfile(2)`
-//! that follows, a page can leave the page cache; when many files compete for it, some do, and the loop waits for the
+//! that follows, a page can leave the page cache. When many files compete for it, some do, and the loop waits for the
 //! disk. Both ways cost the same processor time.
 
 use std::cell::RefCell;

@@ -34,9 +34,9 @@ impl DirectFile {
 }
 
 impl FileSystem {
-    /// Opens an open file once more, for reading past the page cache, with offsets, lengths and memory that are
-    /// multiples of `alignment` bytes (a power of two from 512 on; others become the next one). `None` if its file
-    /// system does not support that, or `/proc` is missing.
+    /// Opens an open file once more, for reading past the page cache. Offsets, lengths and memory are then multiples of
+    /// `alignment` bytes (a power of two from 512 on; others become the next one). `None` if its file system does not
+    /// support that, or `/proc` is missing.
     ///
     /// # Errors
     /// The error of the pool.

@@ -58,7 +58,7 @@ impl Faults {
         self.0.1.notify_all();
     }
 
-    /// Makes writing behave in this way, after so many bytes more.
+    /// Makes writing behave in this way, after `after` more bytes.
     pub fn write(&self, fault: FaultBehaviour, after: u64) {
         self.set(|state| (state.write, state.after) = (fault, after));
     }

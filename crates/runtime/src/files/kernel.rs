@@ -23,7 +23,7 @@ pub(crate) trait Kernel: Send + Sync {
         start.elapsed()
     }
 
-    /// How often this thread has waited, as a number that only grows.
+    /// Number of times that this thread has waited; it only grows.
     fn waits(&self) -> u64 {
         freerun_sys::switches::voluntary()
     }
@@ -92,7 +92,8 @@ pub(crate) trait Kernel: Send + Sync {
         Ok(())
     }
 
-    /// One byte for each page of the range, 1 if it is in memory and up to date. `offset` is a multiple of the page size.
+    /// Finds the pages of the range that are in memory and up to date: a byte for each, 1 if it is. `offset` is a
+    /// multiple of the page size.
     fn resident(&self, fd: BorrowedFd<'_>, offset: u64, len: usize, pages: &mut Vec<u8>) -> Result<(), Errno> {
         let answer = Mapping::new(fd, offset, len).and_then(|mapping| mapping.resident(pages));
         answer.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))

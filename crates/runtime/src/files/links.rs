@@ -1,8 +1,9 @@
-//! Opening files without following symbolic links, or without following those of another owner (`disable_symlinks`).
+//! Opening files without following symbolic links, or without following links of
+//! another owner (`disable_symlinks`).
 //!
-//! Checking and opening are one step: `openat2(2)` with `RESOLVE_NO_SYMLINKS`, or a walk from folder to folder in which
-//! every descriptor is the one that was checked. A process that puts a link in place meanwhile causes an error, or is
-//! too late.
+//! Checking and opening are one step: `openat2(2)` with `RESOLVE_NO_SYMLINKS`, or a walk from folder to folder that
+//! uses the descriptors which were checked. A process that puts a link in place meanwhile causes an error, or is too
+//! late.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -35,7 +36,7 @@ pub enum LinkRule {
 pub struct LinkCheck {
     /// Which links may be followed.
     pub rule: LinkRule,
-    /// This many bytes of the path, which have to end where a name ends, are not checked.
+    /// Length of the part of the path that is not checked, in bytes; it has to end where a name ends.
     pub trusted: usize,
 }
 
@@ -229,9 +230,12 @@ fn open_in(dir: BorrowedFd<'_>, name: &CStr, flags: OFlags, no_links: bool, cach
     let mut resolve = ResolveFlags::empty();
     resolve.set(ResolveFlags::CACHED, cached);
     resolve.set(ResolveFlags::NO_SYMLINKS, no_links);
-    retried(|| match resolve.is_empty() {
-        true => rustix::fs::openat(dir, name, flags, Mode::empty()),
-        false => rustix::fs::openat2(dir, name, flags, Mode::empty(), resolve),
+    retried(|| {
+        if resolve.is_empty() {
+            rustix::fs::openat(dir, name, flags, Mode::empty())
+        } else {
+            rustix::fs::openat2(dir, name, flags, Mode::empty(), resolve)
+        }
     })
 }
 

@@ -20,7 +20,7 @@ pub const MAX_ENTRIES: usize = 1 << 18;
 
 /// The most bytes of all listings of the process, from the first entry read to the last one sent.
 pub const MAX_LISTINGS: u64 = 256 << 20;
-/// How many entries are counted at once.
+/// Number of entries that are counted at once.
 const STEP: usize = 256;
 
 static LISTINGS: Budget = Budget::new(MAX_LISTINGS);
@@ -33,7 +33,7 @@ const FEW: usize = 1024;
 pub struct Listing {
     /// The entries of the directory.
     pub entries: Entries,
-    /// How their names are written.
+    /// Encoding of their names.
     pub encoding: Encoding,
 }
 
@@ -83,7 +83,7 @@ impl Drop for Entries {
     }
 }
 
-/// How names are written; of several names the greatest counts.
+/// Encoding of names; of several names the greatest counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Encoding {
     /// In ASCII.
@@ -95,7 +95,7 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    /// How this name is written.
+    /// Encoding of this name.
     pub fn of(name: &[u8]) -> Encoding {
         match std::str::from_utf8(name) {
             Ok(_) if name.is_ascii() => Encoding::Ascii,
@@ -105,21 +105,21 @@ impl Encoding {
     }
 }
 
-/// One entry of a directory.
+/// An entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirectoryEntry {
     /// The entry's name.
     pub name: Box<[u8]>,
-    /// The entry's attributes; for a link, those of the file that it leads to, if that exists.
+    /// The entry's attributes; for a link, the attributes of the file that it leads to, if that exists.
     pub meta: Meta,
     /// Whether the entry is a symbolic link.
     pub is_link: bool,
 }
 
-/// A change of the entries of a directory, in the pool: which are shown, and in which order.
+/// A change of the entries of a directory, in the pool: selection and order.
 pub type Change = Box<dyn FnOnce(&mut Vec<DirectoryEntry>) + Send>;
 
-/// Which entries a listing has, and in which order.
+/// Selection and order of the entries of a listing.
 #[derive(Default)]
 pub struct Arrange {
     /// Whether entries whose names begin with a dot are among them (`.` and `..` never are).
@@ -128,7 +128,7 @@ pub struct Arrange {
     pub change: Option<Change>,
 }
 
-/// Why a directory cannot be listed.
+/// Reason why a directory cannot be listed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ListError {
     /// The system's or the pool's error.

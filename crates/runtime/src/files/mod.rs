@@ -9,7 +9,6 @@
 //! | connect to a Unix socket | as for `stat`; the descriptor keeps the names in the cache until `connect(2)` has walked them |
 //! | any other | none: always the pool |
 
-mod ahead;
 mod atime;
 pub mod change;
 mod copy;
@@ -22,6 +21,7 @@ mod list;
 mod open;
 mod probe;
 mod read;
+mod readahead;
 mod send;
 mod socket;
 mod temp;
@@ -29,7 +29,7 @@ mod temp;
 mod tests;
 mod trust;
 mod types;
-mod unnamed;
+mod unnamed_file;
 
 use std::io;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ pub use send::{INLINE_MAX, POOL_CHUNK, SendResult};
 pub use socket::SocketPaths;
 pub use temp::{TempFile, nameless_path};
 pub use types::{Aio, ClientPresence, FileError, Meta, NamedError, OpenFile, Trouble, Via};
-pub use unnamed::UnnamedFile;
+pub use unnamed_file::UnnamedFile;
 
 /// The file operations of the worker: one value for all loops.
 pub struct FileSystem {

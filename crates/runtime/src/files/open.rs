@@ -98,8 +98,8 @@ impl FileSystem {
         self.kernel.stat_known(file.as_fd()).ok()
     }
 
-    /// Whether the inode number and the times of a file on this device stay the same as long as nobody changes the
-    /// file: not if it is on a server, or another process has it.
+    /// Whether the attributes of a file on this device stay the same as long as nobody changes it: inode number and
+    /// times. They do not if the file is on a server, or another process has it.
     pub fn has_lasting_attributes(&self, dev: u64) -> bool {
         self.mounts.get(dev).is_some_and(|mount| matches!(mount.class(), Class::Memory | Class::Local))
     }

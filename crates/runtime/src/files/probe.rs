@@ -1,4 +1,4 @@
-//! How much of a file can be sent without waiting.
+//! Part of a file that can be sent without waiting.
 //!
 //! `sendfile(2)` has no non-blocking form: it waits for pages that are not in the page cache, or that are there but
 //! still being read. So the range is probed first, with the best probe that the mount supports ([`Rung`]), as densely
@@ -16,24 +16,23 @@ use super::trust::REGION;
 use super::types::OpenFile;
 use crate::mounts::{Density, Rung};
 
-/// How far ahead one probe looks, in bytes. Pages that are probed long before they are sent may be gone by then.
+/// Range of one probe, in bytes. Pages that are probed long before they are sent may have left memory already.
 const WINDOW: u64 = 4 << 20;
-/// How far ahead a probe by `RWF_NOWAIT` looks while the mount misses, in bytes: no further than the bytes that are
-/// sent next.
+/// Range of a probe by `RWF_NOWAIT` while the mount misses, in bytes: no further than the bytes that are sent next.
 const DENSE_WINDOW: u64 = 512 << 10;
-/// How long the result of a probe holds for a response, in milliseconds.
+/// Time for which the result of a probe holds for a response, in milliseconds.
 const CURSOR_MS: u64 = 500;
-/// How long the result of a probe holds while the mount misses, in milliseconds: the reads of 200 clients can replace
-/// the whole page cache within three seconds.
+/// Time for which the result of a probe holds while the mount misses, in milliseconds: the reads of 200 clients can
+/// replace the whole page cache within three seconds.
 const DENSE_MS: u64 = 5;
 /// With fewer probed bytes left than this, the next part is probed before sending, so that sends stay large.
 const ENOUGH: u64 = 256 << 10;
 
-/// For how long a whole file that one response found in memory is not probed again, in milliseconds: pages that were
+/// Time for which a whole file that one response found in memory is not probed again, in milliseconds. Pages that were
 /// read so recently are the last that the kernel evicts.
 pub(super) const WHOLE_MS: u64 = 20;
-/// When its mount has just missed, only a file that was found so many times in a row is not probed: many clients ask
-/// for it.
+/// Number of times in a row that a file was found if it is not probed although its mount has just missed: many clients
+/// request it.
 pub(super) const HOT_TIMES: u32 = 4;
 /// Looks that are further apart than this, in milliseconds, are not in a row.
 const HOT_GAP_MS: u64 = 500;
@@ -64,8 +63,8 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// For a body of which no byte is sent that was not read from the file: the pages that `sendfile(2)` has queued are
-    /// still those of the file, and change with it until they are on their way.
+    /// A cursor for a body whose every byte is read from the file before it is sent. The pages that `sendfile(2)` has
+    /// queued still belong to the file, and change with it until they are on their way.
     pub fn copying() -> Cursor {
         Cursor { copies: true, ..Cursor::default() }
     }
@@ -97,7 +96,7 @@ impl Cursor {
 struct ProbeRun {
     from: u64,
     until: u64,
-    /// When its beginning was probed: the rest may be probed much later, for a slow client.
+    /// Moment at which its beginning was probed: the rest may be probed much later, for a slow client.
     since_ms: u64,
 }
 
@@ -110,10 +109,10 @@ impl ProbeRun {
     }
 }
 
-/// How the next bytes of a file can be sent.
+/// Manner in which the next bytes of a file can be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ahead {
-    /// So many bytes (more than 0) are in memory, and will be when they are sent, as far as can be told.
+    /// A number of bytes (more than 0) that are in memory, and will be when they are sent, as far as can be told.
     Ready(u64),
     /// The probes are not enough: copying checks and takes the bytes in one step.
     Unsure,
@@ -148,7 +147,7 @@ enum PageProbe {
     Ready,
     Missing,
     EndOfFile,
-    /// This probe does not exist here.
+    /// Absence of this probe here.
     NoProbe,
 }
 
@@ -187,7 +186,7 @@ fn saw_whole(file: &OpenFile, now: u64) {
 }
 
 impl FileSystem {
-    /// How many of `len` bytes at `offset` can be sent (or read) without waiting, and how.
+    /// Number of `len` bytes at `offset` that can be sent (or read) without waiting, and the manner.
     pub(super) fn ahead(&self, file: &OpenFile, cursor: &mut Cursor, offset: u64, len: u64, now: u64) -> Ahead {
         let ready = if was_just_seen(file, now) {
             file.size().saturating_sub(offset)
@@ -325,10 +324,10 @@ impl FileSystem {
         Some(found)
     }
 
-    /// Whether a page is neither in memory nor being read. A read would find that out, too, but it starts reading,
-    /// which takes processor time and can itself wait (for metadata of the file, for a place in the queue of the disk),
-    /// and it brings in a few single pages where the pool would read a block in large ones: so reading is left to the
-    /// pool. `cachestat` is never asked whether something *is* ready: it counts pages in flight.
+    /// Whether a page is neither in memory nor being read. A read would find that out, too, but reading is left to the
+    /// pool. A read takes processor time and can itself wait, for metadata of the file or for a place in the queue of
+    /// the disk. It brings in a few single pages where the pool would read a block in large ones. `cachestat` is never
+    /// asked whether something *is* ready: it counts pages in flight.
     pub(super) fn is_surely_cold(&self, file: &OpenFile, offset: u64, page: u64) -> bool {
         if file.no_cachestat.load(Relaxed) || !CACHESTAT_TRUE.contains(&file.mount.fs_type()) {
             return false;
@@ -343,8 +342,8 @@ impl FileSystem {
         }
     }
 
-    /// Probes from `found.until` to `end`: one page in each `step`, the first one (unless this `goes_on` from the probe
-    /// before), and the `last` one if it is far from the one before it.
+    /// Probes from `found.until` to `end`: a page in each `step`, and the `last` page if it is far from the one before
+    /// it. The first page is probed unless this `goes_on` from the probe before.
     fn walk(
         &self,
         file: &OpenFile,

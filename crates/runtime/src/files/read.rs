@@ -178,7 +178,7 @@ impl FileSystem {
 pub(super) enum ReadyRead {
     /// All the bytes that were asked for, or all that the file has.
     Whole(usize),
-    /// So many bytes were read, and the rest is not in memory.
+    /// A number of bytes that were read; the rest is not in memory.
     Part(usize),
 }
 

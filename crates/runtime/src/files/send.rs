@@ -22,7 +22,7 @@ const SENDFILE: &str = "sendfile()";
 /// The result of sending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SendResult {
-    /// This many bytes (more than 0) went out; go on after them.
+    /// A number of bytes (more than 0) that went out; go on after them.
     Bytes(u64),
     /// The socket takes nothing now: wait until it is writable.
     SocketFull,
@@ -75,8 +75,8 @@ impl FileSystem {
         sent
     }
 
-    /// How many of `len` bytes at `offset` [`send_now`](Self::send_now) could send without waiting, as far as is known
-    /// now.
+    /// Number of `len` bytes at `offset` that [`send_now`](Self::send_now) could send without waiting, as far as is
+    /// known now.
     pub fn sendable(&self, file: &OpenFile, cursor: &mut Cursor, offset: u64, len: u64, aio: &Aio) -> u64 {
         let began = self.begin(Some(&file.mount));
         let now = to_ms(began.at);
@@ -138,10 +138,8 @@ impl FileSystem {
         let mut sent = 0;
         loop {
             let (at, left) = (offset + sent, chunk - sent);
-            let outcome = match copies {
-                true => self.copy_waiting(file, out, at, left),
-                false => self.sendfile(file, out, at, left),
-            };
+            let outcome =
+                if copies { self.copy_waiting(file, out, at, left) } else { self.sendfile(file, out, at, left) };
             match outcome {
                 Ok(SendResult::Bytes(n)) => {
                     sent += n;

@@ -41,8 +41,8 @@ enum CachedLookup {
 }
 
 impl SocketPaths<'_> {
-    /// Connects a non-blocking socket to the Unix socket of a path: at once if the path is in the lookup cache and on a
-    /// mount that does not ask anybody for it, else in the pool. The socket is given back.
+    /// Connects a non-blocking socket to the Unix socket of a path. This happens at once if the path is in the lookup
+    /// cache and on a mount that does not ask anybody for it, else in the pool. The socket is given back.
     ///
     /// # Errors
     /// The error of `connect(2)`. Without a thread in the pool the error has no number and its text says so.
@@ -91,7 +91,7 @@ impl FileSystem {
             }
             Err(error) => return CachedLookup::Failed(error),
         };
-        // A link may have led to another mount than the path names, one that asks for each use.
+        // A link may have led to another mount than the path names, and that mount may ask for each use.
         let is_inline = |dev| self.inline_mount(dev).is_some();
         if is_watchful && !self.kernel.stat_known(named.as_fd()).is_ok_and(|meta| is_inline(meta.dev)) {
             return CachedLookup::Unknown;

@@ -33,8 +33,8 @@ pub struct TempFile {
     name: Option<TempName>,
 }
 
-/// The path by which a file without a name is called in logs: the folder that it was made in, and the number of its
-/// inode, as the system calls it in `/proc`.
+/// The path of a file without a name in logs: its folder, and the number of its inode, as the system calls it in
+/// `/proc`.
 pub fn nameless_path(folder: &CStr, file: &OpenFile) -> Vec<u8> {
     let number = format!("/#{}", file.meta().ino);
     [folder.to_bytes(), number.as_bytes()].concat()
@@ -112,9 +112,9 @@ impl FileSystem {
         Ok(TempFile { file: Arc::new(file), len, files: self.clone(), folder, name: None })
     }
 
-    /// Makes a temporary file with a name of ten digits or more in the folder, below as many further folders as there
-    /// are `levels`, whose names are so many of the last digits, as nginx does it. The file is removed when this is
-    /// dropped, unless it is to be kept.
+    /// Makes a temporary file with a name of ten digits or more in the folder. Each of the `levels` is a further folder
+    /// whose name has this number of the last digits, as nginx does it. The file is removed when this is dropped,
+    /// unless it is to be kept.
     ///
     /// # Errors
     /// The error of `open(2)` or `mkdir(2)`, or of the pool.
@@ -236,7 +236,7 @@ impl TempFile {
         Ok(())
     }
 
-    /// The path by which logs call the file: its own, or that of [`nameless_path`].
+    /// The path for logs: the file's own, or [`nameless_path`].
     pub fn shown_path(&self) -> Vec<u8> {
         match &self.name {
             Some(name) => name.path.to_bytes().to_vec(),
@@ -266,7 +266,7 @@ impl TempFile {
         self.len == 0
     }
 
-    /// The file for reading. Its [`OpenFile::meta`] is that of the empty file; [`OpenFile::size`] counts.
+    /// The file for reading. Its [`OpenFile::meta`] describes the empty file; [`OpenFile::size`] counts.
     pub fn file(&self) -> &Arc<OpenFile> {
         &self.file
     }

@@ -1,7 +1,7 @@
 //! A record of the parts of files that were found in memory, page by page, a moment ago and repeatedly before.
 //!
 //! While other files of its mount miss, a file is copied ([`copy`](super::copy)), which looks at each page. A file that
-//! is asked for again and again stays in memory when others do not: it is copied once in [`TRUST_MS`] and sent by
+//! clients request again and again stays in memory when others do not. It is copied once in [`TRUST_MS`] and sent by
 //! `sendfile(2)`, with sparse probes, in between. A single look does not prove that: a file that was read a moment ago,
 //! among many others, may be the next to leave.
 
@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::probe::{HOT_TIMES, WHOLE_MS};
 use super::types::Meta;
 
-/// How long the result of a page-by-page look is trusted, in milliseconds.
+/// Time for which the result of a page-by-page look is trusted, in milliseconds.
 pub(super) const TRUST_MS: u64 = 1000;
 /// Looks that are further apart than this, in milliseconds, are not in a row.
 const ROW_MS: u32 = 2 * TRUST_MS as u32;

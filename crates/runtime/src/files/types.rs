@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use crate::mounts::{Class, Mount};
 use crate::pool::{PoolError, Tag, ThreadPool};
 
-/// How operations that may wait are done (the directive `aio`).
+/// Manner of operations that may wait (the directive `aio`).
 #[derive(Debug, Clone)]
 pub enum Aio {
     /// Operations are probed; those that might wait go to the pool `default`.
@@ -68,7 +68,7 @@ impl std::fmt::Debug for Via<'_> {
     }
 }
 
-/// Why a file operation failed.
+/// Reason why a file operation failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FileError {
     /// The system's error.
@@ -279,9 +279,9 @@ pub struct OpenFile {
     pub(crate) mount: Arc<Mount>,
     /// Whether `mincore` may be believed: 0 not asked yet, 1 yes, 2 no.
     pub(crate) mincore: AtomicU8,
-    /// When one response last found the whole file in memory, in milliseconds; 0 for never.
+    /// Moment at which one response last found the whole file in memory, in milliseconds; 0 for never.
     pub(crate) whole_ms: AtomicU64,
-    /// How often that was so in a row, at different moments, and the last of these moments.
+    /// Number of times that this was so in a row, at different moments, and the last of these moments.
     pub(crate) whole_times: AtomicU32,
     pub(crate) whole_counted_ms: AtomicU64,
     /// Set when `cachestat` does not answer for this file.
@@ -315,8 +315,8 @@ impl OpenFile {
         &self.meta
     }
 
-    /// The file's size in bytes: that of the moment when it was opened, or, for a file that the server writes, the
-    /// bytes written to it since.
+    /// The file's size in bytes when it was opened. For a file that the server writes, the bytes written to it since
+    /// are added.
     pub fn size(&self) -> u64 {
         self.size.load(Relaxed)
     }

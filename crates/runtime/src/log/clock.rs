@@ -1,8 +1,8 @@
 //! The wall clock as logs print it.
 //!
-//! nginx logs in local time. Asking the C library for the zone's offset takes a lock and may read a file, so the
-//! offset is kept in an atomic, refreshed by the log thread at each full minute (zones change on minute boundaries),
-//! and the loops do the arithmetic themselves. Formatted times are cached per thread for the second they belong to.
+//! nginx logs in local time. Asking the C library for the zone's offset takes a lock and may read a file. So the offset
+//! is kept in an atomic, and the loops do the arithmetic themselves. The log thread refreshes it at each full minute,
+//! since zones change on minute boundaries. Formatted times are cached per thread for the second they belong to.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};

@@ -8,7 +8,7 @@ use freerun_conf::{bytes_of, into_bytes};
 use super::clock;
 use super::file::LogFile;
 use super::level::Level;
-use super::recent;
+use super::recent_lines;
 use super::syslog::Header;
 
 /// The longest error line in bytes, its newline included; the rest is cut off, as in nginx.
@@ -20,7 +20,7 @@ pub struct ErrorLog {
     shared: Arc<Targets>,
 }
 
-/// One target of an error log.
+/// A target of an error log.
 #[derive(Clone, Debug)]
 pub struct ErrorTarget {
     /// The file.
@@ -59,8 +59,8 @@ impl ErrorLog {
         ErrorLog::default()
     }
 
-    /// This log, printing lines up to `warn` on stderr as well, as `nginx: [emerg] …` — unless a target is stderr
-    /// already. For start-up and `-t`.
+    /// Returns the log with stderr as a further target for lines up to `warn`, as `nginx: [emerg] …` — unless a target
+    /// is stderr already. For start-up and `-t`.
     pub fn with_console(&self) -> ErrorLog {
         let console = !self.shared.list.iter().any(|target| target.file.is_stderr());
         ErrorLog { shared: Arc::new(Targets { list: self.shared.list.clone(), widest: self.shared.widest, console }) }
@@ -71,7 +71,7 @@ impl ErrorLog {
         self.shared.console
     }
 
-    /// This log, without printing on stderr.
+    /// Returns the log without printing on stderr.
     pub fn without_console(&self) -> ErrorLog {
         ErrorLog {
             shared: Arc::new(Targets { list: self.shared.list.clone(), widest: self.shared.widest, console: false }),
@@ -111,8 +111,8 @@ impl ErrorLog {
         }
     }
 
-    /// Writes a line like [`ErrorLog::write`], and keeps it among the [recent] ones even if no target admits it. For what
-    /// `status` has to show.
+    /// Writes a line like [`ErrorLog::write`], and keeps it among the [recent lines](super::recent_lines) even if no
+    /// target admits it. For what `status` has to show.
     pub fn write_and_keep(&self, level: Level, connection: Option<u64>, message: fmt::Arguments<'_>) {
         self.write_line(level, None, connection, message);
     }
@@ -135,8 +135,8 @@ impl ErrorLog {
             super::file::write_stderr(&bytes_of(&format!("nginx: [{level}] {}\n", &line.text[message])));
         }
         let bytes = bytes::Bytes::from(into_bytes(line.text));
-        if level <= recent::LEAST {
-            recent::keep(&bytes);
+        if level <= recent_lines::LEAST {
+            recent_lines::keep(&bytes);
         }
         for target in self.shared.list.iter().filter(|target| level <= own.unwrap_or(target.level)) {
             match &target.syslog {

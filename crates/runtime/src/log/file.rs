@@ -1,4 +1,4 @@
-//! One log file: its queue of lines, and the bound of the queue.
+//! A log file: its queue of lines, and the bound of the queue.
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use bytes::Bytes;
 use crossbeam_queue::SegQueue;
 
-use super::named::Destination;
 use super::sink::{self, Output, Sink};
+use super::variable_paths::Destination;
 use super::writer::WriterState;
 
 /// The bytes that may wait for one file. Beyond them whole buffers are dropped and their lines counted. A single buffer
@@ -79,7 +79,7 @@ pub(super) enum Chunk {
     Gzip(Bytes, u8),
     /// Lines for a file that has to be opened.
     Named(Box<Destination>, Bytes),
-    /// What comes behind this is for the next descriptor.
+    /// Mark between lines for the present descriptor and lines for the next one.
     Reopen,
 }
 
@@ -189,8 +189,8 @@ impl LogFile {
             inner.output.fd.store(Arc::new(fd));
             return;
         }
-        // A file that is renamed so often while a single write goes on has its lines in a later one: the descriptor takes the place
-        // of the oldest, in the queue too.
+        // A file may be renamed too often while a single write goes on. Then its lines are in a later one: the
+        // descriptor takes the place of the oldest, in the queue too.
         let replaces = inner.reopened.len() >= MAX_REOPENED && inner.reopened.pop().is_some();
         inner.reopened.push(fd);
         if !replaces {
@@ -199,8 +199,8 @@ impl LogFile {
         self.schedule();
     }
 
-    /// Whether so many bytes would be taken now, and not be dropped. Lines that would be dropped need not be made, but
-    /// have to be [counted](LogFile::lose).
+    /// Whether a line of this size would be taken now, and not be dropped. Lines that would be dropped need not be
+    /// made, but have to be [counted](LogFile::lose).
     #[inline]
     pub fn has_room(&self, size: usize) -> bool {
         let waiting = self.0.waiting.load(Ordering::Relaxed);
@@ -230,7 +230,7 @@ impl LogFile {
         self.0.waiting.load(Ordering::Relaxed)
     }
 
-    /// The number of threads that write logs, or are held up doing so, including the one that stands by.
+    /// The number of threads that write logs, or are held up doing so, including the thread that stands by.
     pub fn threads(&self) -> usize {
         self.0.shared.as_ref().map_or(0, |shared| shared.threads())
     }

@@ -12,8 +12,8 @@ use super::clock;
 use super::errno::Errno;
 use super::file::{Chunk, LogFile, MAX_WAITING};
 use super::level::Level;
-use super::named::{Destination, OpenFiles, WriteFailure};
 use super::sink::{self, BATCH, Memories, SYSLOG, Sink, WriteResult};
+use super::variable_paths::{Destination, OpenFiles, WriteFailure};
 use super::writer::{Command, WriterState};
 
 /// The shortest interval between two reports that files which lines name cannot be written.
@@ -23,11 +23,11 @@ const NAMED_REPORT: Duration = Duration::from_secs(1);
 pub(super) struct Job {
     file: LogFile,
     chunks: VecDeque<Bytes>,
-    /// What comes behind `chunks` is for the log's next descriptor.
+    /// The lines behind `chunks` are for the log's next descriptor.
     reopens: bool,
     /// The last write of the log failed.
     retried: bool,
-    /// How many bytes more the log may write before the next log gets its turn.
+    /// Number of bytes that the log may still write before the next log gets its turn.
     budget: usize,
 }
 
@@ -65,14 +65,14 @@ pub(super) struct Keeper {
     open: Option<OpenFiles>,
     /// Logs that get their turn when the files that lines name are available again.
     put_off: Vec<LogFile>,
-    /// When files that are open but unused are to be closed.
+    /// Moment at which files that are open but unused are to be closed.
     purge: Option<Instant>,
     /// The callers that wait until these are closed, which happens when they are available again.
     close: Vec<SyncSender<()>>,
     /// The callers that wait until everything is written.
     flush: Vec<SyncSender<()>>,
     stop: Option<SyncSender<()>>,
-    /// When it was last reported that a named file cannot be written.
+    /// Moment of the last report that a named file cannot be written.
     named_reported: Option<Instant>,
     /// The minute in which the local time was last asked for.
     minute: i64,
@@ -239,12 +239,13 @@ impl Keeper {
             return Some(self);
         };
         let all = done.is_some();
-        let (keeper, purge) = self.lend(shared, None, || match all {
-            true => {
+        let (keeper, purge) = self.lend(shared, None, || {
+            if all {
                 open.close_all();
                 None
+            } else {
+                open.purge(Instant::now())
             }
-            false => open.purge(Instant::now()),
         });
         let Some(mut keeper) = keeper else {
             shared.hand_in(HandedIn::Closed(open, purge, done));

@@ -2,7 +2,7 @@
 //!
 //! The log thread holds the state of all logs, the [`Baton`]'s load. Before a call that may wait the thread lays it
 //! down, and takes it up again afterwards. Another thread stands by and looks at it, once a second while logs are
-//! written and not at all otherwise; if the load has been lying there for [`PATIENCE`], that thread takes it up and is
+//! written and not at all otherwise. If the load has been lying there for [`PATIENCE`], that thread takes it up and is
 //! the log thread from then on. The thread that was held up hands in the result of its call when that ends, and then
 //! stands by or ends.
 
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::file::LogFile;
 
-/// How long a write may take before another thread goes on with the other logs.
+/// Time that a write may take before another thread goes on with the other logs.
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The most threads for logs, including those that are held up. If all of them are held up, all logs wait.
@@ -22,7 +22,7 @@ pub const MAX_LOG_THREADS: usize = 8;
 /// The state that one thread at a time holds.
 pub(super) struct Baton<L> {
     inner: Mutex<ReliefState<L>>,
-    /// The number of threads, including the one that stands by. It is changed under the lock; loops read it.
+    /// The number of threads, including the thread that stands by. It is changed under the lock; loops read it.
     threads: AtomicUsize,
 }
 
@@ -123,11 +123,10 @@ impl<L> Baton<L> {
     pub(super) fn is_vacant(&self) -> bool {
         let mut inner = self.inner();
         let vacant = matches!(inner.standby, Standby::Missing) && !inner.ended;
-        match vacant {
-            true => inner.standby = Standby::Awake,
-            false => {
-                self.threads.fetch_sub(1, Ordering::Relaxed);
-            }
+        if vacant {
+            inner.standby = Standby::Awake
+        } else {
+            self.threads.fetch_sub(1, Ordering::Relaxed);
         }
         vacant
     }

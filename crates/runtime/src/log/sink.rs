@@ -17,9 +17,9 @@ use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketT
 
 use super::level::Level;
 
-/// How long a file that failed (ENOSPC, EIO, EPIPE …) rests before the next attempt.
+/// Time for which a file that failed (ENOSPC, EIO, EPIPE …) rests before the next attempt.
 const RETRY: Duration = Duration::from_secs(1);
-/// How long a socket whose reader is behind rests before the next attempt.
+/// Rest of a socket before the next attempt, if its reader is behind.
 const SOCKET_RETRY: Duration = Duration::from_millis(10);
 /// The most buffers of one `writev`; well below IOV_MAX.
 pub(super) const BATCH: usize = 128;
@@ -32,7 +32,7 @@ pub const MEMORY: &str = "memory:";
 pub const SECRETS: &str = "secrets:";
 /// The name of the log that stands for all files whose paths have variables.
 pub const NAMED: &str = "variables:";
-/// The beginning of a log's memory, by which it is found in a core dump.
+/// The beginning of a log's memory: a search for it finds the log in a core dump.
 const MARKER: &[u8] = b"freerun memory log: ";
 /// The largest log in memory, in bytes.
 pub const MAX_MEMORY: usize = 1 << 30;
@@ -119,9 +119,9 @@ impl Unsent {
 
 /// The result of an attempt to write.
 pub(super) enum WriteResult {
-    /// So many of the waiting bytes have been dealt with.
+    /// A number of the waiting bytes that have been dealt with.
     Some(usize),
-    /// These messages were not taken; they are lost, and the caller has to count them.
+    /// Messages that were not taken; they are lost, and the caller has to count them.
     Dropped {
         /// The number of their bytes.
         bytes: usize,
@@ -295,11 +295,11 @@ pub(super) fn write_all(fd: &OwnedFd, mut bytes: &[u8]) -> io::Result<()> {
 /// The most bytes that a pipe takes for certain once poll(2) says that it is writable (pipe(7)).
 const PIPE_ATOMIC: usize = 4096;
 
-/// How long a line waits for room in a pipe.
+/// Time for which a line waits for room in a pipe.
 const ROOM_PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
-/// Writes all bytes, and waits for the disk of a file, but not for the reader of a pipe or a terminal that takes nothing any
-/// more: a process whose output nobody reads has to hear its signals nevertheless.
+/// Writes all bytes, and waits for the disk of a file, but not for the reader of a pipe or a terminal that takes
+/// nothing any more. A process whose output nobody reads has to hear its signals nevertheless.
 ///
 /// # Errors
 /// The system's; `WouldBlock` if there is no room.

@@ -1,4 +1,4 @@
-//! The thread that writes the logs, and the one that goes on while a write takes long.
+//! The thread that writes the logs, and the thread that goes on while a write takes long.
 
 use std::collections::HashMap;
 use std::io;
@@ -39,7 +39,7 @@ pub(super) struct WriterState {
     thread: ArcSwapOption<Thread>,
     pub(super) report: ArcSwapOption<ErrorLog>,
     pub(super) baton: Baton<Box<Keeper>>,
-    /// How long a write may take before another thread goes on with the other logs.
+    /// Time that a write may take before another thread goes on with the other logs.
     patience: Duration,
 }
 
@@ -53,7 +53,7 @@ pub(super) enum Command {
 }
 
 impl WriterState {
-    /// The number of threads that write logs, or are held up doing so, including the one that stands by.
+    /// The number of threads that write logs, or are held up doing so, including the thread that stands by.
     pub(super) fn threads(&self) -> usize {
         self.baton.threads()
     }
@@ -83,7 +83,7 @@ impl WriterState {
 }
 
 impl Writer {
-    /// Starts the writing thread, and one that stands by. Fails only if no thread can be made.
+    /// Starts the writing thread, and a thread that stands by. Fails only if no thread can be made.
     pub fn start() -> io::Result<Writer> {
         Writer::start_with(PATIENCE)
     }
@@ -125,8 +125,8 @@ impl Writer {
         file
     }
 
-    /// The file called `name`, writing to `fd`. If a file of that name is in use already, that one is returned as it is,
-    /// with `fd`, to be [reopened](LogFile::reopen) when nobody holds lines for the old one any more.
+    /// The file called `name`, writing to `fd`. If a file of that name is in use already, it is returned as it is, with
+    /// `fd`. The caller [reopens](LogFile::reopen) it when nobody holds lines for the old one any more.
     pub fn file_or_known(&self, name: &str, fd: OwnedFd) -> (LogFile, Option<OwnedFd>) {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(inner) = files.get(name).and_then(Weak::upgrade) {
@@ -160,7 +160,7 @@ impl Writer {
         files.get(name).and_then(Weak::upgrade).map(LogFile)
     }
 
-    /// The number of threads that write logs, or are held up doing so, including the one that stands by.
+    /// The number of threads that write logs, or are held up doing so, including the thread that stands by.
     pub fn threads(&self) -> usize {
         self.shared.as_ref().map_or(0, |shared| shared.threads())
     }

@@ -27,7 +27,7 @@ mod run;
 /// A job for a loop from outside. Jobs run on the loop's thread, in order.
 pub type LoopJob = Box<dyn FnOnce() + Send>;
 
-/// One more than the highest number of a loop.
+/// The highest number of a loop, plus one.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
@@ -53,8 +53,8 @@ pub fn spawn<F: Future<Output = ()> + 'static>(connection: u64, step: &'static s
     tasks::spawn(Activity { connection, step }, Box::pin(future));
 }
 
-/// Lets the other tasks that are ready have their turn. The kernel is asked for events when nothing is ready, and after
-/// [`UNASKED`] at the latest.
+/// Lets the other tasks that are ready have their turn. The loop asks the kernel for events when nothing is ready, and
+/// after [`UNASKED`] at the latest.
 pub async fn yield_now() {
     let mut yielded = false;
     poll_fn(|context| {
@@ -67,8 +67,8 @@ pub async fn yield_now() {
     .await;
 }
 
-/// Limits work that could go on without end, such as reading from a peer that is as fast as this loop: when this task
-/// has done so much that the others have waited long enough, they get their turn.
+/// Limits work that could go on without end, such as reading from a peer that is as fast as this loop. A task that has
+/// used up its budget gives the others their turn.
 pub async fn consume_budget() {
     poll_fn(poll_budget).await;
 }
@@ -108,7 +108,7 @@ impl LoopHandle {
         LoopHandle::start_with(index, cpus, Arc::default())
     }
 
-    /// Starts a loop thread that goes on with the figures of one that has ended.
+    /// Starts a loop thread that goes on with the figures of a loop which has ended.
     ///
     /// # Errors
     /// The thread or its epoll instance could not be made.

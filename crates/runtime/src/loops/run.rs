@@ -17,19 +17,21 @@ use rustix::io::Errno;
 use crate::clock::{self, nanos};
 use crate::loop_stats::LoopStats;
 use crate::mailbox::Mailbox;
-use crate::stalls::{self, Local, Row};
+use crate::stalls::{self, Local, Row, STALL};
 use crate::tasks::WaitingKinds;
 use crate::turn::fill_budget;
-use crate::{deadline, era, events, tasks};
+use crate::{arrival_era, deadline, events, tasks};
 
 thread_local! {
     static AFTER_EVENTS: RefCell<Vec<Waker>> = const { RefCell::new(Vec::new()) };
 }
 
-/// How long tasks are polled before the kernel is asked for events, in nanoseconds: a new request has to be noticed
-/// even if a thousand connections have work. While only tasks at long work are ready, the kernel is asked after each
-/// turn of them.
+/// Time for which tasks are polled before the loop asks the kernel for events, in nanoseconds: a new request has to be
+/// noticed even if a thousand connections have work. While only tasks at long work are ready, the loop asks the kernel
+/// after each turn of them.
 pub const UNASKED: u64 = 1_000_000;
+
+const _: () = assert!((UNASKED as u128) < STALL.as_nanos(), "a new request is noticed before a poll counts as a stall");
 
 /// The loop of this thread, which ends with it.
 pub(super) struct RunningLoop {
@@ -82,7 +84,7 @@ impl RunningLoop {
             }
             row.look();
             asked = row.last();
-            era::begin();
+            arrival_era::begin();
             events::tell(&told);
             deadline::wake_late(asked);
             after.drain(..).for_each(Waker::wake);
@@ -117,6 +119,8 @@ impl Drop for RunningLoop {
 /// The longest wait in milliseconds, which fits the timeout of epoll_wait(2).
 const LONGEST: u64 = 1 << 30;
 
+const _: () = assert!(LONGEST <= i32::MAX as u64, "the kernel counts milliseconds in 31 bits");
+
 /// Runs a future on a loop of this thread that ends with it: for tests and examples, which have no [`LoopHandle`](super::LoopHandle).
 ///
 /// # Errors
@@ -141,8 +145,9 @@ pub async fn after_events() {
 /// Wakes the task when the kernel was asked for events, which does not wait for one then. On other threads than a
 /// loop's, wakes it at once.
 pub fn wake_after_events(context: &Context<'_>) {
-    match tasks::on_a_loop() {
-        true => AFTER_EVENTS.with_borrow_mut(|after| after.push(context.waker().clone())),
-        false => context.waker().wake_by_ref(),
+    if tasks::on_a_loop() {
+        AFTER_EVENTS.with_borrow_mut(|after| after.push(context.waker().clone()))
+    } else {
+        context.waker().wake_by_ref()
     }
 }

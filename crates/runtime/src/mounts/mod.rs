@@ -21,9 +21,9 @@ pub use state::{Density, Mount, MountStatus, Rung, STALL};
 pub use table::{MAX_LEARNED, MAX_MOUNTS, MountTable};
 
 const MOUNTINFO: &str = "/proc/self/mountinfo";
-/// How many bytes of the mount table are read at most; [`MAX_MOUNTS`] lines of usual length fit well.
+/// The most bytes of the mount table that are read; [`MAX_MOUNTS`] lines of usual length fit well.
 const MAX_MOUNTINFO: usize = 4 << 20;
-/// How often the watching thread looks whether it is still needed, in seconds.
+/// Interval at which the watching thread looks whether it is still needed, in seconds.
 const WATCH_TICK: i64 = 2;
 
 /// The mount table, kept current.

@@ -10,18 +10,18 @@ use crate::stats::Counter;
 /// An inline operation that took longer than this has waited after all.
 pub const STALL: Duration = Duration::from_millis(20);
 /// Stalls are counted in windows of this length: [`MANY_STALLS`] in one demote a mount, or two if that is one in
-/// [`HITS_A_STALL`] of its inline operations. Either of these finds out an unreliable probe; a page that was evicted
-/// between the probe and the use (once in tens of thousands of operations on a machine short of memory) must not send
-/// all cached files of the mount to the pool.
+/// [`HITS_A_STALL`] of its inline operations. Either of these finds out an unreliable probe. A page may be evicted
+/// between the probe and the use, once in tens of thousands of operations on a machine short of memory. That must not
+/// send all cached files of the mount to the pool.
 pub const STALL_WINDOW: Duration = Duration::from_secs(10);
 /// See [`STALL_WINDOW`].
 pub const MANY_STALLS: u64 = 20;
 /// See [`STALL_WINDOW`].
 pub const HITS_A_STALL: u64 = 100;
-/// How long all operations on a demoted mount go to the pool.
+/// Time for which all operations on a demoted mount go to the pool.
 pub const DEMOTION: Duration = Duration::from_secs(60);
 
-/// How long access times are taken for unchanging after a read has not written one.
+/// Time for which access times are taken for unchanging after a read has not written one.
 const NO_ATIME: Duration = Duration::from_secs(60);
 
 /// The bytes (or [`WARM_PROBES`]) found warm without a miss after which a mount is probed less densely; the last step
@@ -74,10 +74,10 @@ impl Rung {
 pub enum Density {
     /// Every page is probed: there was a miss not long ago.
     Dense,
-    /// One page in 64 KiB is probed.
+    /// A page in 64 KiB is probed.
     Medium,
-    /// One page in 512 KiB is probed: the mount is warm. A probe costs 0.7 µs, so that 4 MB, which take 170 µs or more
-    /// to send, are probed for 3 % of that.
+    /// A page in 512 KiB is probed: the mount is warm. A probe costs 0.7 µs, so that 4 MB, which take 170 µs or more to
+    /// send, are probed for 3 % of that.
     Sparse,
 }
 
@@ -128,7 +128,7 @@ pub struct Mount {
     stalls: Counter,
     demotions: Counter,
     pub(super) work: super::work::MountWork,
-    /// What looks up and opens files, by the mount of their path as far as that shows it.
+    /// Threads that look up and open files, by the mount of their path as far as that shows it.
     pub(super) lookups: super::work::MountWork,
 }
 
@@ -228,7 +228,7 @@ impl Mount {
         self.rung.fetch_max(next as u8, Relaxed);
     }
 
-    /// How densely to probe now.
+    /// Density of probes now.
     pub fn density(&self) -> Density {
         match self.density.load(Relaxed) {
             0 => Density::Dense,
@@ -351,7 +351,7 @@ pub struct MountStatus {
     pub pooled: u64,
     /// Inline operations that took longer than [`STALL`].
     pub stalls: u64,
-    /// How often the mount was demoted.
+    /// Number of times that the mount was demoted.
     pub demotions: u64,
     /// For how long pools have been at work on the mount without any of their operations ending; zero without any.
     pub stuck: Duration,

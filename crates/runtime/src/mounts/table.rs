@@ -55,8 +55,7 @@ impl MountTable {
         table
     }
 
-    /// This table with the records of `old` for the mounts that are in both, and with the devices that were learned in
-    /// addition.
+    /// Takes over the records of `old` for the mounts that are in both, and the devices that were learned in addition.
     pub(super) fn inheriting(&self, old: &MountTable) -> MountTable {
         let mut table = self.clone();
         for (dev, mount) in &mut table.by_dev {
@@ -97,8 +96,8 @@ impl MountTable {
         self.by_dev.get(&dev)
     }
 
-    /// The mount with the longest mount point above a path; a relative one (the prefix of `-p` may be) begins in the folder
-    /// of the process, and has none if it leads upward. Symbolic links on the way are not followed.
+    /// The mount with the longest mount point above a path. A relative path (the prefix of `-p` may be) begins in the
+    /// folder of the process, and has no mount if it leads upward. Symbolic links on the way are not followed.
     pub fn of_path(&self, path: &[u8]) -> Option<&Arc<Mount>> {
         if path.starts_with(b"/") {
             return self.of_absolute(path);

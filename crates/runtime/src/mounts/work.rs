@@ -65,8 +65,8 @@ impl Mount {
 
     /// Notes that a pool's thread begins to look up a path that seems to be on this mount.
     ///
-    /// The path may lead elsewhere by a symbolic link, so these operations do not count for [`Mount::stuck_for`], by which
-    /// a cache is taken out of use.
+    /// The path may lead elsewhere by a symbolic link. So these operations do not count for [`Mount::stuck_for`], the
+    /// reason to take a cache out of use.
     pub(crate) fn begin_lookup(&self) -> AtWork<'_> {
         self.lookups.begin()
     }

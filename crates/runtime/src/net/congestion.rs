@@ -7,9 +7,9 @@ use std::os::fd::AsFd;
 /// tcp(7)).
 const RENO: &str = "reno";
 
-/// Chooses the congestion control of a TCP socket whose peer has this address, or which listens there.
+/// Chooses the congestion control of a TCP socket with this address of the peer, or of a listening one.
 ///
-/// Between two sockets of one machine there is no path whose rate or queue could be measured: the accounts of BBR or
+/// Between two sockets of one machine there is no path whose rate or queue could be measured. The accounts of BBR or
 /// CUBIC, and BBR's pacing, cost time with each segment and bring nothing. For a loopback address Reno is taken, which
 /// does least. Other addresses keep the system's setting. A route may prescribe one (`ip route … congctl lock`), which
 /// takes precedence.

@@ -1,6 +1,6 @@
 //! Client sockets: non-blocking, and registered with the loop only when they first have to wait.
 //!
-//! A connection whose request is there at once and whose response fits the socket buffer never costs an `epoll_ctl`.
+//! A connection never costs an `epoll_ctl` if its request is there at once and its response fits the socket buffer.
 
 mod congestion;
 mod listening;
@@ -23,8 +23,8 @@ use crate::{loops, timer};
 pub use congestion::choose_congestion_control;
 pub use listening::ListeningSocket;
 
-/// How long a peer that has only shut down its sending side is assumed to wait for the response, while its work waits
-/// in a queue: a half-closing client gets its response, and one that went away frees its place soon.
+/// Time for which a peer that has only shut down its sending side is assumed to wait for the response, while its work
+/// waits in a queue. A half-closing client gets its response, and the place of a client that went away is free soon.
 pub const GONE_GRACE: Duration = Duration::from_secs(1);
 
 /// A connected stream socket of one event loop.
@@ -117,8 +117,7 @@ impl Socket {
         poll_fn(|context| self.poll_read_by(context, || Ok((self.try_read(buffer)?, room)))).await
     }
 
-    /// Reads like [`Socket::read`], at most `most` bytes, into a buffer of which pieces can be handed out without
-    /// copying.
+    /// Reads like [`Socket::read`], at most `most` bytes, into a buffer whose pieces can be handed out without copying.
     ///
     /// # Errors
     /// The error of `recv(2)`, except `WouldBlock`.
@@ -142,7 +141,7 @@ impl Socket {
         self.poll_read_by(context, || Ok((self.try_read_bytes(buffer, most)?, room)))
     }
 
-    /// Reads like [`Socket::try_read`], at most `most` bytes, into a buffer of which pieces can be handed out without
+    /// Reads like [`Socket::try_read`], at most `most` bytes, into a buffer whose pieces can be handed out without
     /// copying.
     ///
     /// # Errors
@@ -165,7 +164,7 @@ impl Socket {
         let (mut got, mut filled) = (None, false);
         let mut read = || match read() {
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Err(error),
-            // A short read has emptied the socket: the registration is told that nothing is left.
+            // A short read has emptied the socket: the registration learns that nothing is left.
             Ok((n, room)) if n > 0 && n < room => {
                 got = Some(Ok(n));
                 Err(io::ErrorKind::WouldBlock.into())
@@ -263,7 +262,7 @@ impl Socket {
         }
     }
 
-    /// Has the kernel take no more than about so many bytes that it has not sent yet (`TCP_NOTSENT_LOWAT`, tcp(7)).
+    /// Limits the bytes that the kernel takes and has not sent yet to about this number (`TCP_NOTSENT_LOWAT`, tcp(7)).
     ///
     /// # Errors
     /// The error of `setsockopt(2)`.
@@ -320,8 +319,8 @@ impl Socket {
         }
     }
 
-    /// To be called when the connection was just made and nothing was read or waited for, since its peer has hardly sent
-    /// anything: the first read waits for an event, instead of trying in vain.
+    /// Notes that the connection was just made and nothing was read or waited for. Its peer has hardly sent anything:
+    /// the first read waits for an event, instead of trying in vain.
     pub fn expect_nothing(&self) {
         self.read_first.set(false);
     }
@@ -346,7 +345,7 @@ impl Socket {
         Ok(rustix::net::sendmsg(&*self.fd, parts, &mut Default::default(), flags)?)
     }
 
-    /// How many bytes a write would certainly take now; 0 if that is not known.
+    /// Number of bytes that a write would certainly take now; 0 if that is not known.
     pub fn certain_room(&self) -> usize {
         let memory = freerun_sys::socket::send_room(&*self.fd).unwrap_or(0);
         // The kernel's own data about the bytes counts too: some hundred bytes for each 64 KiB, and more for small
@@ -429,9 +428,8 @@ impl Socket {
     /// Whether the peer has sent nothing that was not read, neither bytes nor the end. This has to hold for a
     /// connection that is kept for another request.
     ///
-    /// For a registered socket the answer is that of the loop's last look at its events, and the kernel is asked only
-    /// if they reported something; with `surely`, and on another thread than its loop's, the kernel is asked in any
-    /// case.
+    /// For a registered socket the loop's last look at its events gives the answer, and the kernel is asked only if
+    /// they reported something. With `surely`, and on another thread than its loop's, the kernel is asked in any case.
     pub fn is_quiet(&self, surely: bool) -> bool {
         // On the thread of another loop, the registration cannot be read.
         let Some((registered, ready)) = self.registered.get().and_then(|one| Some((one, one.ready()?))) else {
@@ -535,8 +533,8 @@ impl Socket {
         }
     }
 
-    /// Makes closing, or [`Socket::end`], send a reset instead of an orderly end, for a response that ends with the
-    /// connection and could not be completed: the client must not take it for whole. A Unix socket has no reset.
+    /// Makes closing, or [`Socket::end`], send a reset instead of an orderly end. This is for a response that ends with
+    /// the connection and could not be completed: the client must not take it for whole. A Unix socket has no reset.
     pub fn reset_on_close(&self) {
         self.resets.set(true);
         // A failure means that the connection no longer exists.

@@ -1,10 +1,10 @@
 //! The pools for steps that cost time on a processor rather than waiting: one for compressing and hashing passwords, one
 //! for handshakes of TLS.
 //!
-//! They are built in: every generation has them, with as many threads as there are processors, and they are not among
-//! those that `thread_pool` names, because work that waits for a disk and work that needs a processor must not wait for
+//! They are built in: every generation has them, with as many threads as there are processors. They are not among the
+//! pools that `thread_pool` names, because work that waits for a disk and work that needs a processor must not wait for
 //! each other. A task for them should be a *piece* of at most a few milliseconds, so that the clients waiting for it are
-//! served in turn; a large body is many pieces, each queued when the one before is done.
+//! served in turn. A large body is many pieces, each queued when the piece before is done.
 //!
 //! ```
 //! # let pools = freerun_runtime::pool::Pools::new().generation(&[]).unwrap();
@@ -24,17 +24,17 @@ use super::{MAX_THREADS, PoolError, PoolSpec, Tag, ThreadPool};
 
 /// The pool's name in figures and logs. `thread_pool` refuses it.
 pub const CPU_NAME: &str = "(cpu)";
-/// How many pieces may wait for a thread of this pool.
+/// Number of pieces that may wait for a thread of this pool.
 pub const CPU_MAX_QUEUE: usize = 1024;
 /// The name of the pool for handshakes in figures and logs. `thread_pool` refuses it.
 pub const HANDSHAKES_NAME: &str = "(tls)";
-/// How many handshakes may wait for each thread of their pool: at half a millisecond for each, that is a tenth of a
-/// second.
+/// Number of handshakes that may wait for each thread of their pool: at half a millisecond for each, that is a tenth of
+/// a second.
 pub const HANDSHAKES_FOR_EACH: usize = 256;
-/// How much lower the priority of the threads is that do handshakes than that of the process and its loops, see
-/// setpriority(2): a loop that has something to do comes first.
+/// Distance of the handshake threads' priority below the priority of the process and its loops, see setpriority(2). A
+/// loop that has something to do comes first.
 const HANDSHAKES_NICE: i32 = 5;
-/// How long a task waits before it looks again whether a full queue has room: a full queue is seconds of work.
+/// Time that a task waits before it looks again whether a full queue has room: a full queue is seconds of work.
 const FULL_PAUSE: Duration = Duration::from_millis(20);
 
 /// A built-in pool for steps that need a processor. Cheap to clone.
@@ -77,9 +77,9 @@ impl CpuPool {
         self.0.run(Tag::client(client), f).await
     }
 
-    /// Runs `f` like [`run`](Self::run), but waits for room if the queue is full, without holding up its loop: for
-    /// pieces of work that is half-way through, which cannot be refused any more. At most as many callers wait as there
-    /// are connections, and each has one piece.
+    /// Runs `f` like [`run`](Self::run), but waits for room if the queue is full, without holding up its loop. It is
+    /// for pieces of work that is half-way through and cannot be refused any more. At most as many callers wait as
+    /// there are connections, and each has one piece.
     ///
     /// # Errors
     /// `ShutDown`, `Panicked`.
@@ -94,9 +94,9 @@ impl CpuPool {
         self.0.run_admitted(Tag::client(client), None::<std::future::Pending<()>>, f).await
     }
 
-    /// Runs `f` on a thread of the pool; waiting pieces of different lanes are served in turn, those of one lane in the
-    /// order in which they came. If the queue is full, this waits for room. A piece that waits for room or for a thread is
-    /// withdrawn when `gone` resolves.
+    /// Runs `f` on a thread of the pool; waiting pieces of different lanes are served in turn, pieces of one lane in
+    /// the order in which they came. If the queue is full, this waits for room. A piece that waits for room or for a
+    /// thread is withdrawn when `gone` resolves.
     ///
     /// # Errors
     /// `ClientGone`, `ShutDown`, `Panicked`.
@@ -117,7 +117,7 @@ impl CpuPool {
         self.0.run_admitted(Tag { mount: lane, ..Tag::default() }, Some(gone), f).await
     }
 
-    /// Whether so many pieces wait that no more should be begun.
+    /// Whether the queue is so long that no more pieces should be begun.
     pub fn is_full(&self) -> bool {
         self.0.is_full()
     }

@@ -1,10 +1,10 @@
 //! Named, bounded pools of threads for work that may wait (nginx's `thread_pool`), shared by all loops of the worker.
 //!
 //! A loop never waits for a lock here: it queues work in a lock-free inbox and wakes a sleeping thread with a futex.
-//! Only pool threads take the lock of the [`schedule`], which decides which task is next.
+//! Only pool threads take the lock of the [`schedule`], the order of the tasks.
 //!
 //! A pool starts with one thread and keeps one more than are busy, up to its limit, so that the loops never have to
-//! start one; threads beyond that end when they were idle for a little longer than [`IDLE_TIME`].
+//! start one. Threads beyond that end when they were idle for a little longer than [`IDLE_TIME`].
 
 mod cpu;
 mod registry;
@@ -36,7 +36,7 @@ pub const DEFAULT_THREADS: usize = 32;
 pub const DEFAULT_MAX_QUEUE: usize = 65_536;
 /// The most threads one pool may have.
 pub const MAX_THREADS: usize = 1024;
-/// How long a thread beyond those needed waits for work before it ends.
+/// Time for which a thread beyond the necessary ones waits for work before it ends.
 pub const IDLE_TIME: Duration = Duration::from_secs(60);
 
 const _: () = assert!(DEFAULT_THREADS <= MAX_THREADS, "the default is allowed");
@@ -48,7 +48,7 @@ pub struct PoolSpec {
     pub name: String,
     /// The most threads that the pool may have, 1 to [`MAX_THREADS`].
     pub threads: usize,
-    /// How many tasks may wait for a thread; 0: none, and a task that no thread can take at once is refused.
+    /// Number of tasks that may wait for a thread; 0: none, and a task that no thread can take at once is refused.
     pub max_queue: usize,
 }
 
@@ -78,7 +78,7 @@ impl Tag {
     }
 }
 
-/// Why a task did not end properly.
+/// Reason why a task did not end properly.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PoolError {
     /// The queue is full. The text is nginx's, for the log; the request gets 503.
@@ -176,7 +176,8 @@ impl ThreadPool {
 
     /// Runs `f` on a thread of the pool. The task is handed over when the future is first polled.
     ///
-    /// Dropping the future withdraws a waiting task and frees its place; one that runs goes on, and its result is dropped.
+    /// Dropping the future withdraws a waiting task and frees its place; a running task goes on, and its result is
+    /// dropped.
     ///
     /// # Errors
     /// See [`PoolError`]; never `ClientGone`.

@@ -1,12 +1,12 @@
-//! The order of waiting tasks: they are served in turn by mount, within a mount by client, within a client by file, and
+//! The order of waiting tasks. They are served in turn by mount, within a mount by client, within a client by file, and
 //! within a file in the order they came.
 //!
-//! No mount, client or file may keep more than its cap ([`Caps`]) of threads busy at once, so that the pool always has
+//! No mount, client or file may keep more than its cap ([`Caps`]) of threads busy at once. So the pool always has
 //! threads left for the others, even when one of them hangs.
 //!
-//! Every operation is O(log n). An entry at its cap is taken out of its ring when a pick meets it (*parked*), and each
-//! thread that becomes free brings back as many parked entries as could use it, so that a pick never walks past the
-//! same blocked entry twice.
+//! Every operation is O(log n). An entry at its cap is taken out of its ring when a pick meets it (*parked*). Each
+//! thread that becomes free brings back as many parked entries as could use it. So a pick never walks past the same
+//! blocked entry twice.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -43,7 +43,7 @@ const SPARE_ENTRIES: usize = 2;
 
 type Turn = u64;
 
-/// Where an entry is.
+/// Place of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SchedulePlace {
     /// In no ring: no task under it can run.
@@ -52,7 +52,7 @@ enum SchedulePlace {
     Parked(Turn),
 }
 
-/// One client's (or one file's) use of the pool, and the places where its entries wait.
+/// Use of the pool by a client (or a file), and the places where its entries wait.
 ///
 /// Invariants: an entry is in a ring, parked, or out. So `active` and the parked entries are no more than `entries`.
 #[derive(Debug, Default)]
@@ -292,7 +292,7 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// Takes the next task of a client whose entry is in its mount's ring; that entry moves to the end of the ring, or
+    /// Takes the next task of a client whose entry is in its mount's ring. That entry moves to the end of the ring, or
     /// leaves it when no task under it can run.
     fn pick_of(&mut self, mount_id: u64, client_id: u64) -> Option<(u64, T)> {
         let cap = self.caps.single;

@@ -16,18 +16,18 @@ use super::schedule::{Caps, Schedule};
 use super::{MAX_THREADS, Tag};
 use crate::stats::{Counter, Histogram};
 
-/// Cancelled tasks that may lie in the inbox before a loop that cancels another one sorts the inbox itself (only if it
-/// gets the lock at once): without this, a pool whose threads all hang would collect them without end.
+/// Number of cancelled tasks that may lie in the inbox before a loop that cancels another one sorts the inbox itself
+/// (only if it gets the lock at once). Without this, a pool whose threads all hang would collect them without end.
 const INBOX_TIDY: usize = 256;
 
-/// How many letters a loop sorts at a time: while all threads hang, the inbox may become as long as the queue.
+/// Number of letters that a loop sorts at a time: while all threads hang, the inbox may become as long as the queue.
 const SORTED_BY_LOOP: usize = 1024;
 
 /// The lowest priority of a thread, see setpriority(2).
 const LOWEST_PRIORITY: i32 = 19;
 
-/// A thread without a task for this long gives back the memory that its tasks have freed. An allocator does so only while it is
-/// asked for more, and the tasks of a burst may have left megabytes.
+/// A thread without a task for this long gives back the memory that its tasks have freed. An allocator does so only
+/// while it gets requests for more, and the tasks of a burst may have left megabytes.
 const REST_TIME: Duration = Duration::from_secs(2);
 
 const WORDS: usize = MAX_THREADS / 64;
@@ -110,7 +110,7 @@ pub(super) struct PoolInner {
     /// A thread was woken for new work, and has not looked into the inbox since.
     waking: AtomicBool,
     state: Mutex<PoolState>,
-    /// One bit for each sleeping thread. A thread that clears a bit must give the sleeper its token.
+    /// A bit for each sleeping thread. A thread that clears a bit must give the sleeper its token.
     idle: [AtomicU64; WORDS],
     tokens: Box<[AtomicU32]>,
     pub(super) drained: tokio::sync::Notify,
@@ -121,12 +121,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How the threads of a pool work.
+/// Manner of the work of a pool's threads.
 #[derive(Clone, Copy)]
 pub(super) struct Manner {
-    /// How many threads one mount, client or file may keep busy.
+    /// Number of threads that one mount, client or file may keep busy.
     pub(super) caps: fn(usize) -> Caps,
-    /// How much lower than that of the process their priority is, see setpriority(2).
+    /// Distance of their priority below the priority of the process, see setpriority(2).
     pub(super) nice: i32,
 }
 
@@ -267,7 +267,7 @@ impl PoolInner {
     }
 
     /// Has a thread look into the inbox, unless one is about to. A caller that queues several tasks wakes one thread,
-    /// and that thread wakes the next one when it sees more tasks than it takes: on a processor that they share with
+    /// and that thread wakes the next one when it sees more tasks than it takes. On a processor that they share with
     /// the loop, the first often does all of them, and others would have been woken in vain.
     pub(super) fn announce(&self) {
         while !self.waking.swap(true, SeqCst) {
@@ -361,7 +361,7 @@ impl PoolInner {
         }
     }
 
-    /// Lowers the priority of this thread, measured by that of the process. The thread that has started this one is no
+    /// Lowers the priority of this thread below the priority of the process. The thread that has started this one is no
     /// measure: it may be another one of this pool. The work is done all the same if this fails.
     fn lower_priority(&self) {
         let process = rustix::process::getpriority_process(Some(rustix::process::getpid())).unwrap_or(0);

@@ -1,9 +1,9 @@
 //! The tasks of a loop: a task is a place in a table, used again by the next one, and the tasks that are ready are
 //! polled in a row.
 //!
-//! There are tasks of all kinds, in boxes ([`loops::spawn`](crate::loops::spawn)), and those of a few kinds of which a
-//! loop has thousands: its connections, a kind for each service. They come after the others, first the short tasks, then
-//! those at [`LongWork`], of which each row has a part all the same.
+//! There are tasks of all kinds, in boxes ([`loops::spawn`](crate::loops::spawn)), and a few kinds with thousands of
+//! tasks in a loop: its connections, a kind for each service. They come after the others, first the short tasks, then
+//! the tasks at [`LongWork`]. Each row has a part for these all the same.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -17,34 +17,34 @@ use std::task::{Context, Poll, Wake, Waker};
 use crate::mailbox::Mailbox;
 use crate::stalls::{self, Activity, Row};
 use crate::turn;
-use crate::woken::{TableKind, WokenPlace};
+use crate::woken_task::{TableKind, WokenPlace};
 
-/// How many kinds of tasks a loop has besides the single ones: a kind for each service.
+/// Number of kinds of tasks that a loop has besides the single ones: a kind for each service.
 const KINDS: usize = 4;
 
 /// The bits of a place in a table; those above them say which of the kinds it is.
 const PLACE_BITS: u32 = 30;
 
-/// How many tasks of these kinds are polled before other tasks of the loop, such as the one that accepts, get their
-/// turn.
+/// Number of tasks of these kinds that are polled before other tasks of the loop, such as the task that accepts, get
+/// their turn.
 const TURN: usize = 16;
 
-/// How many of these are tasks at long work, if so many are ready: they go on however many short ones there are. There
-/// are no more of them before the kernel is asked for events, because short work may have come meanwhile.
+/// Number of these that are tasks at long work, if there are enough: they go on however many short ones there are. The
+/// loop asks the kernel for events before more of them, because short work may have come meanwhile.
 const LONG_PART: usize = 4;
 
-/// How many tasks are looked at in a row by what looks for some of them.
+/// Number of tasks that a search looks at in a row.
 const LOOKED_AT: usize = 1024;
 
-/// How many tasks that end before their time are dropped in a row.
+/// The most tasks that are dropped in a row because they end before their time.
 const ENDED_AT_ONCE: usize = 64;
 
-/// How many single tasks are polled before: each of them serves many connections, except for mirrored requests and the
-/// like.
+/// Number of single tasks that are polled before: each of them serves many connections, except for mirrored requests
+/// and the like.
 const SINGLES: usize = 64;
 
-/// How often the tasks of a loop that ends are dropped: those of the loop, those that they start while they are
-/// dropped, and so on.
+/// Number of times that the tasks of an ending loop are dropped: the tasks of the loop, the tasks that they start while
+/// they are dropped, and so on.
 const ENDS: usize = 4;
 
 const _: () = assert!(KINDS << PLACE_BITS <= 1 << u32::BITS, "a number has room for a kind and a place");
@@ -153,7 +153,7 @@ impl ReadyPlaces {
         queue.borrow_mut().push_back(woken.index);
     }
 
-    /// The task that is polled next, in a turn of which `left` polls are left, `long_left` of them for long work.
+    /// The task that is polled next, in a turn that has `left` polls left, `long_left` of them for long work.
     fn pop(&self, left: usize, long_left: &mut usize) -> Option<u32> {
         let short = || self.short.borrow_mut().pop_front();
         let mut long = || {
@@ -171,9 +171,9 @@ impl ReadyPlaces {
     }
 }
 
-/// A guard that a task holds while it does work that takes long anyway, such as sending to a slow client: others are
-/// polled before it, so that thousands of such tasks that are ready at once hold up no new request. To be made and
-/// dropped in polls of the same task; elsewhere it does nothing.
+/// A guard that a task holds while it does work that takes long anyway, such as sending to a slow client. Others are
+/// polled before it, so that thousands of such tasks at once hold up no new request. To be made and dropped in polls of
+/// the same task; elsewhere it does nothing.
 #[derive(Debug)]
 pub struct LongWork(());
 
@@ -200,9 +200,9 @@ impl Bell {
 
     /// To be called before the task is polled: later wake-ups then count again.
     fn answer(&self) {
-        // This is not a mere store: the poll could read a value that another thread is about to change before that
-        // thread sees the store, and that thread would assume that the bell is still rung (a store may be reordered
-        // after the loads that follow it).
+        // This is not a mere store. The poll could read a value that another thread is about to change before that
+        // thread sees the store. That thread would assume that the bell is still rung, since a store may be reordered
+        // after the loads that follow it.
         self.rung.swap(false, Ordering::AcqRel);
     }
 }
@@ -223,7 +223,7 @@ impl Wake for Bell {
             }
             own
         });
-        // This is another thread, or one that is ending.
+        // This is another thread, or a thread that is ending.
         if here != Ok(true) {
             self.mailbox.post(self.woken);
         }
@@ -250,6 +250,7 @@ pub(crate) fn tear_down() {
     }
     drop((OWN.take(), SINGLE.take()));
     READY.with(|ready| {
+        debug_assert!(ready.id.get() != 0, "the tasks of no loop end");
         ready.id.set(0);
         ready.clear();
     });
@@ -407,6 +408,7 @@ impl<F: Future<Output = ()> + Unpin + 'static> Tasks<F> {
                 place.bell.long.store(false, Ordering::Relaxed);
                 // The table has no more places than a `u32` can number.
                 free.extend(u32::try_from(index));
+                debug_assert!(free.len() <= len, "a place is free twice");
             }
         }
         (taken, Some(end).filter(|end| *end < len))
@@ -432,8 +434,8 @@ impl<F: Future<Output = ()> + Unpin + 'static> Tasks<F> {
         }
     }
 
-    /// Starts a task and polls it within the current poll, as a part of it: to be called as the last step of that poll,
-    /// or several times one after the other.
+    /// Starts a task and polls it within the current poll, as a part of it. Call it as the last step of that poll, or
+    /// several times one after the other.
     pub fn start_now(&self, number: u64, future: F) {
         let index = self.0.put(self.0.activity(number), future);
         stalls::note(number, self.0.step);

@@ -301,9 +301,10 @@ fn order(each: u64, by_another_thread: bool) -> Vec<u64> {
                 }
                 let all = wakers.take();
                 let wake = move || all.into_iter().for_each(Waker::wake);
-                match by_another_thread {
-                    true => std::thread::spawn(wake).join().unwrap(),
-                    false => wake(),
+                if by_another_thread {
+                    std::thread::spawn(wake).join().unwrap()
+                } else {
+                    wake()
                 }
                 while order.borrow().len() < 2 * each as usize {
                     crate::loops::yield_now().await;

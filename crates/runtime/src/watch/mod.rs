@@ -4,7 +4,7 @@
 //! bytes that are written through a shared mapping, and those that are written by Linux's own asynchronous interface
 //! (io_submit(2)), are not reported.
 
-mod way;
+mod path_watch;
 
 use std::cell::RefCell;
 use std::io;
@@ -17,10 +17,10 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-pub use way::{WatchResult, WatchedPath, watch_way};
+pub use path_watch::{WatchResult, WatchedPath, watch_way};
 
-/// What is asked of a folder on the way to a file: what its names lead to, and who may use it. New names are not asked
-/// for: only what exists is kept.
+/// Events of a folder on the way to a file: changes of the target of its names, and of the right to use it. Events
+/// about new names are left out: only what exists is kept.
 const FOLDER: WatchFlags = WatchFlags::DELETE
     .union(WatchFlags::MOVED_FROM)
     .union(WatchFlags::MOVED_TO)
@@ -28,11 +28,11 @@ const FOLDER: WatchFlags = WatchFlags::DELETE
     .union(WatchFlags::DELETE_SELF)
     .union(WatchFlags::MOVE_SELF)
     .union(WatchFlags::ONLYDIR);
-/// What is asked of a file: its bytes, its attributes and its names.
+/// Events of a file: its bytes, its attributes and its names.
 const FILE: WatchFlags =
     WatchFlags::MODIFY.union(WatchFlags::ATTRIB).union(WatchFlags::DELETE_SELF).union(WatchFlags::MOVE_SELF);
 
-/// What is asked of a folder for the files in it: their names, their bytes, and the folder's own place.
+/// Events of a folder for the files in it: their names, their bytes, and the folder's own place.
 const CONTENTS: WatchFlags = WatchFlags::DELETE
     .union(WatchFlags::MOVED_FROM)
     .union(WatchFlags::MOVED_TO)
@@ -41,8 +41,8 @@ const CONTENTS: WatchFlags = WatchFlags::DELETE
     .union(WatchFlags::MOVE_SELF)
     .union(WatchFlags::ONLYDIR);
 
-/// How many changes are taken at a time; with more, everything may have changed. The kernel's queue has half as many
-/// places by default (`fs.inotify.max_queued_events`).
+/// Number of changes that are taken at a time; with more, everything may have changed. The kernel's queue has half as
+/// many places by default (`fs.inotify.max_queued_events`).
 const MOST_CHANGES: usize = 32 * 1024;
 /// The bytes of changes that are read at a time.
 const READ: usize = 16 * 1024;
@@ -60,7 +60,7 @@ pub struct Watcher {
     _mounts: OwnedFd,
 }
 
-/// What kind of things have changed.
+/// Kinds of things that have changed.
 #[derive(Debug, Clone, Copy)]
 pub struct News {
     /// Watched files or folders.
@@ -87,7 +87,7 @@ thread_local! {
 }
 
 impl Watcher {
-    /// A watcher for the use of this thread's loop; the one that was [given back](Watcher::give_back), if there is one.
+    /// A watcher for the use of this thread's loop: a watcher that was [given back](Watcher::give_back), or else a new one.
     ///
     /// # Errors
     /// The number of inotify instances that a user may have is reached (`fs.inotify.max_user_instances`); there is no
@@ -148,7 +148,7 @@ impl Watcher {
         inotify::add_watch(&self.changes, format!("/proc/self/fd/{}", fd.as_raw_fd()), flags)
     }
 
-    /// Ends a watch. One that has ended by itself is no error.
+    /// Ends a watch. A watch that has ended by itself is no error.
     pub fn remove(&self, watch: i32) {
         let _ = inotify::remove_watch(&self.changes, watch);
     }

@@ -18,6 +18,9 @@ const WORK_PERIOD: Duration = Duration::from_secs(1);
 /// A loop has too much if it has more than 13 tenths of the mean.
 const TENTHS: u64 = 13;
 
+const _: () = assert!(TENTHS > 10, "a loop that has as much as the others gives nothing away");
+const _: () = assert!(PERIOD.as_millis() < WORK_PERIOD.as_millis(), "work is compared at one of several looks");
+
 /// The most connections that a loop gives away at a time.
 const MOST: u64 = 64;
 
@@ -95,6 +98,7 @@ impl Balance {
             ending.for_each(|(_, shedding)| shedding.order(fewest.index));
         }
         if let Some(Order { from, to, count }) = idle(&loads) {
+            debug_assert!(from != to, "connections go to the loop that they are on");
             loop_listeners::tell(shared, from, move |services| {
                 loop_listeners::give_idle(services, count as usize, to);
             });

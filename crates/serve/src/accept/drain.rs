@@ -7,7 +7,7 @@
 use tokio::sync::oneshot;
 
 use super::loop_listeners;
-use crate::loops::drained::LastLoop;
+use crate::loops::drained_loops::LastLoop;
 use crate::loops::shared::SharedState;
 
 /// Has a loop take no new connections, or take them again. The receiver is ready when the loop has heard of it.

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use freerun_runtime::{loops, timer};
 
-use crate::accept::datagrams::SharedPart;
 use crate::accept::datagrams::directory::SocketPart;
+use crate::accept::datagrams::{SharedPart, SocketPlace};
 use crate::accept::loop_services::LoopServices;
 use crate::accept::receive::{DatagramReceiver, Socket};
 use crate::accept::service::{GivenConnections, MovingConnection, Service};
@@ -133,8 +133,8 @@ fn with_fewest(loops: &Loops) -> Option<usize> {
 pub(crate) struct WantedListener {
     /// The specification of the socket.
     pub(crate) spec: Arc<ListenSpec>,
-    /// The number of the socket among the sockets of its address.
-    pub(crate) number: usize,
+    /// The place of the socket among the sockets of its address.
+    pub(crate) place: SocketPlace,
     /// The socket.
     pub(crate) fd: Arc<OwnedFd>,
     /// The state that the loops share about the address.
@@ -150,10 +150,10 @@ impl WantedListener {
         spec.is(&self.spec) && *only_loop == self.only_loop
     }
 
-    /// Facts that other loops share about the clients at the socket, if it takes datagrams.
+    /// The part of the socket in what the loops share about the address, if it takes datagrams.
     fn shared(&self) -> Option<SharedPart> {
         let directory = self.between.directory()?;
-        Some(SharedPart { part: directory.part(self.number)?, directory: directory.clone() })
+        Some(SharedPart { part: directory.part(self.place.number)?, directory: directory.clone() })
     }
 }
 
@@ -197,7 +197,7 @@ impl LoopListeners {
                 }
                 Some(shared) => {
                     parts.insert(Arc::as_ptr(&shared.part));
-                    addresses.insert(&*one.spec.name);
+                    addresses.insert((&*one.spec.name, one.spec.quic));
                 }
             }
         }
@@ -214,10 +214,17 @@ impl LoopListeners {
         let mut receiving = self.receiving.borrow_mut();
         receiving.retain(|part, receiving| {
             let keep = parts.contains(part);
-            if !addresses.contains(&*receiving.listener.spec().name) {
+            let spec = receiving.listener.spec();
+            let is_listened_on = || generation.listeners.iter().any(|other| other.quic && other.is_same_socket(&spec));
+            if addresses.contains(&(&*spec.name, spec.quic)) {
+                if !keep {
+                    receiving.leave();
+                }
+            } else if spec.quic && is_listened_on() {
+                // This loop takes no connections any more, and goes on with those that it has.
+                receiving.stop_reading();
+            } else {
                 receiving.end();
-            } else if !keep {
-                receiving.leave();
             }
             keep
         });
@@ -274,7 +281,7 @@ impl LoopListeners {
         let socket = at.directory.answers_by().filter(|_| is_own && !self.is_over.get())?;
         let service = self.services.of(&socket.spec)?;
         let (spec, fd) = (LoopLocal::new(socket.spec.clone()), socket.fd.clone());
-        let socket = Socket { spec, fd, shared: Some(at.clone()) };
+        let socket = Socket { spec, fd, shared: Some(at.clone()), place: SocketPlace::ALONE };
         let receiving = DatagramReceiver::without_reading(&self.services.loop_state, socket, service);
         self.helping.borrow_mut().insert(part, receiving.clone());
         Some(receiving)
@@ -283,12 +290,13 @@ impl LoopListeners {
     /// Receives datagrams from a socket.
     fn receive(&self, receiving: &mut ByPlace<SocketPart, DatagramReceiver>, wanted: WantedListener) {
         let Some(shared) = wanted.shared() else {
-            debug_assert!(false, "{} has no part for socket {}", wanted.spec.name, wanted.number);
+            debug_assert!(false, "{} has no part for socket {}", wanted.spec.name, wanted.place.number);
             return;
         };
-        let WantedListener { spec, fd, .. } = wanted;
+        let WantedListener { spec, fd, place, .. } = wanted;
         let part = Arc::as_ptr(&shared.part);
         if let Some(known) = receiving.get(&part) {
+            known.listener.set_place(place);
             if !known.listener.spec().is(&spec) {
                 known.replace(LoopLocal::new(spec), fd);
             }
@@ -298,7 +306,8 @@ impl LoopListeners {
             debug_assert!(false, "{} names a service that the worker does not have", spec.name);
             return;
         };
-        let socket = Socket { spec: LoopLocal::new(spec), fd, shared: Some(shared) };
+        let shared = (!spec.quic).then_some(shared);
+        let socket = Socket { spec: LoopLocal::new(spec), fd, shared, place };
         receiving.insert(part, DatagramReceiver::start(&self.services.loop_state, socket, service));
     }
 

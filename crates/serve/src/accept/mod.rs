@@ -69,6 +69,10 @@ const TAKEN: Duration = Duration::from_millis(10);
 /// Pause of accepting before a service that is busy is asked again.
 const BUSY: Duration = Duration::from_millis(5);
 
+const _: () = assert!(IN_A_ROW < SHARE && SHARE <= BATCH, "who has to hand over the turn takes its share at once");
+const _: () =
+    assert!(BUSY.as_millis() < TAKEN.as_millis() && TAKEN.as_millis() < PATIENCE.as_millis(), "help comes first");
+
 /// The weights of a connection that accept4(2) found, and of a call that found none: that costs five times as much as asking
 /// first.
 const FOUND: u8 = 1;
@@ -139,7 +143,8 @@ impl<'n> CountGuard<'n> {
 
 impl Drop for CountGuard<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
+        let before = self.0.fetch_sub(1, Relaxed);
+        debug_assert!(before > 0, "one leaves that was not counted");
     }
 }
 
@@ -389,9 +394,10 @@ async fn run(services: &Rc<LoopServices>, accepting: &Acceptor) {
             }
             let is_told = accepted == 0;
             let accepted_one = accept_if(&listener.fd, if is_told { told.is() } else { behind.is_likely() });
-            match is_told {
-                true => told.came_out(accepted_one.is_ok()),
-                false => behind.came_out(accepted_one.is_ok()),
+            if is_told {
+                told.came_out(accepted_one.is_ok())
+            } else {
+                behind.came_out(accepted_one.is_ok())
             }
             match accepted_one {
                 Ok(one) => {

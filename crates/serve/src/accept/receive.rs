@@ -17,9 +17,9 @@ use tokio::sync::Notify;
 
 use super::loop_listeners::LoopListeners;
 use super::{REST, loop_listeners};
-use crate::accept::datagrams::copied::CopiedDatagrams;
+use crate::accept::datagrams::datagram_copy::CopiedDatagrams;
 use crate::accept::datagrams::directory::{ReadingRight, SocketPart};
-use crate::accept::datagrams::{DatagramListener, SharedPart};
+use crate::accept::datagrams::{DatagramListener, SharedPart, SocketPlace};
 use crate::accept::service::Service;
 use crate::listen::ListenSpec;
 use crate::loops::local::LoopLocal;
@@ -35,8 +35,11 @@ pub(super) struct Socket {
     pub(super) spec: LoopLocal<ListenSpec>,
     /// The socket.
     pub(super) fd: Arc<OwnedFd>,
-    /// Facts that other loops share about its clients, if there are others.
+    /// Facts that other loops share about its clients, if there are others. For QUIC there are none: connections are known by
+    /// their IDs.
     pub(super) shared: Option<SharedPart>,
+    /// Its place among the sockets of the address.
+    pub(super) place: SocketPlace,
 }
 
 /// A loop's part in receiving from an address.
@@ -66,8 +69,9 @@ impl DatagramReceiver {
         socket: Socket,
         service: Rc<dyn Service>,
     ) -> Rc<DatagramReceiver> {
-        let Socket { spec, fd, shared } = socket;
+        let Socket { spec, fd, shared, place } = socket;
         let listener = DatagramListener::new(spec, fd, shared);
+        listener.set_place(place);
         listener.tell(loop_state);
         let receiving = Rc::new(DatagramReceiver { listener, service, stop: Notify::new(), replaced: Notify::new() });
         let listener = receiving.listener.clone();
@@ -83,16 +87,29 @@ impl DatagramReceiver {
         self.replaced.notify_one();
     }
 
-    /// Ends receiving. Sessions still send what is on its way.
+    /// Ends receiving. Sessions still send what is on its way. Connections of QUIC need their clients' packets for that: such
+    /// a socket is read as long as the loop runs.
     pub(super) fn drain(&self) {
-        self.stop.notify_one();
+        if !self.listener.spec().quic {
+            self.stop.notify_one();
+        }
         self.service.clone().drain_datagrams(&self.listener);
     }
 
+    /// Ends receiving, because another loop reads the socket from now on. Connections still send by it.
+    pub(super) fn stop_reading(&self) {
+        self.listener.set_unread();
+        self.stop.notify_one();
+    }
+
     /// Ends receiving, because another loop reads the socket from now on: sessions end as soon as they have their answers, and
-    /// after a while in any case.
+    /// after a while in any case. Connections of QUIC go on: the other loop passes on what comes for them.
     pub(super) fn leave(self: &Rc<Self>) {
-        self.drain();
+        if self.listener.spec().quic {
+            return self.stop_reading();
+        }
+        self.stop.notify_one();
+        self.service.clone().drain_datagrams(&self.listener);
         if let Some(SharedPart { directory, part }) = self.listener.shared().filter(|shared| shared.has_no_socket()) {
             directory.forget_strays(part.number);
         }

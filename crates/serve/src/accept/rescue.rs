@@ -36,6 +36,10 @@ const QUIET: usize = 5;
 /// The longest sleep. A loop that begins to run in the very moment may not see that it is to wake the thread.
 const REST: Duration = Duration::from_secs(10);
 
+const _: () =
+    assert!(PERIOD.as_millis() < IDLE_PERIOD.as_millis(), "a thread that has less to look at looks less often");
+const _: () = assert!(IDLE_PERIOD.as_millis() < REST.as_millis(), "a thread that has nothing to look at sleeps");
+
 /// The most connections taken from one socket at a time.
 const BATCH: usize = 64;
 
@@ -114,10 +118,12 @@ fn watch(shared: &Weak<SharedState>, watched: &Weak<AllWatched>) {
             // One may have begun to run just before that.
             runs = run();
         }
-        period = match runs {
-            true => PERIOD,
-            false if quiet < QUIET => IDLE_PERIOD,
-            false => REST,
+        period = if runs {
+            PERIOD
+        } else if quiet < QUIET {
+            IDLE_PERIOD
+        } else {
+            REST
         };
         if runs {
             rescue(&shared, &watched.load(), &mut reader);

@@ -9,7 +9,7 @@ use freerun_runtime::net::udp::{BATCH, DatagramDetail, LONGEST_RUN, Receiver};
 use super::LATE;
 use super::receive::hand_over;
 use crate::accept::datagrams::SharedPart;
-use crate::accept::datagrams::copied::CopiedDatagrams;
+use crate::accept::datagrams::datagram_copy::CopiedDatagrams;
 use crate::accept::datagrams::directory::SocketPart;
 use crate::loops::shared::SharedState;
 

@@ -14,8 +14,8 @@ use freerun_runtime::loops::{self, LoopHandle, LoopStats};
 use freerun_runtime::spare_memory;
 use freerun_runtime::stats::Counter;
 
-use crate::accept::datagrams::SharedPart;
 use crate::accept::datagrams::directory::AnswersBy;
+use crate::accept::datagrams::{SharedPart, SocketPlace};
 use crate::accept::loop_listeners::{self, LoopListeners, WantedListener};
 use crate::accept::loop_services::LoopServices;
 use crate::accept::rescue::{self, AllWatched, TakenBy, WatchedSocket};
@@ -25,10 +25,12 @@ use crate::configuration::generation::Generation;
 use crate::listen::{ListenKey, ListenSpec, Protocol};
 use crate::loops::background::Background;
 use crate::loops::figures::http2::Http2Figures;
+use crate::loops::figures::quic::{Http3Figures, QuicFigures};
 use crate::loops::figures::sessions::SessionFigures;
 use crate::loops::shared::{Loops, SharedState};
 use crate::loops::state::LoopState;
-use crate::tls::figures::TlsFigures;
+use crate::tls::files::Secret;
+use crate::tls::handshake::figures::TlsFigures;
 
 /// The least time for which a loop stays that takes no connections any more: another thread may just have sent it one.
 const ON_ITS_WAY: Duration = Duration::from_secs(1);
@@ -48,6 +50,8 @@ pub struct WorkerOptions {
     pub multi_accept: bool,
     /// The processors of each loop, used in turn; with an empty list no loop is bound (`worker_cpu_affinity`).
     pub cpus: Vec<Vec<usize>>,
+    /// The secret of [`SharedState::quic_secret`].
+    pub quic_secret: Secret,
 }
 
 /// The loops, as the process that owns them sees them.
@@ -90,6 +94,9 @@ impl Worker {
         let shared = Arc::new(SharedState {
             client_tls: TlsFigures::default(),
             http2: Http2Figures::default(),
+            http3: Http3Figures::default(),
+            quic: QuicFigures::default(),
+            quic_secret: options.quic_secret.clone(),
             sessions: SessionFigures::default(),
             upstream_tls: TlsFigures::default(),
             respawned: options.respawned,
@@ -152,7 +159,7 @@ impl Worker {
             loops.running.push(index);
         }
         loops.fewest = if self.handles.get_mut().is_empty() { wanted } else { loops.fewest.min(wanted) };
-        debug_assert!((0..loops.fewest).all(|index| loops.serving.contains(&index)), "{:?}", loops.serving);
+        loops.check_invariants();
         self.shared.loops.store(Arc::new(loops));
         for handle in new {
             let (index, stats) = (handle.index, handle.stats.clone());
@@ -179,6 +186,7 @@ impl Worker {
         if !over.is_empty() {
             let mut fewer = Loops::clone(&loops);
             fewer.running.retain(|index| over.iter().all(|handle| handle.index != *index));
+            fewer.check_invariants();
             self.shared.loops.store(Arc::new(fewer));
         }
         for handle in over {
@@ -213,6 +221,9 @@ impl Worker {
         self.shared.client_levels.clear();
         let mut before: HashMap<ListenKey, BoundAddress> =
             std::mem::take(&mut self.listeners).into_iter().map(|bound| (bound.0.key(), bound)).collect();
+        // QUIC knows nothing of sessions, and they know nothing of it.
+        let other_use: Vec<BoundAddress> =
+            listeners.iter().filter_map(|(spec, _)| take_if_other_use(&mut before, spec)).collect();
         for (spec, fds) in listeners {
             let known = before.remove(&spec.key());
             let (spec, fds, between) = match known {
@@ -231,8 +242,8 @@ impl Worker {
             }
             self.listeners.push((spec, fds, between));
         }
-        self.share_sockets(before.values());
-        drop(before);
+        self.share_sockets(before.values().chain(&other_use));
+        drop((before, other_use));
         self.watch();
         let loops = self.shared.loops.load_full();
         let last = Arc::new(AtEnd(Some(then)));
@@ -260,7 +271,8 @@ impl Worker {
             for number in spec.sockets_of(place, loops.number(), fds.len()) {
                 let only_loop = only_loop(spec, number, fds.len(), loops);
                 let (spec, fd, between) = (spec.clone(), fds[number].clone(), between.clone());
-                wanted.push(WantedListener { spec, number, fd, between, only_loop });
+                let place = SocketPlace { number, sockets: fds.len() };
+                wanted.push(WantedListener { spec, place, fd, between, only_loop });
             }
         }
         wanted
@@ -270,7 +282,7 @@ impl Worker {
     /// addresses that are `gone`. Loops hear of it afterwards: they find here whether an address is still listened on.
     fn share_sockets<'b>(&self, gone: impl Iterator<Item = &'b BoundAddress>) {
         let is_helped = self.shared.loops.load().number() > 1;
-        for (spec, fds, between) in &self.listeners {
+        for (spec, fds, between) in self.listeners.iter().filter(|(spec, ..)| !spec.quic) {
             let Some(directory) = between.directory() else { continue };
             let socket = match &fds[..] {
                 [only] => Some(AnswersBy { spec: spec.clone(), fd: only.clone() }),
@@ -283,12 +295,13 @@ impl Worker {
     }
 
     /// Gives the rescue the sockets that loops accept from, and starts it the first time that there are any. Tells the loops
-    /// whether to enter the connections that have sent nothing. A single loop has nobody who could help.
+    /// whether to enter the connections that have sent nothing. A single loop has nobody who could help, and connections of QUIC
+    /// cannot be helped in this way.
     fn watch(&mut self) {
         let loops = self.shared.loops.load_full();
         loops.silent.iter().for_each(|silent| silent.set_watched(loops.number() > 1 && !self.listeners.is_empty()));
         let mut watched = Vec::new();
-        for (spec, fds, between) in self.listeners.iter().filter(|_| loops.number() > 1) {
+        for (spec, fds, between) in self.listeners.iter().filter(|(spec, ..)| loops.number() > 1 && !spec.quic) {
             let socket =
                 |number: usize, taken_by| WatchedSocket { spec: spec.clone(), fd: fds[number].clone(), taken_by };
             match between.directory() {
@@ -387,7 +400,8 @@ impl Worker {
             self.asked.fetch_add(1, Relaxed);
             let asked = self.asked.clone();
             handle.tell(move || {
-                asked.fetch_sub(1, Release);
+                let before = asked.fetch_sub(1, Release);
+                debug_assert!(before > 0, "a loop answers that was not asked");
             });
         }
         true
@@ -405,6 +419,13 @@ impl Worker {
             handle.stop();
         }
     }
+}
+
+/// Takes the address out of these if it was used for QUIC and is not any more, or the other way round.
+fn take_if_other_use(before: &mut HashMap<ListenKey, BoundAddress>, spec: &ListenSpec) -> Option<BoundAddress> {
+    let key = spec.key();
+    let is_other = before.get(&key).is_some_and(|(old, ..)| old.quic != spec.quic);
+    if is_other { before.remove(&key) } else { None }
 }
 
 /// The state that the loops share about an address. If only the options of a socket for datagrams have changed (`before`), the

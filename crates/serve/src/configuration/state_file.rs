@@ -96,8 +96,8 @@ impl StateFile {
         &self.path
     }
 
-    /// Notes that the file cannot be used as it is. When it is written it goes on beside the new one, with `.unused` behind its
-    /// name: who repairs it may need it.
+    /// Notes that the file cannot be used as it is. When the new file is written, the old one stays beside it, with `.unused`
+    /// behind its name: an administrator who repairs it may need it.
     pub fn note_unused(&self) {
         self.is_unused.store(true, Relaxed);
     }

@@ -13,6 +13,8 @@ const WAYS: usize = 32;
 /// The largest number that a word holds, and so the largest limit.
 pub const MAX_COUNT: u64 = 65_535;
 
+const _: () = assert!(MAX_COUNT == u16::MAX as u64, "the fingerprint stands above the sixteen bits of the number");
+
 /// The counts of a zone.
 #[derive(Debug)]
 pub struct Counts {
@@ -83,6 +85,7 @@ impl Counts {
                 (None, Some(way)) => (way, 0, tag << 16 | 1),
                 (None, None) => return Err(CountRefusal::Exhausted),
             };
+            debug_assert!(next >> 16 == tag, "the number has grown into the fingerprint");
             if set[way].compare_exchange(seen, next, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 let held = CountedSubject { counts: self.clone(), place: start + way };
                 return if total(set, tag) > limit { Err(CountRefusal::Limit) } else { Ok(held) };
@@ -100,7 +103,8 @@ impl Drop for CountedSubject {
     fn drop(&mut self) {
         let leave = |word: u64| Some(if word & MAX_COUNT <= 1 { 0 } else { word - 1 });
         // The closure always returns a value.
-        let _ = self.counts.words[self.place].fetch_update(Ordering::AcqRel, Ordering::Relaxed, leave);
+        let before = self.counts.words[self.place].fetch_update(Ordering::AcqRel, Ordering::Relaxed, leave);
+        debug_assert!(before.is_ok_and(|word| word & MAX_COUNT > 0), "a subject leaves that was not counted");
     }
 }
 

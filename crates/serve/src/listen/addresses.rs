@@ -68,7 +68,7 @@ pub fn gather<'s, P: ListenProtocols>(
                 cx.report(fail(format!("a duplicate listen {}", spec.name), address.last))?;
                 continue;
             }
-            let protocols = listen.protocols;
+            let protocols = listen.protocols.of_address();
             if !address.servers.is_empty() && protocols != P::default() && protocols != address.protocols {
                 // What one of them says holds for all.
                 let problem = Problem::warning(format!("protocol options redefined for {}", spec.name));
@@ -92,6 +92,7 @@ pub fn gather<'s, P: ListenProtocols>(
             address.servers.push(index);
         }
     }
+    debug_assert!(order.iter().all(|address| !address.servers.is_empty()), "nobody answers at an address");
     Ok(order)
 }
 
@@ -107,5 +108,7 @@ pub fn sockets<P>(addresses: &[ListenAddress<P>]) -> Vec<(usize, Vec<usize>)> {
             None => sockets.push(place),
         }
     }
-    sockets.into_iter().map(|place| (place, covered.remove(&place).unwrap_or_default())).collect()
+    let sockets = sockets.into_iter().map(|place| (place, covered.remove(&place).unwrap_or_default())).collect();
+    debug_assert!(covered.is_empty(), "addresses share a socket that there is not");
+    sockets
 }

@@ -1,12 +1,12 @@
 //! The specification of a listening socket: its key, its options, and the addresses that the `listen` directive names.
 //!
-//! [`setting`] is the directive itself, [`addresses`] are the addresses of all servers together, and [`served`] the sockets of
+//! [`setting`] is the directive itself, [`addresses`] are the addresses of all servers together, and [`generation_sockets`] the sockets of
 //! a generation. [`hosts`] are names in the configuration that the master looks up, [`address`] is one end of a connection.
 
 pub mod address;
 pub mod addresses;
+pub mod generation_sockets;
 pub mod hosts;
-pub mod served;
 pub mod setting;
 
 use std::fmt;
@@ -64,6 +64,8 @@ pub enum Keepalive {
 pub struct ListenSpec {
     /// The transport protocol.
     pub protocol: Protocol,
+    /// Whether its datagrams are packets of QUIC, which belong to connections and not to addresses of clients.
+    pub quic: bool,
     /// The name of the [`Service`](crate::accept::service::Service) that takes its connections.
     pub service: String,
     /// The name: `127.0.0.1:80`, `[::]:80` or `unix:/path`. Messages use it, too.
@@ -98,11 +100,15 @@ const NO_PORT: &str = "no port";
 /// nginx's backlog on Linux.
 const BACKLOG: i32 = 511;
 
+/// The most sockets of an address for QUIC: one byte of a connection ID says which of them has the connection.
+const MOST_OF_QUIC: usize = 255;
+
 impl ListenSpec {
     /// A socket for byte streams with nginx's default options, whose connections this service takes.
     pub fn new(service: &str, ip: Option<SocketAddr>, name: String) -> ListenSpec {
         ListenSpec {
             protocol: Protocol::Stream,
+            quic: false,
             service: service.to_owned(),
             name,
             ip,
@@ -127,13 +133,14 @@ impl ListenSpec {
     /// Number of sockets that a worker with `loops` loops has for the address: one, from which all loops accept connections,
     /// or one for each loop ([`ListenSpec::is_sharded`]).
     pub fn sockets(&self, loops: usize) -> usize {
-        if self.is_sharded() { loops.max(1) } else { 1 }
+        let most = if self.quic { MOST_OF_QUIC } else { usize::MAX };
+        if self.is_sharded() { loops.clamp(1, most) } else { 1 }
     }
 
     /// Whether there is a socket for each loop: with `reuseport`, and for datagrams.
     ///
-    /// Datagrams of one client are to come to the loop that has its session, and only sockets of their own see to that, by the
-    /// kernel's hash of both addresses. So there is one for each loop in any case, unless there are many ports anyway. The
+    /// Datagrams of one client are to come to the loop that has its session. Only sockets of their own see to that, by the
+    /// kernel's hash of both addresses, or by the connection ID of QUIC. So there is one for each loop in any case, unless there are many ports anyway. The
     /// ports of a range have one socket each, and belong to one loop each, in turn.
     pub fn is_sharded(&self) -> bool {
         self.reuseport || self.protocol == Protocol::Datagram && !self.in_range
@@ -186,16 +193,25 @@ impl ListenSpec {
         }
     }
 
+    /// The address that a client has sent to: this one, unless it is a wildcard. The `socket` knows it then.
+    pub fn local(&self, socket: impl FnOnce() -> Option<SocketAddr>) -> Address {
+        match self.address() {
+            Address::Ip(address) if address.ip().is_unspecified() => Address::Ip(socket().unwrap_or(address)),
+            address => address,
+        }
+    }
+
     /// Whether it is the wildcard address of its family.
     pub fn is_wildcard(&self) -> bool {
         self.ip.is_some_and(|address| address.ip().is_unspecified())
     }
 
-    /// The facts that the kernel is to tell about each datagram, for a socket that takes datagrams: its destination, if the
-    /// socket has all addresses. The socket needs these before it is bound: they are missing for a datagram that has come
+    /// The facts that the kernel is to tell about each datagram, for a socket that takes datagrams. They are its destination, if
+    /// the socket has all addresses, and for QUIC whether the way is congested. Packets of QUIC stay whole on their way (RFC
+    /// 9000 section 14). The socket needs these before it is bound: they are missing for a datagram that has come
     /// earlier.
     pub fn datagram_options(&self) -> DatagramOptions {
-        DatagramOptions { destination: self.is_wildcard(), ecn: false, gro: true }
+        DatagramOptions { destination: self.is_wildcard(), ecn: self.quic, gro: true, unfragmented: self.quic }
     }
 
     /// Applies an option of the `listen` directive that concerns the socket itself, such as `backlog=number`. Returns
@@ -420,6 +436,10 @@ mod tests {
         let range = ListenSpec { reuseport: true, ..udp(&four[0]) };
         assert_eq!((range.sockets(4), range.sockets(0)), (4, 1));
         assert_eq!(of(&one, 1, 0), [[0; 0]]);
+        // A byte chooses among the sockets of QUIC.
+        let quic = ListenSpec { quic: true, ..one.clone() };
+        assert_eq!((quic.sockets(4), quic.sockets(1000)), (4, 255));
+        assert_eq!((one.sockets(1000), quic.sockets_of(255, 1000, 255).count()), (1000, 0));
         // Of more loops there were more sockets, which all stay in use.
         let shared = ListenSpec { reuseport: true, ..four[0].clone() };
         for spec in [&one, &shared] {

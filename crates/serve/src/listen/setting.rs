@@ -52,6 +52,14 @@ pub trait ListenProtocols: Copy + Default + PartialEq + fmt::Debug + Send + Sync
     /// The parameter is known, and is not possible.
     fn set(&mut self, parameter: &Word, directive: &Node, cx: &mut Cx) -> Result<bool, Problem>;
 
+    /// The problem of parameters that do not go together, once all of them are known.
+    ///
+    /// # Errors
+    /// There is one.
+    fn check(self, _directive: &Node) -> Result<(), Problem> {
+        Ok(())
+    }
+
     /// Whether the parameter with this name does not go together with datagrams.
     fn needs_stream(name: &str) -> bool {
         matches!(name, "backlog" | "deferred" | "fastopen" | "multipath" | "so_keepalive" | "ssl")
@@ -65,8 +73,19 @@ pub trait ListenProtocols: Copy + Default + PartialEq + fmt::Debug + Send + Sync
     /// Whether connections begin with a PROXY protocol header (`proxy_protocol`).
     fn proxy_protocol(self) -> bool;
 
-    /// Whether connections may begin with a TLS handshake (`ssl`).
+    /// Whether connections may begin with a TLS handshake (`ssl`), or have TLS in any case (`quic`).
     fn tls(self) -> bool;
+
+    /// Whether clients speak QUIC (`quic`).
+    fn quic(self) -> bool {
+        false
+    }
+
+    /// The parameters that hold for all servers of the address.
+    #[must_use]
+    fn of_address(self) -> Self {
+        self
+    }
 
     /// Adds what another `listen` of the same address says.
     #[must_use]
@@ -133,15 +152,20 @@ impl<P: ListenProtocols> Value for ListenSetting<P> {
                 }
             }
         }
-        if is_datagram {
+        protocols.check(directive)?;
+        let datagrams = if protocols.quic() { Some("quic") } else { is_datagram.then_some("udp") };
+        if let Some(datagrams) = datagrams {
             if let Some(parameter) = directive.args[1..].iter().find(|word| P::needs_stream(name_of(&word.text))) {
-                return Err(incompatible(parameter));
+                return Err(incompatible(parameter, datagrams));
             }
             if specs.iter().any(|spec| spec.ip.is_none()) {
-                let problem = Problem::new(format!("\"udp\" is not possible with the Unix socket \"{}\"", word.text));
-                return Err(problem.at(word.place).hint("freerun takes datagrams of UDP alone; remove \"udp\""));
+                let what = format!("\"{datagrams}\" is not possible with the Unix socket \"{}\"", word.text);
+                let hint = format!("freerun takes datagrams of UDP alone; remove \"{datagrams}\"");
+                return Err(Problem::new(what).at(word.place).hint(hint));
             }
-            specs.iter_mut().for_each(|spec| spec.protocol = Protocol::Datagram);
+            for spec in &mut specs {
+                (spec.protocol, spec.quic) = (Protocol::Datagram, protocols.quic());
+            }
         }
         let written = ListenPlace { place: word.place, end: directive.end, order: directive.order };
         Ok(ListenSetting { specs, default_server, protocols, written, has_options })
@@ -153,19 +177,8 @@ fn name_of(parameter: &str) -> &str {
     parameter.split_once('=').map_or(parameter, |(name, _)| name)
 }
 
-fn incompatible(parameter: &Word) -> Problem {
+fn incompatible(parameter: &Word, datagrams: &str) -> Problem {
     let name = name_of(&parameter.text);
-    let message = format!("\"listen\" directive \"{name}\" parameter is incompatible with \"udp\"");
+    let message = format!("\"listen\" directive \"{name}\" parameter is incompatible with \"{datagrams}\"");
     Problem::new(message).at(parameter.place)
-}
-
-/// The problem of a parameter that nginx has.
-pub fn unsupported(parameter: &Word) -> Problem {
-    let problem = Problem::new(format!("the \"{}\" parameter is not supported yet", parameter.text));
-    let way_out = match parameter.text.as_str() {
-        // Without the parameter the port would be served in plain text.
-        "quic" => "remove this \"listen\"; browsers use HTTP/2 where a \"listen … ssl\" has the same port",
-        _ => "remove the parameter",
-    };
-    problem.at(parameter.place).hint(format!("freerun does not have it yet; {way_out}"))
 }

@@ -31,6 +31,7 @@ const TAKEN: u64 = 1;
 
 /// The state of the place of a connection that is there.
 fn here(number: u64) -> u64 {
+    debug_assert!(number > 0 && number >> 63 == 0, "connection {number} looks like another one, or like nobody");
     number << 1
 }
 
@@ -219,6 +220,7 @@ impl Silent {
         if state & TAKEN != 0 {
             return false;
         }
+        debug_assert!(state != here(number), "connection {number} is entered twice");
         // Mostly the last connection had the same specification, and counting references to it is work for all loops.
         let known = last.take().map(|last| last.listen).filter(|known| listen.is(known));
         let listen = known.unwrap_or_else(|| listen.shared());

@@ -2,11 +2,11 @@
 
 pub mod background;
 pub mod client_levels;
-pub mod drained;
+pub mod drained_loops;
 pub mod figures;
 pub mod idle_since_accept;
 pub mod local;
 pub mod predictor;
 pub mod shared;
-pub mod shedding;
+pub mod shed_order;
 pub mod state;

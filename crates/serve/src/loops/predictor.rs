@@ -17,6 +17,10 @@ impl SuccessPredictor {
     /// A predictor with the weights of a success and a failure, at most 16 each: success is likely if it is clearly
     /// more frequent than `failure / (success + failure)`. At first it is likely.
     pub fn new(success: u8, failure: u8) -> SuccessPredictor {
+        debug_assert!(
+            success <= MOST && failure <= MOST,
+            "a score has no room for the weights {success} and {failure}"
+        );
         SuccessPredictor { score: Cell::new(MOST), success, failure }
     }
 

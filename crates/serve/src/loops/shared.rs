@@ -12,12 +12,14 @@ use freerun_runtime::stats::Counter;
 use crate::configuration::generation::Generation;
 use crate::loops::background::Backgrounds;
 use crate::loops::client_levels::ClientLevels;
-use crate::loops::drained::DrainedLoops;
+use crate::loops::drained_loops::DrainedLoops;
 use crate::loops::figures::http2::Http2Figures;
+use crate::loops::figures::quic::{Http3Figures, QuicFigures};
 use crate::loops::figures::sessions::SessionFigures;
 use crate::loops::idle_since_accept::SilentPlaces;
-use crate::loops::shedding::ShedOrder;
-use crate::tls::figures::TlsFigures;
+use crate::loops::shed_order::ShedOrder;
+use crate::tls::files::Secret;
+use crate::tls::handshake::figures::TlsFigures;
 
 /// The loops of a worker.
 #[derive(Clone, Default)]
@@ -56,6 +58,22 @@ impl Loops {
     pub fn number(&self) -> usize {
         self.serving.len()
     }
+
+    /// The way to the first loop, which is always there once there are loops. It is for work of other threads.
+    pub fn first_remote(&self) -> Option<&Remote> {
+        self.remotes.first()
+    }
+
+    /// Asserts what the loops that are published have to fulfil.
+    pub(crate) fn check_invariants(&self) {
+        let is_known = |index: &usize| *index < self.stats.len();
+        debug_assert!(self.running.iter().all(is_known), "a loop runs without statistics: {:?}", self.running);
+        debug_assert!(self.serving.iter().all(|index| self.running.contains(index)), "{:?} do not run", self.serving);
+        let lengths = [self.shedding.len(), self.silent.len(), self.remotes.len()];
+        debug_assert!(lengths == [self.stats.len(); 3], "some loop lacks a part of what belongs to its index");
+        let has_stayed = |index| self.serving.contains(&index);
+        debug_assert!((0..self.fewest).all(has_stayed), "loops have left that have always been there");
+    }
 }
 
 /// The state that all loops share.
@@ -86,6 +104,13 @@ pub struct SharedState {
     pub upstream_tls: TlsFigures,
     /// Figures of HTTP/2 with clients.
     pub http2: Http2Figures,
+    /// Figures of HTTP/3 with clients.
+    pub http3: Http3Figures,
+    /// Figures of QUIC with clients.
+    pub quic: QuicFigures,
+    /// The secret for tokens and stateless resets of QUIC at addresses whose default server has no `quic_host_key`. It stays over
+    /// reloads and upgrades.
+    pub quic_secret: Secret,
     /// Figures of the sessions of stream.
     pub sessions: SessionFigures,
     /// The work that no client waits for.

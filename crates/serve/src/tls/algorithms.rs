@@ -15,12 +15,12 @@ use freerun_tls::verify::DEFAULT_LEVEL;
 use super::values::{AlgorithmList, ConfCommand, FileName, ProtocolSet, Spot};
 use super::words::{problem, tell};
 
-/// What the directives and the commands together ask for.
+/// Algorithms and options that the directives and the commands together request.
 pub(super) struct WantedAlgorithms {
     protocols: ProtocolSet,
     cipher_text: String,
     ciphers: CipherList,
-    /// Where the cipher string is written.
+    /// Place of the cipher string in the configuration.
     ciphers_at: Spot,
     ciphersuites: Vec<Ciphersuite>,
     /// Groups, if a command says so, and where it is written.
@@ -29,23 +29,23 @@ pub(super) struct WantedAlgorithms {
     pub(super) prefer_server_order: Option<bool>,
     /// Whether clients that prefer ChaCha20 get it, whatever the server's order.
     pub(super) prioritize_chacha: bool,
-    /// How servers may sign, if a command says so.
+    /// Signature schemes that servers may use, if a command says so.
     schemes: Option<Schemes>,
-    /// How clients may sign, if a command says so.
+    /// Signature schemes that clients may use, if a command says so.
     client_schemes: Option<Schemes>,
-    /// How many tickets a client gets, if a command says so.
+    /// Number of session tickets for each client, if a command says so.
     pub(super) tickets: Option<usize>,
     /// Whether there are tickets at all, if a command says so.
     pub(super) has_tickets: Option<bool>,
-    /// What is asked of peers, if a command says so, and where it is written.
+    /// Verification of peers, if a command says so, and the command's place in the configuration.
     pub(super) verify_mode: Option<(VerifyMode, Spot)>,
-    /// A certificate besides those of the directives.
+    /// A certificate that a command adds to the certificates of the directives.
     pub(super) certificate: Option<FileName>,
-    /// A key besides those of the directives.
+    /// A key that a command adds to the keys of the directives.
     pub(super) key: Option<FileName>,
 }
 
-/// What of the algorithms is there.
+/// Algorithms that are requested and supported.
 pub(super) struct SettledAlgorithms {
     /// The suites of both versions by number.
     pub(super) suites: Vec<u16>,
@@ -59,7 +59,7 @@ pub(super) struct SettledAlgorithms {
 #[derive(Default)]
 struct CipherLists(HashMap<String, CipherList>);
 
-/// What a cipher string means.
+/// Evaluates a cipher string, or finds its list among the strings that were evaluated before.
 fn evaluate(AlgorithmList { text, spot }: &AlgorithmList, cx: &mut Cx) -> Result<CipherList, Problem> {
     let CipherLists(known) = cx.extensions.get_or_default::<CipherLists>();
     if let Some(list) = known.get(text) {
@@ -71,7 +71,7 @@ fn evaluate(AlgorithmList { text, spot }: &AlgorithmList, cx: &mut Cx) -> Result
 }
 
 impl WantedAlgorithms {
-    /// What a cipher string and a set of versions ask for.
+    /// Begins with the cipher string and the versions of the directives.
     ///
     /// # Errors
     /// OpenSSL refuses the cipher string.
@@ -151,12 +151,12 @@ impl WantedAlgorithms {
         Ok(())
     }
 
-    /// How servers may sign.
+    /// Signature schemes that servers may use.
     pub(super) fn schemes(&self) -> Schemes {
         self.schemes.clone().unwrap_or_default()
     }
 
-    /// How clients may sign: as servers unless a command says something else.
+    /// Signature schemes that clients may use: as for servers unless a command says something else.
     pub(super) fn client_schemes(&self) -> Schemes {
         self.client_schemes.clone().unwrap_or_else(|| self.schemes())
     }
@@ -165,7 +165,7 @@ impl WantedAlgorithms {
         tell(ciphersuites::usable(&self.ciphersuites).1, spot, cx);
     }
 
-    /// What of it is there.
+    /// Reduces the request to what is supported.
     ///
     /// # Errors
     /// Nothing is left.

@@ -1,5 +1,5 @@
-//! The answers to challenges by which a CA makes sure of who has a name (ACME): pages for http-01 (RFC 8555, section 8.3),
-//! certificates for tls-alpn-01 (RFC 8737).
+//! Answers to ACME challenges: pages for http-01 (RFC 8555, section 8.3), certificates for tls-alpn-01 (RFC 8737). With
+//! them a CA makes sure that its customer controls a name.
 //!
 //! All event loops share the table and read it without a lock; whoever orders certificates writes to it.
 
@@ -11,7 +11,7 @@ use freerun_tls::load::CertifiedKey;
 use freerun_tls::session::{ServerConfig, ServerSettings};
 use papaya::HashMap;
 
-/// Where the pages of http-01 are.
+/// Folder of the pages for http-01.
 pub const FOLDER: &[u8] = b"/.well-known/acme-challenge/";
 
 /// The protocol that a client offers which looks at a challenge of tls-alpn-01.
@@ -20,7 +20,7 @@ const PROTOCOL: &[u8] = b"acme-tls/1";
 /// The most answers of each kind. A name has one while its certificate is ordered.
 pub const MOST: usize = 4096;
 
-/// Why an answer was not taken.
+/// Reason why an answer was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ChallengeError {
     /// There are [`MOST`] already.

@@ -1,4 +1,4 @@
-//! What is known of the TLS of a client's connection besides its session.
+//! The facts about the TLS of a client's connection, whatever carries it.
 
 use std::cell::{Ref, RefCell};
 use std::sync::Arc;
@@ -7,23 +7,48 @@ use freerun_proto::host;
 use freerun_tls::verify::{Refusal, VerifyResult};
 use freerun_transport::Transport;
 
-use super::figures::TlsFigures;
+use super::agreed_session::AgreedSession;
 use super::handshake::Offer;
+use super::handshake::figures::TlsFigures;
 use super::ocsp::Visit;
 use super::server::ServerTls;
 
-/// What is known of the TLS of a client's connection besides its session, which the
-/// [transport](freerun_transport::Transport) has.
+/// The facts about the TLS of a client's connection: what it has asked for, what was agreed on, and the result of the
+/// verification of its certificate. The driver of the connection's transport brings them; nobody else needs the session.
 #[derive(Debug)]
 pub struct TlsFacts {
     /// The name that the client has asked for (SNI, RFC 6066 section 3), as it was sent: `$ssl_server_name`.
     pub asked_for: Option<Box<[u8]>>,
     /// The ClientHello, if the configuration uses one of [`HELLO_VARIABLES`].
     pub hello: Option<Box<[u8]>>,
+    /// The facts of the session, once there is one.
+    agreed: RefCell<Option<AgreedSession>>,
     verdict: RefCell<ClientVerdict>,
 }
 
-/// What came of the verification of a client's certificate.
+/// The client whose certificate is verified: whatever carries its session, it may go meanwhile, and the session has to know
+/// the result.
+pub trait CertificateHolder {
+    /// Resolves when the client has gone. The task of the connection waits, or the task of a request.
+    fn gone(&self) -> impl Future<Output = ()>;
+
+    /// Tells the session whether the certificate was found good: a client that is refused cannot resume it.
+    fn settle(&self, is_good: bool);
+}
+
+impl CertificateHolder for Transport {
+    fn gone(&self) -> impl Future<Output = ()> {
+        self.gone_for_reader()
+    }
+
+    fn settle(&self, is_good: bool) {
+        if let Some(session) = self.tls() {
+            session.settle(is_good);
+        }
+    }
+}
+
+/// Result of the verification of a client's certificate.
 #[derive(Debug)]
 struct ClientVerdict {
     verified: VerifyResult,
@@ -35,47 +60,68 @@ struct ClientVerdict {
 pub const HELLO_VARIABLES: [&str; 5] = ["ssl_ciphers", "ssl_curves", "ssl_ja3_hash", "ssl_ja4", "ssl_sigalgs"];
 
 impl TlsFacts {
-    /// What a ClientHello says.
+    /// Facts that a ClientHello gives.
     pub fn new(asked_for: Option<Box<[u8]>>, hello: Option<Box<[u8]>>) -> TlsFacts {
-        TlsFacts { asked_for, hello, verdict: RefCell::new(ClientVerdict { verified: VerifyResult::None, by: None }) }
+        let verdict = RefCell::new(ClientVerdict { verified: VerifyResult::None, by: None });
+        TlsFacts { asked_for, hello, agreed: RefCell::new(None), verdict }
     }
 
-    /// What is known of a client that makes this offer; `keeps_hello`: with its ClientHello.
+    /// Facts about the client that makes this offer; `keeps_hello`: with its ClientHello.
     pub fn of(offer: Offer<'_>, keeps_hello: bool) -> TlsFacts {
         let asked_for = offer.hello.server_name(offer.message).map(Box::from);
         TlsFacts::new(asked_for, keeps_hello.then(|| offer.message.into()))
     }
 
-    /// What came of the verification of the client's certificate (`ssl_verify_client`): none was sent, unless one was.
+    /// Notes the session that was established. A session that has begun with early data is noted again, as long as it
+    /// [is early](TlsFacts::is_early).
+    pub fn establish(&self, agreed: AgreedSession) {
+        let before = self.agreed.replace(Some(agreed));
+        debug_assert!(before.is_none_or(|before| before.is_early), "a connection has one session");
+    }
+
+    /// The facts that were agreed on, if a session was established.
+    pub fn agreed(&self) -> Option<Ref<'_, AgreedSession>> {
+        Ref::filter_map(self.agreed.borrow(), Option::as_ref).ok()
+    }
+
+    /// Whether the session was established, and its handshake was not complete then.
+    #[inline]
+    pub fn is_early(&self) -> bool {
+        self.agreed.borrow().as_ref().is_some_and(|agreed| agreed.is_early)
+    }
+
+    /// Result of the verification of the client's certificate (`ssl_verify_client`); the initial result says that none
+    /// was sent.
     pub fn verified(&self) -> Ref<'_, VerifyResult> {
         Ref::map(self.verdict.borrow(), |verdict| &verdict.verified)
     }
 
-    /// Verifies the certificates that the client has shown in its handshake by the rules of this server, if that asks for any,
-    /// and notes what came of it. A client that is refused cannot resume its session; it is counted in the figures of all clients,
-    /// and in those of the server's `zone`. `None` if the client has gone meanwhile,
-    /// or is not verified because the server is shut down.
+    /// Verifies the certificates that the client has shown in its handshake by the rules of this server, if that asks
+    /// for any, and notes the result.
+    ///
+    /// A client that is refused cannot resume its session; it is counted in the figures of all clients, and in the
+    /// figures of the server's `zone`. `None` if the client has gone meanwhile, or is not verified because the server
+    /// is shut down.
     pub async fn verify(
         &self,
         by: &Arc<ServerTls>,
-        transport: &Transport,
+        holder: &impl CertificateHolder,
         visit: &Visit<'_>,
         zone: Option<&TlsFigures>,
     ) -> Option<Result<(), Refusal>> {
         let Some(verification) = &by.verification else { return Some(Ok(())) };
-        let verified = verification.verify(transport, visit).await?;
+        let certificates = self.agreed()?.certificates.clone();
+        let verified = verification.verify(certificates, || holder.gone(), visit).await?;
         let refusal = verified.refusal(verification.asked);
         if refusal.is_some() {
             [Some(visit.helpers.figures), zone].into_iter().flatten().for_each(|figures| figures.untrusted(&verified));
         }
-        if let Some(session) = transport.tls() {
-            session.settle(refusal.is_none());
-        }
+        holder.settle(refusal.is_none());
         self.verdict.replace(ClientVerdict { verified, by: Some(by.clone()) });
         Some(refusal.map_or(Ok(()), Err))
     }
 
-    /// Whether the certificate was verified by the rules of this server, not by those of an earlier configuration.
+    /// Whether the certificate was verified by the rules of this server, not by the rules of an earlier configuration.
     pub fn was_verified_by(&self, server: &Arc<ServerTls>) -> bool {
         self.verdict.borrow().by.as_ref().is_some_and(|by| Arc::ptr_eq(by, server))
     }
@@ -86,8 +132,8 @@ impl TlsFacts {
         name_to_look_up(self.asked_for.as_deref()?)
     }
 
-    /// Checks the name that the client has asked for before a certificate is looked for by it: a name is what the client says,
-    /// and with a slash at its beginning, for one, it would lead anywhere.
+    /// Checks the name that the client has requested (SNI) before it becomes part of a certificate's path. The client
+    /// chooses the name: with a slash at its beginning, for example, it would lead anywhere.
     ///
     /// # Errors
     /// The line for the error log.
@@ -101,8 +147,10 @@ impl TlsFacts {
     }
 }
 
-/// A name that a client asks for in its handshake, in the form that virtual servers are looked up by: that of the field Host, in
-/// lower case and without a port and a dot at its end. `None` if it could not stand in that field.
+/// Converts a name that a client requests in its handshake to the form that virtual servers are looked up by.
+///
+/// That is a host as in the field Host, in lower case, without a port and without a dot at its end. `None` if it could
+/// not stand in that field.
 pub fn name_to_look_up(name: &[u8]) -> Option<String> {
     let parts = host::parse(name)?;
     let host = std::str::from_utf8(name.get(..parts.name_len as usize)?).ok()?;

@@ -24,7 +24,7 @@ use zeroize::Zeroizing;
 
 use super::files::{Secret, read_wiping};
 use super::objects::{key_path, make};
-use super::prepared::PreparedSettings;
+use super::settings_cache::PreparedSettings;
 use super::values::{CertificateCache, ComputedName, PasswordFile, shown};
 use crate::configuration::parts::Paths;
 use crate::configuration::services::Services;
@@ -33,15 +33,15 @@ use crate::configuration::zones::ZoneTable;
 /// For how long it is known that a certificate cannot be used.
 const FAILED: Duration = Duration::from_secs(1);
 
-/// How many pairs are known that are being read or cannot be used. They have their own place, so that a client that asks for
-/// many names does not push out those that are in use.
+/// Number of entries for pairs that are being read or cannot be used. They have a table of their own, so that a client
+/// that asks for many names does not push out pairs in use.
 const RECENT: usize = 1024;
 
 /// The most pairs of a cache, whatever is asked for.
 const MOST: usize = 1 << 20;
 
-/// In a cache of so many pairs at most, the least recently used one is looked for among all when another one comes. In larger
-/// ones that would take too long, and one of those goes that have not been used for long.
+/// Size of the largest cache that looks through all its pairs for the least recently used one when another pair comes.
+/// In larger caches that would take too long: they remove some pair that has not been used for long.
 const LOOKED_THROUGH: usize = 1024;
 
 /// The names of a certificate and its key, as their variables give them.
@@ -53,7 +53,7 @@ pub struct PairNames {
     pub key: ComputedName,
 }
 
-/// What a pair is known by.
+/// Key of the tables: the paths of a pair, and a digest of the passwords.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct PairId {
     /// The full path of the certificate.
@@ -65,7 +65,7 @@ struct PairId {
     passwords: Option<[u8; 32]>,
 }
 
-/// What files are read with.
+/// Resources to read files with, and the client to read them for.
 pub struct PairReader<'r, F> {
     /// The pool whose threads read.
     pub pool: &'r ThreadPool,
@@ -75,26 +75,26 @@ pub struct PairReader<'r, F> {
     pub paths: &'r Paths,
     /// A number that stands for the client, for its turn in the pool.
     pub client: u64,
-    /// Makes what resolves when the client has gone.
+    /// Makes a future that resolves when the client has gone.
     pub gone: F,
 }
 
 impl<'r, F> PairReader<'r, F> {
-    /// What a configuration reads with for this client.
+    /// Takes the resources of a configuration, for this client.
     pub fn of(services: &'r Services, client: u64, gone: F) -> PairReader<'r, F> {
         let Services { pools, files, paths, .. } = services;
         PairReader { pool: pools.default(), files, paths, client, gone }
     }
 }
 
-/// What is known of a pair.
+/// Entry of the tables: a pair, or the reason why it cannot be used.
 #[derive(Debug)]
 struct KnownPair {
     /// The pair, or the error log's line.
     made: Result<CertifiedKey, String>,
-    /// When it was read, in nanoseconds since the process began.
+    /// Time of the reading, in nanoseconds since the process began.
     read: u64,
-    /// When it was last used.
+    /// Time of the last use, in nanoseconds since the process began.
     used: AtomicU64,
     /// The settings that were made with it, while it is kept.
     prepared: PreparedSettings,
@@ -135,11 +135,11 @@ pub struct KnownPairs {
 #[derive(Debug)]
 struct PairCache {
     pairs: PairTable,
-    /// How many there may be.
+    /// The most pairs.
     most: usize,
-    /// For how long without being used.
+    /// Time after which a pair that is not used is removed.
     inactive: Duration,
-    /// For how long without a look at the files.
+    /// Time after which the files of a pair are read again.
     valid: Duration,
 }
 
@@ -195,7 +195,7 @@ impl KnownPairs {
         zones.keep(&format!("{cache:?}"), || KnownPairs::new(cache))
     }
 
-    /// What is known of a pair, or what `read` finds out. `None` if that was not done.
+    /// Returns the known pair, or has `read` read it. `None` if `read` was not done.
     async fn get<F>(&self, id: &PairId, read: impl FnOnce() -> F) -> Option<Result<LoadedPair, String>>
     where
         F: Future<Output = Option<Result<CertifiedKey, String>>>,
@@ -282,9 +282,10 @@ impl KnownPairs {
         };
         // Contents are not files: they are not kept.
         let is_inline = inline(id.certificate.as_bytes()).or(inline(id.key.as_bytes())).is_some();
-        let loaded = match is_inline {
-            true => read().await.map(|made| made.map(|key| LoadedPair { key, kept: None })),
-            false => self.get(&id, read).await,
+        let loaded = if is_inline {
+            read().await.map(|made| made.map(|key| LoadedPair { key, kept: None }))
+        } else {
+            self.get(&id, read).await
         };
         loaded.unwrap_or_else(|| Err(unread.take()))
     }

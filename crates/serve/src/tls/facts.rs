@@ -1,10 +1,10 @@
-//! What a server's certificates say, for figures and for the log.
+//! Facts that a server's certificates state, for figures and for the log.
 
 use freerun_tls::load::CertifiedKey;
 
-use super::figures::kind_of_key;
+use super::handshake::figures::kind_of_key;
 
-/// What a certificate says, for figures.
+/// Facts that a certificate states, for figures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateFacts {
     /// The file that it is in, or the name of a pair that no file has.
@@ -13,18 +13,18 @@ pub struct CertificateFacts {
     pub subject: String,
     /// The DNS names and IP addresses that it is for.
     pub names: Vec<String>,
-    /// The kind of its key: one of [`KEYS`](super::figures::KEYS), or `other`.
+    /// The kind of its key: one of [`KEYS`](super::handshake::figures::KEYS), or `other`.
     pub key: &'static str,
-    /// Who vouches for that.
+    /// The CA that has signed the certificate.
     pub issuer: String,
-    /// When it expires, in seconds since 1970.
+    /// End of its validity, in seconds since 1970.
     pub expires: i64,
     /// The same as OpenSSL prints it.
     pub expires_text: String,
 }
 
 impl CertificateFacts {
-    /// What the first certificate of a chain says; `file` is where it comes from. `None` if it cannot be read.
+    /// Reads the first certificate of a chain; `file` is where it comes from. `None` if it cannot be read.
     pub(super) fn of(key: &CertifiedKey, file: &str) -> Option<CertificateFacts> {
         Some(CertificateFacts {
             file: file.to_owned(),

@@ -81,14 +81,14 @@ impl<'de> Deserialize<'de> for Secret {
     }
 }
 
-/// What tells whether a file is still the same one.
+/// Mark of a file's state: as long as it is equal, the file is the same.
 #[derive(Debug, Clone, Copy)]
 pub struct Stamp {
     /// The number of its file system.
     pub device: u64,
     /// Its number there.
     pub inode: u64,
-    /// When it was last modified: seconds and nanoseconds since 1970.
+    /// Time of the last modification: seconds and nanoseconds since 1970.
     pub modified: (i64, i64),
 }
 
@@ -102,7 +102,7 @@ impl PartialEq for Stamp {
     }
 }
 
-/// What became of a file.
+/// Result of reading a file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct KnownFile {
     /// Its contents, or the number of the error with which it could not be opened (errno(3)).
@@ -125,7 +125,7 @@ impl KnownFile {
         KnownFile { contents: Err(errno), broken: None, stamp: None }
     }
 
-    /// What has become of a file, of which an earlier state may be known.
+    /// Reads a file, unless it still has the state that `earlier` knows.
     pub fn look(
         path: &str,
         earlier: Option<&KnownFile>,
@@ -157,7 +157,7 @@ impl KnownFile {
         self.stamp
     }
 
-    /// How many bytes are known of it.
+    /// Number of its bytes that are known.
     pub fn size(&self) -> usize {
         self.contents.as_ref().map_or(0, |secret| secret.bytes().len())
     }
@@ -175,7 +175,7 @@ impl Eq for KnownFile {}
 /// Files by their full paths.
 pub type SecretFiles = BTreeMap<String, KnownFile>;
 
-/// What a look at a file finds.
+/// Result of a look at a file.
 pub enum FileState {
     /// The file is the one with the stamp that was given.
     Unchanged,
@@ -185,13 +185,13 @@ pub enum FileState {
         contents: Zeroizing<Vec<u8>>,
         /// Which file it is.
         stamp: Stamp,
-        /// Why there may be more of them.
+        /// The error that ended the reading, if there may be more contents.
         broken: Option<io::Error>,
     },
 }
 
-/// A function that reads a file, of which [`MAX_FILE`] bytes and one more are of interest. It is given the stamp of what was
-/// read earlier from there.
+/// A function that reads a file. Its caller wants at most [`MAX_FILE`] bytes and one more. The argument is the stamp of
+/// the contents that were read earlier from there.
 #[derive(Clone)]
 pub struct ReadFile(pub Arc<ReadFunction>);
 
@@ -222,7 +222,7 @@ pub struct ConfigurationFiles {
     pub read: Option<ReadFile>,
     /// The files that were read for this configuration.
     pub known: SecretFiles,
-    /// The files of the configuration before it. One that has not been modified since is not read again
+    /// The files of the configuration before it. A file that has not been modified since is not read again
     /// (`ssl_object_cache_inheritable`).
     pub earlier: SecretFiles,
     /// The bytes of the known files.
@@ -240,7 +240,7 @@ impl ConfigurationFiles {
         ConfigurationFiles { known, ..ConfigurationFiles::default() }
     }
 
-    /// The contents of a file. One that can be opened and not read, such as a folder, has none, as for OpenSSL.
+    /// The contents of a file. They are empty if it can be opened and not read, such as a folder, as for OpenSSL.
     ///
     /// # Errors
     /// The file cannot be opened, is larger than [`MAX_FILE`], or all files together are larger than [`MAX_TOTAL`]. The error
@@ -259,7 +259,7 @@ impl ConfigurationFiles {
         broken.map_or(Ok(secret), |errno| Err(("read()", io::Error::from_raw_os_error(errno))))
     }
 
-    /// What became of a file, which is read if it is not known.
+    /// Result of reading a file, which is read if it is not known.
     fn look(&mut self, path: &str) -> KnownFile {
         if let Some(known) = self.known.get(path) {
             return known.clone();
@@ -280,7 +280,7 @@ impl ConfigurationFiles {
     }
 }
 
-/// How many bytes are read from a file with secrets at a time.
+/// Number of bytes that are read from a file with secrets at a time.
 const PIECE: usize = 4096;
 
 /// Reads to the end, to an error, or until it is clear that the file is too large. Memory that becomes too small for the

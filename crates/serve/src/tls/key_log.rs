@@ -1,7 +1,7 @@
 //! Logs of the secrets of sessions (`ssl_key_log`), for those who look at encrypted traffic.
 //!
 //! A line has a label, the random bytes of the ClientHello and a secret, both in hexadecimal digits: the format of NSS
-//! (`SSLKEYLOGFILE`), which Wireshark reads. Lines go to the thread that writes the logs, like those of any other log.
+//! (`SSLKEYLOGFILE`), which Wireshark reads. Lines go to the thread that writes the logs, as the lines of any log do.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, OnceLock};
@@ -61,7 +61,7 @@ impl KeyLogFiles {
 }
 
 impl KeyLogPath {
-    /// What gives the secrets of sessions to this file, which is opened with the other logs. The administrator is warned once
+    /// Opens the file with the other logs and returns the writer of secrets for it. The administrator is warned once
     /// for each file.
     pub(super) fn key_log(&self, cx: &mut Cx) -> KeyLog {
         let log = cx.extensions.get_or_default::<LogPaths>().index(&format!("{SECRETS}{}", self.path));

@@ -23,16 +23,17 @@ use crate::configuration::generation::Generation;
 use crate::configuration::parts::Parts;
 use crate::configuration::zones::ZoneTable;
 
-/// How long the certificate is valid that is used until the real one has come, in seconds: 90 days.
+/// Validity of the certificate that is used until the real one has come, in seconds: 90 days.
 ///
-/// That is long, so that only a reload has to make it anew, and nothing has to watch it while the server runs: nobody trusts
-/// it, so a short life would protect nobody, and a CA that was not reached for 90 days is what somebody has to see to.
+/// That is long enough for a reload alone to make it anew, so that nothing watches it while the server runs. Nobody
+/// trusts it, so a short life would protect nobody. A CA that was not reached for 90 days is a fault for the
+/// administrator.
 const TEMPORARY: i64 = 90 * 24 * 3600;
 
 /// A reload makes it anew if it is valid for less than this, in seconds: a third of its life.
 const TEMPORARY_LEFT: i64 = TEMPORARY / 3;
 
-/// A certificate with its key, in place of which another one may be put while the server runs.
+/// A certificate with its key, which another pair may replace while the server runs.
 ///
 /// All servers that name the same pair share this value, and sessions are bound to its name, so that they are resumed over a
 /// replacement.
@@ -42,7 +43,7 @@ pub struct LivePair {
     present: ArcSwap<Present>,
 }
 
-/// What a pair is at a moment.
+/// State of a pair at a moment.
 struct Present {
     key: CertifiedKey,
     version: u64,
@@ -60,7 +61,7 @@ impl LivePair {
         LivePair { name: name.to_owned(), file: file.to_owned(), present }
     }
 
-    /// A pair that no file has, of which the real certificate is still to come.
+    /// A pair that no file has and whose real certificate is still to come.
     fn awaited(name: &str, temporary: CertifiedKey) -> LivePair {
         let facts = CertificateFacts::of(&temporary, name);
         let present = ArcSwap::from_pointee(Present { key: temporary, version: 1, facts, is_temporary: true });
@@ -83,12 +84,12 @@ impl LivePair {
         (present.key.clone(), present.version)
     }
 
-    /// How many pairs there were so far, this one included.
+    /// Number of pairs so far, this one included.
     pub fn version(&self) -> u64 {
         self.present.load().version
     }
 
-    /// What the present certificate says. `None` if it cannot be read, as some of version 1 cannot.
+    /// Facts that the present certificate states. `None` if it cannot be read, as some of version 1 cannot.
     pub fn facts(&self) -> Option<CertificateFacts> {
         self.present.load().facts.clone()
     }
@@ -114,14 +115,17 @@ impl LivePair {
     /// Uses another temporary certificate in place of this version, unless something else has come meanwhile.
     fn extend(&self, version: u64, temporary: &CertifiedKey) {
         let facts = CertificateFacts::of(temporary, &self.file);
-        self.present.rcu(|before| match before.version == version {
-            true => Arc::new(Present {
-                key: temporary.clone(),
-                version: version + 1,
-                facts: facts.clone(),
-                is_temporary: true,
-            }),
-            false => before.clone(),
+        self.present.rcu(|before| {
+            if before.version == version {
+                Arc::new(Present {
+                    key: temporary.clone(),
+                    version: version + 1,
+                    facts: facts.clone(),
+                    is_temporary: true,
+                })
+            } else {
+                before.clone()
+            }
         });
     }
 }
@@ -178,12 +182,14 @@ impl LivePairs {
         self.0.pin().values().map(|entry| entry.pair.clone()).collect()
     }
 
-    /// A pair that no file has, for the configuration that is being read. Within it all that ask for the same name share one.
-    /// It is that of the running configuration, if that has one of the name, with what was put there; otherwise `first` makes
-    /// what is used until somebody replaces it ([`freerun_tls::issue`] has temporary certificates).
+    /// A pair that no file has, for the configuration that is being read. Within it all that ask for the same name
+    /// share one.
+    ///
+    /// If the running configuration has a pair of the name, it is used with its present certificate. Otherwise `first`
+    /// makes the pair that is used until somebody replaces it ([`freerun_tls::issue`] has temporary certificates).
     ///
     /// # Errors
-    /// Those of `first`.
+    /// The errors of `first`.
     pub fn named(
         name: &str,
         cx: &mut Cx,
@@ -211,9 +217,9 @@ impl LivePairs {
         Ok(kept.0.clone())
     }
 
-    /// A pair as [`LivePairs::named`] has it, for a certificate that is still to come: a temporary one for these DNS names and
-    /// addresses is used until somebody replaces it. Clients have nothing to trust it by. If that of the running configuration
-    /// is still there and ends soon, it is made anew.
+    /// A pair as [`LivePairs::named`] has it, for a certificate that is still to come: a temporary certificate for
+    /// these DNS names and addresses is used until somebody replaces it. Clients have nothing to trust it by. If the
+    /// temporary certificate of the running configuration ends soon, it is made anew.
     ///
     /// # Errors
     /// No certificate can be made for the names.
@@ -225,8 +231,8 @@ impl LivePairs {
     fn awaited_at(now: i64, name: &str, hosts: &[String], cx: &mut Cx) -> Result<Arc<LivePair>, Problem> {
         let make = || temporary(hosts, now, TEMPORARY).and_then(|issued| issued.certified());
         let pair = LivePairs::kept(name, cx, || make().map_err(problem).map(|first| LivePair::awaited(name, first)))?;
-        // The configuration that runs has the same pair, and may have this certificate too: nobody trusts either. One that
-        // cannot be made anew is no reason to refuse a reload.
+        // The configuration that runs has the same pair, and may have this certificate too: nobody trusts either. A
+        // certificate that cannot be made anew is no reason to refuse a reload.
         if let Some(version) = pair.ending(now)
             && let Ok(again) = make()
         {
@@ -235,8 +241,8 @@ impl LivePairs {
         Ok(pair)
     }
 
-    /// The pair that is made of these files, of which `first` was made when the configuration was read. Each configuration has
-    /// its own: what a configuration that fails has read must not be used by the one that runs.
+    /// The pair that is made of these files; `first` was made of them when the configuration was read. Each
+    /// configuration has its own: the running configuration must not use a pair from a configuration that failed.
     pub(super) fn of_files(files: FilePair, first: &CertifiedKey, cx: &mut Cx) -> Arc<LivePair> {
         let pairs = LivePairs::being_read(cx);
         let name = files.name();
@@ -247,8 +253,8 @@ impl LivePairs {
         })
     }
 
-    /// Makes those pairs anew of which both files are among these, and puts them in the place of the old ones. What comes of
-    /// each is told: what the new certificate says, or why the old one stays, as a line for the error log.
+    /// Makes those pairs anew whose two files are both among these, and puts them in the place of the old ones. The
+    /// result for each is the new pair, or the reason why the old one stays, as a line for the error log.
     ///
     /// This reads certificates and keys, for which a key that is encrypted may take long, so it is not for a loop.
     pub fn renew(&self, files: &SecretFiles) -> Vec<Result<Arc<LivePair>, String>> {

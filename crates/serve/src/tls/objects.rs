@@ -9,15 +9,15 @@ use freerun_tls::load::{CertificateKey, CertifiedKey, Chain, LoadError, Problem 
 use freerun_tls::verify::{TrustError, TrustSource};
 
 use super::files::{ConfigurationFiles, KnownFile, Secret, SecretFiles, full_path};
-use super::inherited::{Contents, Inheritance};
+use super::inherited_pairs::{Contents, Inheritance};
 use super::values::{FileName, PasswordFile};
 
 /// The pairs of certificates and keys that were made already; lives in the configuration's context.
 #[derive(Default)]
 struct Pairs(HashMap<PairFiles, MadePair>);
 
-/// What directives name for a pair: the certificate, its key, and the file with passwords, without which another server may not
-/// be able to use the same encrypted key.
+/// Files that directives name for a pair: the certificate, its key, and the file with passwords. Another server without
+/// that file may not be able to use the same encrypted key.
 type PairFiles = (FileName, FileName, Option<PasswordFile>);
 
 /// A pair with what it was made of.
@@ -35,7 +35,7 @@ pub struct FilePair {
     /// The full path of the key.
     pub key: String,
     passwords: Option<PasswordFile>,
-    /// How often the files are looked at for a change while the server runs (`watch`); `None`: they are not.
+    /// Interval at which the files are looked at for a change while the server runs (`watch`); `None`: they are not.
     pub watch: Option<Duration>,
 }
 
@@ -127,14 +127,14 @@ pub(super) enum UnusableFile {
     Key,
 }
 
-/// Why a certificate and a key cannot be used.
+/// Reason why a certificate and a key cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Unusable {
     /// Which of them is to blame.
     pub(super) whose: UnusableFile,
     /// nginx's line.
     pub(super) line: String,
-    /// What may help.
+    /// Advice on how to repair it.
     pub(super) help: Option<&'static str>,
 }
 
@@ -177,13 +177,13 @@ pub(super) fn make<P: AsRef<[u8]>>(
     CertifiedKey::new(&chain, &private).map_err(failed)
 }
 
-/// What may help if a file is not there; for an absolute path it is more than there is to say.
+/// Help for a file that is not there; with an absolute path there is no more to say than nginx's line does.
 const NO_FILE: &str = "there is no such file; a relative path begins in the folder of the configuration";
 
 /// The directive that names passwords, as texts of help have it, without the prefix of its family.
 const PASSWORD_FILE: &str = "ssl_password_file";
 
-/// What may be wrong with a file of which nothing could be read.
+/// Help for a file without contents.
 const EMPTY: &str = "the file is empty, or is a folder";
 
 fn help_for_certificate(error: &LoadError, pem: &[u8]) -> Option<&'static str> {
@@ -217,18 +217,15 @@ fn has(text: &[u8], part: &[u8]) -> bool {
     text.windows(part.len()).any(|window| window == part)
 }
 
-/// The path of the file that a value of `ssl_certificate_key` names, which may also be an engine or a store of OpenSSL. `path`
-/// is the one that the value has as a file's name.
+/// The path of the file that a value of `ssl_certificate_key` names, which may also be an engine or a store of OpenSSL.
+/// `path` is the value's path if it is the name of a file.
 ///
 /// # Errors
 /// The line for what is not there.
 pub(super) fn key_path(written: &str, path: &str, full: impl FnOnce(&str) -> String) -> Result<String, String> {
     let refused = |why: &str| Err(format!("cannot load certificate key \"{written}\": {why}"));
     if let Some(engine) = written.strip_prefix("engine:") {
-        return match engine.contains(':') {
-            false => refused("invalid syntax"),
-            true => refused("engines are not supported"),
-        };
+        return refused(if engine.contains(':') { "engines are not supported" } else { "invalid syntax" });
     }
     let Some(store) = written.strip_prefix("store:") else { return Ok(path.to_owned()) };
     match store.strip_prefix("file:") {
@@ -266,7 +263,7 @@ mod tests {
     use super::*;
     use crate::tls::files::{KnownFile, SecretFiles};
     use crate::tls::fixtures;
-    use crate::tls::inherited::InheritedPairs;
+    use crate::tls::inherited_pairs::InheritedPairs;
     use crate::tls::values::Spot;
     use freerun_conf::Sources;
 

@@ -11,7 +11,7 @@ use crate::configuration::parts::Parts;
 
 /// A virtual server, as far as TLS is concerned.
 pub trait TlsServer {
-    /// What it has of TLS, if it has a certificate, refuses handshakes or asks clients for certificates.
+    /// TLS of the server, if it has a certificate, refuses handshakes or asks clients for certificates.
     fn tls(&self) -> Option<&Arc<ServerTls>>;
 }
 
@@ -20,17 +20,18 @@ pub trait TlsServer {
 #[derive(Debug, Default)]
 pub struct SessionSettings(HashMap<usize, AtAddress>);
 
-/// The settings of a session.
-pub enum Chosen<'s, S> {
-    /// They are known.
+/// Result of the choice of settings for a session.
+pub enum SessionChoice<'s, S> {
+    /// The settings are known.
     Ready(ServerConfig),
-    /// They are those of this server, whose certificate has a name with variables, but for the protocols above TLS.
+    /// The settings, except for the protocols above TLS, come from this server, whose certificate has a name with
+    /// variables.
     Computed(&'s Arc<S>),
 }
 
 impl SessionSettings {
-    /// The settings for these servers at an address with this default server. A server without a certificate of its own has
-    /// that of the default server, but the protocols above TLS are its own: those that `alpn` gives, the most preferred first.
+    /// The settings for these servers at an address with this default server. A server without a certificate of its own
+    /// has the default server's, but the protocols above TLS are its own. `alpn` gives them, the most preferred first.
     pub fn new<S: TlsServer>(
         servers: &[Arc<S>],
         default: &S,
@@ -45,8 +46,8 @@ impl SessionSettings {
         SessionSettings(servers.iter().filter_map(own).collect())
     }
 
-    /// The settings for a server, if it or the default server has a certificate, as they are at this moment. Those of a server
-    /// whose certificate has a name with variables are not here.
+    /// The settings for a server, if it or the default server has a certificate, as they are at this moment. A server
+    /// whose certificate has a name with variables has none here.
     fn of<S>(&self, server: &Arc<S>) -> Option<ServerConfig> {
         self.0.get(&Arc::as_ptr(server).addr()).map(AtAddress::now)
     }
@@ -59,27 +60,27 @@ impl SessionSettings {
         &self,
         asked_for: &'s Arc<S>,
         default: &'s Arc<S>,
-    ) -> Result<Chosen<'s, S>, Refusal> {
+    ) -> Result<SessionChoice<'s, S>, Refusal> {
         if asked_for.tls().is_some_and(|tls| tls.rejects) {
             return Err(Refusal::Rejected);
         }
         if let Some(config) = self.of(asked_for) {
-            return Ok(Chosen::Ready(config));
+            return Ok(SessionChoice::Ready(config));
         }
-        // A server without a certificate of its own has that of the address's default server.
+        // A server without a certificate of its own has the certificate of the address's default server.
         let is_computed = |server: &&Arc<S>| server.tls().is_some_and(|tls| tls.computed().is_some());
         let server = [asked_for, default].into_iter().find(is_computed);
-        server.map(Chosen::Computed).ok_or(Refusal::NoCertificate)
+        server.map(SessionChoice::Computed).ok_or(Refusal::NoCertificate)
     }
 }
 
-/// What the server has of TLS whose certificate is shown to a client that asks for `asked_for`.
+/// TLS of the server whose certificate a client sees that asks for `asked_for`.
 pub(crate) fn presenting<'s, S: TlsServer>(asked_for: &'s S, default: &'s S) -> Option<&'s ServerTls> {
     let own = asked_for.tls().filter(|tls| tls.has_certificate());
     own.or(default.tls()).map(|tls| &**tls)
 }
 
-/// What the virtual servers of all services have of TLS, each once: one of the [`Parts`] of a generation, for its figures.
+/// TLS of the virtual servers of all services, each once: one of the [`Parts`] of a generation, for its figures.
 #[derive(Debug, Clone, Default)]
 pub struct ServedTls(pub Vec<Arc<ServerTls>>);
 

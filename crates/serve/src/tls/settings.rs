@@ -1,13 +1,13 @@
 //! The directives of TLS towards clients, for all services.
 //!
-//! Each service has them as a group of settings of its own, because the names of certificates may have variables of its subjects,
-//! and because some directives belong to one service alone.
+//! Each service has them as a group of settings of its own: the names of certificates may have variables of its
+//! subjects, and some directives belong to one service alone.
 
 /// The reason why `ssl_ech_file` has no effect, for the reference. Most builds of nginx ignore it too.
 pub const NO_ECH: &str = "the TLS library has no encrypted ClientHello for servers";
 
-/// Declares the group of the directives `ssl_…` of a service: those that all services have, and those in braces, which are
-/// written as in [`settings!`](freerun_conf::settings!). The contexts are those of the service's block and of its servers.
+/// Declares the group of the directives `ssl_…` of a service: the common directives, and the service's own in braces,
+/// written as in [`settings!`](freerun_conf::settings!). Their contexts are the service's block and its servers.
 ///
 /// The group has a method `spec`, which makes what the common directives say the specification of a server.
 #[macro_export]
@@ -35,8 +35,8 @@ macro_rules! ssl_settings {
                 ssl_client_certificate: Option<$crate::tls::values::FileName>, in $outer | $inner;
                 /// A command for OpenSSL.
                 ///
-                /// `SignatureAlgorithms` and `ClientSignatureAlgorithms` are filters: of those that are allowed and offered, the library
-                /// takes the one that it likes best.
+                /// `SignatureAlgorithms` and `ClientSignatureAlgorithms` are filters: among the algorithms that are
+                /// allowed and offered, the library takes the one it likes best.
                 ssl_conf_command: ::freerun_conf::Many<$crate::tls::values::ConfCommand>, in $outer | $inner, fidelity = Differs("what is not there is named by a warning");
                 /// A file with revoked certificates.
                 ssl_crl: Option<$crate::tls::values::FileName>, in $outer | $inner;
@@ -50,10 +50,11 @@ macro_rules! ssl_settings {
                 ssl_ech_file: ::freerun_conf::Many<$crate::tls::ech::EchFile>, in $outer | $inner, since = "1.29.4", fidelity = NoEffect($crate::tls::settings::NO_ECH);
                 /// A file for the secrets of clients' sessions, in the format of `SSLKEYLOGFILE`, which Wireshark reads.
                 ///
-                /// **Who reads this file can decrypt the sessions**, so it is for tests alone, and a warning says so whenever the
-                /// configuration is read. Only its owner may read the file: it is opened with mode 0600, and one that has more rights
-                /// loses them. Its lines are written like those of other logs, away from the event loops, and it is reopened with them.
-                /// The path is relative to the prefix. In nginx the directive is part of the commercial subscription.
+                /// **Who reads this file can decrypt the sessions**, so it is for tests alone, and a warning says so
+                /// whenever the configuration is read. Only its owner may read the file: it is opened with mode 0600,
+                /// and an existing file with more rights loses them. Its lines are written as in other logs, away from
+                /// the event loops, and it is reopened with them. The path is relative to the prefix. In nginx the
+                /// directive is part of the commercial subscription.
                 ssl_key_log: Option<$crate::tls::key_log::KeyLogPath>, in $outer | $inner, since = "1.27.2";
                 /// Asks OCSP responders whether clients' certificates have been revoked: all of a chain (`on`) or the client's own
                 /// alone (`leaf`).
@@ -84,13 +85,14 @@ macro_rules! ssl_settings {
                 ssl_session_ticket_key: ::freerun_conf::Many<$crate::tls::values::FileName>, in $outer | $inner, fidelity = Differs("nginx and freerun cannot resume sessions of each other");
                 /// Whether sessions are resumed by tickets.
                 ssl_session_tickets: bool = "on", in $outer | $inner, fidelity = Differs("keys that no file has outlive a reload, and are replaced whenever `ssl_session_timeout` has passed; a ticket that is offered to another server than its own is not taken, and a full handshake follows");
-                /// How long a session may be resumed.
+                /// The time during which a session may be resumed.
                 ssl_session_timeout: ::freerun_conf::Seconds = "5m", in $outer | $inner;
                 /// Whether an OCSP response is sent with the certificate to clients that want one.
                 ///
-                /// It is fetched when the first client wants one, which does not wait for it, and again after an hour or five minutes
-                /// before its end, whichever is earlier; after a failure in five minutes. A certificate without the URL of a responder
-                /// is warned of. The response is kept over a reload.
+                /// The response is fetched when the first client wants one, which does not wait for it. It is fetched
+                /// again after an hour or five minutes before its end, whichever is earlier; after a failure in five
+                /// minutes. A certificate without the URL of a responder is warned of. The response is kept over a
+                /// reload.
                 ssl_stapling: bool = "off", in $outer | $inner;
                 /// A file with the OCSP response in DER that is sent with all certificates of the server; then no responder is asked.
                 ssl_stapling_file: Option<$crate::tls::values::FileName>, in $outer | $inner;

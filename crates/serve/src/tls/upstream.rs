@@ -1,4 +1,4 @@
-//! What a location has of TLS for its upstream servers, made of its directives when the configuration is read.
+//! TLS of a location towards its upstream servers, made of its directives when the configuration is read.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -13,9 +13,9 @@ use freerun_tls::verify::{TrustBuilder, TrustSource, TrustStore};
 
 use super::algorithms::WantedAlgorithms;
 use super::computed::{KnownPairs, PairNames, PairReader};
+use super::handshake::outgoing_session::{NameRule, OutgoingTls, Verification};
 use super::key_log::KeyLogPath;
 use super::objects::{add, pair, read};
-use super::outgoing::{OutgoingTls, Verification};
 use super::values::{AlgorithmList, CertificateCache, ConfCommand, FileName, PasswordFile, ProtocolSet};
 use super::words::problem;
 
@@ -59,16 +59,17 @@ pub struct UpstreamSpec {
     pub session_reuse: bool,
     /// `proxy_ssl_key_log`
     pub key_log: Option<KeyLogPath>,
-    /// The protocols that servers are offered (ALPN), best first: HTTP/2 and nothing else, or those of `proxy_ssl_alpn`.
+    /// The protocols on offer to servers (ALPN), best first: HTTP/2 and nothing else, or the protocols of
+    /// `proxy_ssl_alpn`.
     pub alpn: Vec<Vec<u8>>,
 }
 
-/// What a location has of TLS for its upstream servers. It does not change.
+/// TLS of a location towards its upstream servers. It does not change.
 #[derive(Debug)]
 pub struct UpstreamTls {
-    /// The settings of sessions; those without a certificate if its name has variables.
+    /// The settings of sessions, without a certificate if its name has variables.
     config: ClientConfig,
-    /// What the certificate is made with, if its name has variables.
+    /// Parts to make the certificate of, if its name has variables.
     computed: Option<ComputedCertificate>,
     verified_by: Option<(TrustStore, u32, u8)>,
     sends_name: bool,
@@ -78,14 +79,14 @@ pub struct UpstreamTls {
     digest: [u8; 32],
 }
 
-/// What a certificate is made with whose name has variables.
+/// Parts to make a certificate of whose name has variables.
 #[derive(Debug)]
 struct ComputedCertificate {
     passwords: Option<PasswordFile>,
     known: Arc<KnownPairs>,
 }
 
-/// What was made for this configuration already: locations with equal directives share it.
+/// TLS of the locations of this configuration, by directives: locations with equal directives share it.
 #[derive(Default)]
 struct UpstreamsBySpec(HashMap<UpstreamSpec, Arc<UpstreamTls>>);
 
@@ -93,8 +94,8 @@ impl UpstreamTls {
     /// Makes it of a location's directives. Locations with equal ones share it.
     ///
     /// # Errors
-    /// The directives contradict each other, or a file cannot be used, in nginx's words. What nginx looks at first is told of
-    /// first.
+    /// The directives contradict each other, or a file cannot be used, in nginx's words. Of several errors the result
+    /// is the one whose directive nginx looks at first.
     pub fn of(spec: UpstreamSpec, cx: &mut Cx) -> Result<Arc<UpstreamTls>, Problem> {
         if let Some(made) = cx.extensions.get_or_default::<UpstreamsBySpec>().0.get(&spec) {
             return Ok(made.clone());
@@ -156,15 +157,17 @@ impl UpstreamTls {
         self.computed.is_some()
     }
 
-    /// A digest of all that a session with a server of this name depends on: the directives, the contents of the files that
-    /// they name, and the `names` of a computed certificate. As long as it stays the same, also over a reload, sessions that
-    /// began before are as good as new ones.
+    /// A digest of everything that a session with a server of this name depends on.
+    ///
+    /// That is the directives, the contents of the files that they name, and the `names` of a computed certificate. As
+    /// long as it stays the same, also over a reload, sessions that began before are as good as new ones.
     pub fn identity(&self, name: &str, names: Option<&PairNames>) -> [u8; 32] {
         sha256_of((self.digest, name, names))
     }
 
-    /// What a connection needs to a server with this name at this address. `names` are those of the certificate, if it has to
-    /// be computed and its name is not empty. `alpn` are the protocols that the server is offered, if they have to be computed.
+    /// TLS settings of a connection to a server with this name at this address. `names` are the names of the
+    /// certificate and its key, if they have to be computed and are not empty. `alpn` are the protocols on offer, if
+    /// they have to be computed.
     ///
     /// # Errors
     /// The certificate cannot be used: the line for the error log, which is empty if the client has gone.
@@ -191,8 +194,10 @@ impl UpstreamTls {
             None => config,
         };
         let verification = self.verified_by.clone();
-        let verification =
-            verification.map(|(trust, depth, level)| Verification { trust, depth, level, name: name.to_owned() });
+        let verification = verification.map(|(trust, depth, level)| {
+            let (name, rule) = (name.to_owned(), NameRule::OpenSsl);
+            Verification { trust, depth, level, name, rule }
+        });
         // RFC 6066 section 3: a name is not empty, and not an address.
         let sent = self.sends_name && !name.is_empty() && bare(name).parse::<IpAddr>().is_err();
         Ok(OutgoingTls {
@@ -204,7 +209,7 @@ impl UpstreamTls {
     }
 }
 
-/// See [`UpstreamTls::digest`]; `certificate` is the one that servers are shown, if it is known by now.
+/// See [`UpstreamTls::digest`]; `certificate` is the certificate for servers, if it is known already.
 fn digest(spec: &UpstreamSpec, certificate: Option<&CertifiedKey>, cx: &mut Cx) -> [u8; 32] {
     // A key that is renewed without its certificate does not fit it.
     let certificate: Vec<&[u8]> = certificate.iter().flat_map(|certificate| certificate.chain()).collect();

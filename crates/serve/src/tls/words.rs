@@ -1,4 +1,4 @@
-//! What an administrator is told.
+//! Messages for the administrator about TLS.
 
 use std::collections::HashSet;
 use std::io;
@@ -17,7 +17,7 @@ pub(super) fn unreadable(what: &str, error: &io::Error) -> Problem {
     Problem::new(format!("{what} ({})", freerun_runtime::log::Errno(error)))
 }
 
-/// What was refused, as a problem.
+/// Makes a problem of a refusal.
 pub(super) fn problem(refused: impl std::fmt::Display) -> Problem {
     Problem::new(refused.to_string())
 }

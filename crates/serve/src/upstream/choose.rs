@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use freerun_upstream::method::Method;
 use freerun_upstream::random::Random;
-use freerun_upstream::{ClientBinding, Lease, Millis, NoPeer, Query, Tried, now};
+use freerun_upstream::{ClientBinding, Lease, Millis, NoPeer, Query, TriedServers, now};
 
 use super::SubjectProtocol;
 use super::group::Upstream;
@@ -77,7 +77,7 @@ impl<P: SubjectProtocol> Upstream<P> {
         &self,
         asking: &ChoiceInputs<'_>,
         bound: Option<ClientBinding<'_>>,
-        tried: &mut Tried,
+        tried: &mut TriedServers,
     ) -> Option<Result<Lease, NoPeer>> {
         self.group.pick_now(&asking.query(bound, self.random()), tried)
     }
@@ -90,7 +90,7 @@ impl<P: SubjectProtocol> Upstream<P> {
         &self,
         asking: &ChoiceInputs<'_>,
         bound: Option<ClientBinding<'_>>,
-        tried: &mut Tried,
+        tried: &mut TriedServers,
     ) -> Result<Lease, NoPeer> {
         // Each choice in the queue has a random number of its own.
         let mut random = Random::seeded(random_number());

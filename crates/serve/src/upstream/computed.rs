@@ -60,6 +60,7 @@ impl<P: SubjectProtocol> ComputedGroups<P> {
                 forget_one(&mut next);
             }
             next.entry(asked).or_default().insert(name.into(), new.clone());
+            debug_assert!(size(&next) <= PART_SIZE, "a part of the table has outgrown its limit");
             kept = new.clone();
             next
         });

@@ -10,7 +10,7 @@ use freerun_upstream::place::ServerPlace;
 
 use super::SubjectProtocol;
 use super::group::Upstream;
-use super::known::KnownAddresses;
+use super::known_addresses::KnownAddresses;
 use super::server::ServerSetting;
 
 /// A server as it is written, in the list of a group.
@@ -39,9 +39,10 @@ impl ServerEntry {
             ServerPlace::Name(name) => Some((name.host.clone(), server.service.clone(), server.resolve)),
             ServerPlace::Address(_) => None,
         };
-        match asked(&server) == asked(&self.server) {
-            true => ServerEntry { server, ..self.clone() },
-            false => ServerEntry { number: self.number, ..ServerEntry::new(server) },
+        if asked(&server) == asked(&self.server) {
+            ServerEntry { server, ..self.clone() }
+        } else {
+            ServerEntry { number: self.number, ..ServerEntry::new(server) }
         }
     }
 

@@ -13,7 +13,7 @@ use freerun_upstream::{Group, GroupSettings, PeerSettings, PeerSpec, UpstreamAdd
 
 use super::SubjectProtocol;
 use super::entries::{ChangeLock, Entries, EntryName, ServerEntry, continued};
-use super::known::KnownAddresses;
+use super::known_addresses::KnownAddresses;
 use super::server::ServerSetting;
 use crate::configuration::state_file::StateFile;
 use crate::configuration::zones::{StateBytes, ZoneTable};

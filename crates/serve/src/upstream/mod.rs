@@ -7,7 +7,8 @@
 //! The tables of directives belong to the protocols; the values in them, and all operations on them, are here, generic
 //! over the [`SubjectProtocol`]. So is the choice of a server: [`Upstream::asking`] computes the inputs of the method from the
 //! subject, and [`Upstream::pick_now`] and [`Upstream::pick_later`] ask the group. Names of servers are looked up
-//! outside of the loops ([`look_up_all`]), those that a subject computes by [`find`].
+//! outside of the loops ([`look_up_all`]), those that a subject computes by [`find`]. The [`tries`] of a subject are limited
+//! and recorded in the same way in all protocols.
 
 mod alpn;
 mod any_group;
@@ -17,7 +18,7 @@ mod computed;
 mod entries;
 mod group;
 pub mod health;
-mod known;
+mod known_addresses;
 mod method;
 mod names;
 mod outliers;
@@ -29,6 +30,7 @@ pub mod resolver_settings;
 mod server;
 mod settings;
 mod sticky;
+pub mod tries;
 mod waiting;
 mod zone;
 

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use freerun_conf::{Place, Problem};
 use freerun_runtime::log::{ErrorLog, Level};
 use freerun_upstream::place::{HostName, ServerPlace as Where};
-use freerun_upstream::resolve::{ResolveError, system, thread, told};
+use freerun_upstream::resolve::{MAX_ADDRESSES, ResolveError, report, system, thread};
 
 use super::SubjectProtocol;
 use super::entries::EntryName;
 use super::group::Upstream;
-use super::known::{KnownAddress, KnownAddresses, ServiceHosts};
+use super::known_addresses::{KnownAddress, KnownAddresses, ServiceHosts};
 use super::registry::Upstreams;
 use super::server::ServerSetting;
 use crate::configuration::generation::Generation;
@@ -37,9 +37,13 @@ const STEP: Duration = Duration::from_secs(10);
 /// The most addresses that all services of one name have together: each is a server of its own.
 const MAX_SERVICE_ADDRESSES: usize = 1024;
 
+const _: () = assert!(MAX_ADDRESSES <= MAX_SERVICE_ADDRESSES, "a service may have all addresses of a name");
+const _: () =
+    assert!(FIRST_PAUSE.as_secs() < PAUSES[1].as_secs() && PAUSES[1].as_secs() < PAUSES[0].as_secs(), "pauses grow");
+
 /// Looks up the names in the generation's groups before it takes subjects: what the module with the groups prepares.
 pub fn prepare<P: SubjectProtocol>(generation: &Arc<Generation>, _: &Arc<SharedState>) {
-    told::report_to(generation.error_log.clone());
+    report::report_to(generation.error_log.clone());
     if let Some(upstreams) = generation.parts.get::<Upstreams<P>>() {
         look_up_all(&upstreams, &generation.error_log);
     }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use freerun_conf::{Cx, Node, Problem, Shape, Value};
 use freerun_proto::proxy_protocol::write::{
-    Carrier, Connected, HeaderV2, LOCAL, TlsFields, TooLarge, own_field, write_v1,
+    Carrier, ConnectionEnds, HeaderV2, LOCAL, TlsFields, TooLarge, own_field, write_v1,
 };
 use freerun_tls::verify::PeerCertificate;
 
@@ -114,7 +114,7 @@ impl ProxyProtocol {
 }
 
 /// Both ends of the client's connection; `None` if one of them is a Unix socket.
-fn ends<S: Subject>(subject: &S) -> Option<Connected> {
+fn ends<S: Subject>(subject: &S) -> Option<ConnectionEnds> {
     match (subject.peer(), subject.local()) {
         (Address::Ip(client), Address::Ip(server)) => Some((*client, server)),
         _ => None,
@@ -123,12 +123,12 @@ fn ends<S: Subject>(subject: &S) -> Option<Connected> {
 
 fn fields<S: TlsSubject>(header: &mut HeaderV2, subject: &S, own: &[OwnTlv<S>]) -> Result<(), TooLarge> {
     let is_own = |number| own.iter().any(|field| field.number == number);
-    let tls = subject.tls_stream();
-    let alpn = tls.and_then(|tls| tls.with_agreed(|agreed| agreed.alpn.map(<[u8]>::to_vec)).flatten());
+    // The values of variables look at the facts, too: nothing that is agreed on is borrowed meanwhile.
+    let facts = subject.tls_facts().filter(|facts| facts.agreed().is_some());
+    let alpn = facts.and_then(|facts| facts.agreed()?.alpn.clone());
     if let Some(alpn) = alpn.filter(|_| !is_own(ALPN)) {
         header.field(ALPN, &alpn)?;
     }
-    let facts = subject.tls_facts().filter(|_| tls.is_some());
     if let Some(name) = facts.and_then(|facts| facts.asked_for.as_deref()).filter(|_| !is_own(AUTHORITY)) {
         header.field(AUTHORITY, name)?;
     }
@@ -138,20 +138,18 @@ fn fields<S: TlsSubject>(header: &mut HeaderV2, subject: &S, own: &[OwnTlv<S>]) 
             header.field(*number, &value)?;
         }
     }
-    let names = tls.and_then(|tls| tls.with_agreed(|agreed| (agreed.version.name(), agreed.cipher)));
-    let (Some(tls), Some((version, cipher))) = (tls, names) else { return Ok(()) };
-    let certificate = tls.with_session(|session| session.peer_certificates().next().map(PeerCertificate::from_der));
-    let certificate = certificate.flatten();
-    let shown = tls.with_session(|session| session.shown()).flatten();
-    let key = shown.map(|shown| shown.key_name());
-    let common_name = certificate.as_ref().and_then(|certificate| certificate.as_ref()?.common_name());
+    let Some(facts) = facts else { return Ok(()) };
+    let Some(agreed) = facts.agreed() else { return Ok(()) };
+    let own = agreed.own_certificate();
+    let common_name = own.and_then(|own| PeerCertificate::from_der(own)?.common_name());
+    let key = agreed.shown.map(|shown| shown.key_name());
     header.tls(&TlsFields {
-        has_certificate: certificate.is_some(),
-        is_verified: facts.is_some_and(|facts| facts.verified().is_success()),
-        version: version.as_bytes(),
+        has_certificate: own.is_some(),
+        is_verified: facts.verified().is_success(),
+        version: agreed.version.name().as_bytes(),
         common_name: common_name.as_deref(),
-        cipher: Some(cipher.as_bytes()),
-        signature: shown.and_then(|shown| shown.signature.name()).map(str::as_bytes),
+        cipher: Some(agreed.cipher.as_bytes()),
+        signature: agreed.shown.and_then(|shown| shown.signature.name()).map(str::as_bytes),
         key: key.as_deref().map(str::as_bytes),
     })
 }

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use freerun_conf::{Cx, Node, Place as At, Problem, Word};
+use freerun_proto::Status;
 use freerun_upstream::place::{self, PlaceText, ServerPlace};
 use freerun_upstream::pool::KeepAlive;
 use freerun_upstream::resolve::{ResolveError, Resolver};
@@ -265,10 +266,10 @@ pub enum NotFound {
 
 impl NotFound {
     /// The status that the subject ends with: the status of a response, or `$status` of a session.
-    pub fn status(&self) -> u16 {
+    pub fn status(&self) -> Status {
         match self {
-            NotFound::Invalid(..) => 500,
-            NotFound::NoResolver(_) | NotFound::NotResolved(..) => 502,
+            NotFound::Invalid(..) => Status::INTERNAL_SERVER_ERROR,
+            NotFound::NoResolver(_) | NotFound::NotResolved(..) => Status::BAD_GATEWAY,
         }
     }
 }

@@ -44,20 +44,14 @@ impl ResolverSettings {
 
 #[cfg(test)]
 mod tests {
-    use freerun_conf::{Contexts, Cx, OneText, Registry, Sources, apply_block, group, parse};
+    use freerun_conf::testing::read_level;
+    use freerun_conf::{Contexts, group};
 
     use super::*;
 
     fn read(text: &str) -> Result<ResolverSettings, String> {
-        let registry = Registry::new(&[group::<ResolverSettings>()], &[]).unwrap();
-        let tree = parse("x.conf", None, "", &mut OneText(text));
-        let mut cx = Cx::new(Sources::default());
-        let built = (|| {
-            let defaults = registry.defaults(&mut cx)?;
-            Ok(apply_block(&registry, Contexts::HTTP, &tree.nodes, &defaults, &mut cx)?.0)
-        })();
-        let set = cx.conclude(built, tree.error).map_err(|problems| problems[0].message.clone())?;
-        Ok(set.get::<ResolverSettings>().clone())
+        let read = read_level(&[group::<ResolverSettings>()], Contexts::HTTP, text)?;
+        Ok(read.set.get::<ResolverSettings>().clone())
     }
 
     #[test]

@@ -4,7 +4,8 @@
 //! the group belongs to the service alone.
 
 /// Declares a group of the directives `proxy_…` of a service: the directives in braces, which are written as in
-/// [`settings!`](freerun_conf::settings!), and the directives of all services. The contexts are for all of the latter.
+/// [`settings!`](freerun_conf::settings!), and the directives of all services. The contexts are for all of the latter. Where a
+/// family shares the group, `tls for` names the members that have the directives of TLS.
 ///
 /// The group has methods that make what the common directives say the settings of a connection and of a session of TLS.
 #[macro_export]
@@ -12,7 +13,7 @@ macro_rules! upstream_settings {
     (
         $(#[doc = $doc:literal])*
         #[module = $module:literal]
-        pub struct $name:ident<$subject:ty> in $($context:ident)|+ { $($own:tt)* }
+        pub struct $name:ident<$subject:ty> in $($context:ident)|+ $(, tls for $tls:ident)? { $($own:tt)* }
         $(also { $($also:tt)* })?
     ) => {
         ::freerun_conf::settings! {
@@ -43,44 +44,44 @@ macro_rules! upstream_settings {
                 ///
                 /// If the name has variables, sessions are resumed only as long as `proxy_ssl_certificate_cache` keeps the
                 /// certificate, and not at all where `proxy_ssl_conf_command` names the algorithms that it may sign with.
-                proxy_ssl_certificate: Option<$crate::tls::values::ComputedFile<$crate::values::Template<$subject>>>, in $($context)|+;
+                proxy_ssl_certificate: Option<$crate::tls::values::ComputedFile<$crate::values::Template<$subject>>>, in $($context)|+ $(, members = $tls)?;
                 /// Keeps certificates whose names have variables in memory.
                 ///
                 /// A key that was decrypted with the passwords of one location (`proxy_ssl_password_file`) is kept for locations with
                 /// the same passwords alone.
-                proxy_ssl_certificate_cache: $crate::tls::values::CertificateCacheValue = "off", in $($context)|+, since = "1.27.4", fidelity = Differs("certificates are kept with `proxy_ssl_password_file`, too");
+                proxy_ssl_certificate_cache: $crate::tls::values::CertificateCacheValue = "off", in $($context)|+ $(, members = $tls)?, since = "1.27.4", fidelity = Differs("certificates are kept with `proxy_ssl_password_file`, too");
                 /// A file with the key of the certificate. `ssl_certificate_key` takes the same kinds of keys and
                 /// of encryption.
-                proxy_ssl_certificate_key: Option<$crate::tls::values::ComputedFile<$crate::values::Template<$subject>>>, in $($context)|+, fidelity = Differs("keys for RSA-PSS alone and of Ed448 are refused, and so are some rare ciphers of encrypted keys");
+                proxy_ssl_certificate_key: Option<$crate::tls::values::ComputedFile<$crate::values::Template<$subject>>>, in $($context)|+ $(, members = $tls)?, fidelity = Differs("keys for RSA-PSS alone and of Ed448 are refused, and so are some rare ciphers of encrypted keys");
                 /// The ciphers that are allowed, in OpenSSL's syntax.
-                proxy_ssl_ciphers: $crate::tls::values::AlgorithmList = "DEFAULT", in $($context)|+, fidelity = Differs("suites with forward secrecy and authenticated encryption alone are there");
+                proxy_ssl_ciphers: $crate::tls::values::AlgorithmList = "DEFAULT", in $($context)|+ $(, members = $tls)?, fidelity = Differs("suites with forward secrecy and authenticated encryption alone are there");
                 /// A command for OpenSSL.
-                proxy_ssl_conf_command: ::freerun_conf::Many<$crate::tls::values::ConfCommand>, in $($context)|+, fidelity = Differs("what is not there is named by a warning");
+                proxy_ssl_conf_command: ::freerun_conf::Many<$crate::tls::values::ConfCommand>, in $($context)|+ $(, members = $tls)?, fidelity = Differs("what is not there is named by a warning");
                 /// A file with revoked certificates.
-                proxy_ssl_crl: Option<$crate::tls::values::FileName>, in $($context)|+;
+                proxy_ssl_crl: Option<$crate::tls::values::FileName>, in $($context)|+ $(, members = $tls)?;
                 /// A file for the secrets of sessions with upstream servers, in the format of `SSLKEYLOGFILE`, which Wireshark
                 /// reads.
                 ///
                 /// **Whoever reads this file can decrypt the sessions**: see `ssl_key_log`, which has the same rules. In nginx the
                 /// directive is part of the commercial subscription.
-                proxy_ssl_key_log: Option<$crate::tls::key_log::KeyLogPath>, in $($context)|+, since = "1.27.2";
+                proxy_ssl_key_log: Option<$crate::tls::key_log::KeyLogPath>, in $($context)|+ $(, members = $tls)?, since = "1.27.2";
                 /// The name that the server's certificate has to have, and that is sent with `proxy_ssl_server_name`. Without the
                 /// directive it is the host that requests or sessions are passed to.
-                proxy_ssl_name: Option<$crate::values::Template<$subject>>, in $($context)|+, fidelity = Differs("with `proxy_ssl_server_name`, a name of more than 253 bytes is an error (502, in `stream` 500)");
+                proxy_ssl_name: Option<$crate::values::Template<$subject>>, in $($context)|+ $(, members = $tls)?, fidelity = Differs("with `proxy_ssl_server_name`, a name of more than 253 bytes is an error (502, in `stream` 500)");
                 /// A file with the passwords of keys, one a line.
-                proxy_ssl_password_file: Option<$crate::tls::values::PasswordFile>, in $($context)|+;
+                proxy_ssl_password_file: Option<$crate::tls::values::PasswordFile>, in $($context)|+ $(, members = $tls)?;
                 /// The versions of the protocol that are allowed.
-                proxy_ssl_protocols: $crate::tls::values::ProtocolSet = "TLSv1.2 TLSv1.3", in $($context)|+, fidelity = Differs("TLS 1.2 and 1.3 alone are there; a connection of TLS 1.2 with AES-GCM ends after 2^24 records of one side");
+                proxy_ssl_protocols: $crate::tls::values::ProtocolSet = "TLSv1.2 TLSv1.3", in $($context)|+ $(, members = $tls)?, fidelity = Differs("TLS 1.2 and 1.3 alone are there; a connection of TLS 1.2 with AES-GCM ends after 2^24 records of one side");
                 /// Whether the name is sent, so that a server with several names can choose its certificate (SNI).
-                proxy_ssl_server_name: bool = "off", in $($context)|+;
+                proxy_ssl_server_name: bool = "off", in $($context)|+ $(, members = $tls)?;
                 /// Whether sessions are resumed.
-                proxy_ssl_session_reuse: bool = "on", in $($context)|+;
+                proxy_ssl_session_reuse: bool = "on", in $($context)|+ $(, members = $tls)?;
                 /// A file with the certificate authorities that are trusted.
-                proxy_ssl_trusted_certificate: Option<$crate::tls::values::FileName>, in $($context)|+;
+                proxy_ssl_trusted_certificate: Option<$crate::tls::values::FileName>, in $($context)|+ $(, members = $tls)?;
                 /// Whether the server's certificate is verified.
-                proxy_ssl_verify: bool = "off", in $($context)|+;
+                proxy_ssl_verify: bool = "off", in $($context)|+ $(, members = $tls)?;
                 /// The longest chain of certificates from the server's to an authority.
-                proxy_ssl_verify_depth: u32 = "1", in $($context)|+;
+                proxy_ssl_verify_depth: u32 = "1", in $($context)|+ $(, members = $tls)?;
             }
             $(also { $($also)* })?
         }
@@ -91,14 +92,21 @@ macro_rules! upstream_settings {
                 &self,
                 local: ::core::option::Option<$crate::upstream::Local>,
             ) -> ::freerun_upstream::connect::ConnectOptions {
-                let bytes = |size: ::freerun_conf::Size| usize::try_from(size.0).unwrap_or(usize::MAX);
                 ::freerun_upstream::connect::ConnectOptions {
                     bind: local.map(|local| local.address),
                     transparent: local.is_some_and(|local| local.transparent),
-                    sndbuf: self.proxy_socket_sndbuf.map(bytes),
-                    rcvbuf: self.proxy_socket_rcvbuf.map(bytes),
+                    sndbuf: self.proxy_socket_sndbuf.map(::freerun_conf::Size::in_memory),
+                    rcvbuf: self.proxy_socket_rcvbuf.map(::freerun_conf::Size::in_memory),
                     keepalive: self.proxy_socket_keepalive,
                     nodelay: false,
+                }
+            }
+
+            /// The limits of the tries of a request or session.
+            pub fn try_limits(&self) -> $crate::upstream::tries::TryLimits {
+                $crate::upstream::tries::TryLimits {
+                    count: self.proxy_next_upstream_tries,
+                    time: self.proxy_next_upstream_timeout,
                 }
             }
 

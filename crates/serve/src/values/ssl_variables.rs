@@ -9,10 +9,10 @@ use std::marker::PhantomData;
 use freerun_proto::tls::{ClientHello, Ja4, fingerprint};
 use freerun_runtime::log::clock;
 use freerun_tls::digest::sha256;
-use freerun_tls::session::SessionParameters;
 use freerun_tls::verify::PeerCertificate;
 use md5::{Digest, Md5};
 
+use crate::tls::agreed_session::AgreedSession;
 pub use crate::values::subject::TlsSubject;
 use crate::values::{Variable, VariableValue};
 
@@ -26,7 +26,7 @@ impl<S: TlsSubject> SslVariables<S> {
         Variable::named(
             "ssl_alpn_protocol",
             "The protocol that the handshake agreed on by ALPN, such as `h2`.",
-            |r, _| agreed(r, |agreed| agreed.alpn.map(<[u8]>::to_vec)),
+            |r, _| agreed(r, |agreed| agreed.alpn.as_deref().map(<[u8]>::to_vec)),
         ),
         Variable::named("ssl_cipher", "The cipher suite of the connection, by OpenSSL's name.", |r, _| {
             agreed(r, |agreed| Some(agreed.cipher.into()))
@@ -106,7 +106,7 @@ impl<S: TlsSubject> SslVariables<S> {
         Variable::named(
             "ssl_early_data",
             "`1` if the request came as early data of TLS 1.3 before the handshake was complete; empty otherwise.",
-            |r, _| agreed(r, |agreed| agreed.early_data.then(|| b"1".to_vec())),
+            |r, _| agreed(r, |agreed| agreed.is_early.then(|| b"1".to_vec())),
         ),
         Variable::named(
             "ssl_ech_outer_server_name",
@@ -134,11 +134,12 @@ impl<S: TlsSubject> SslVariables<S> {
         }),
         Variable::named("ssl_session_id", "The identifier of the TLS session, in hexadecimal.", |r, _| {
             agreed(r, |agreed| {
-                agreed.session_id.map(|id| id.iter().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect())
+                let id = agreed.session_id?;
+                Some(id.as_bytes().iter().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect())
             })
         }),
         Variable::named("ssl_session_reused", "`r` if the session was resumed; `.` otherwise.", |r, _| {
-            agreed(r, |agreed| Some(if agreed.resumed { b"r".to_vec() } else { b".".to_vec() }))
+            agreed(r, |agreed| Some(if agreed.is_resumed { b"r".to_vec() } else { b".".to_vec() }))
         }),
         Variable::named("ssl_sigalgs", "The signature algorithms that the client offered, joined by `:`.", |r, _| {
             offered(r, |hello, message| hello.signature_names(message).to_string())
@@ -147,20 +148,15 @@ impl<S: TlsSubject> SslVariables<S> {
 }
 
 /// A value of what was agreed on.
-fn agreed<S: TlsSubject>(
-    subject: &S,
-    value: impl FnOnce(SessionParameters<'_>) -> Option<Vec<u8>>,
-) -> VariableValue<'_> {
-    subject.tls_stream()?.with_agreed(value).flatten().map(Cow::Owned)
+fn agreed<S: TlsSubject>(subject: &S, value: impl FnOnce(&AgreedSession) -> Option<Vec<u8>>) -> VariableValue<'_> {
+    value(&*subject.tls_facts()?.agreed()?).map(Cow::Owned)
 }
 
 /// A value of what the client's certificate says.
 fn client<S: TlsSubject>(subject: &S, value: impl FnOnce(&PeerCertificate) -> String) -> VariableValue<'_> {
-    let own = subject.tls_stream()?.with_session(|session| {
-        let own = session.peer_certificates().next()?;
-        PeerCertificate::from_der(own)
-    });
-    own.flatten().map(|certificate| Cow::Owned(value(&certificate).into_bytes()))
+    let agreed = subject.tls_facts()?.agreed()?;
+    let certificate = PeerCertificate::from_der(agreed.own_certificate()?)?;
+    Some(Cow::Owned(value(&certificate).into_bytes()))
 }
 
 /// A value of what the client has offered.

@@ -4,7 +4,6 @@ use std::fmt;
 use std::net::IpAddr;
 
 use freerun_runtime::log::Level;
-use freerun_transport::TlsStream;
 
 use crate::configuration::services::Services;
 use crate::listen::address::Address;
@@ -57,9 +56,6 @@ pub trait Subject: Sized + 'static {
 
 /// A subject whose client may have a TLS session.
 pub trait TlsSubject: Subject {
-    /// Facts about the client's TLS besides its session.
+    /// The facts about the client's TLS, as they are now. No session need be established yet.
     fn tls_facts(&self) -> Option<&TlsFacts>;
-
-    /// The session.
-    fn tls_stream(&self) -> Option<&TlsStream>;
 }

@@ -27,7 +27,7 @@ use freerun_serve::values::lookups::{Databases, Geos, Maps, Splits};
 use freerun_serve::values::{Common, Pattern, Template, Variable, VariableReference, VariableTable};
 use freerun_serve::{Address, Subject};
 use freerun_testkit::Site;
-use freerun_testkit::mmdb::{Value as Record, database};
+use freerun_testkit::mmdb::{MmdbValue as Record, database};
 
 /// A visitor at a door.
 struct Visitor {

@@ -14,9 +14,9 @@ use freerun_serve::upstream::{
     GroupMethod, NotFound, Plan, Queue, Servers, SharedZones, SubjectProtocol, SystemName, Upstream, UpstreamRef,
     Upstreams, find, look_up_all, name_servers, refer, system_names,
 };
-use freerun_testkit::{Dns, Reply, eventually};
+use freerun_testkit::{Dns, DnsReply, eventually};
 use freerun_upstream::peer::PeerState;
-use freerun_upstream::{AttemptFailure, GroupSettings, Lease, NoPeer, Tried, now};
+use freerun_upstream::{AttemptFailure, GroupSettings, Lease, NoPeer, TriedServers, now};
 
 use super::{DoorSettings, Doors, Visitor};
 
@@ -94,7 +94,7 @@ fn group(doors: &Doors) -> &Arc<Upstream<Door>> {
 
 fn pick(doors: &Doors, visitor: &Visitor) -> Option<Result<Lease, NoPeer>> {
     let group = group(doors);
-    group.pick_now(&group.asking(visitor), None, &mut Tried::new())
+    group.pick_now(&group.asking(visitor), None, &mut TriedServers::new())
 }
 
 /// The server that a visitor with this bag is passed to.
@@ -162,7 +162,7 @@ fn who_finds_no_room_waits_for_it() {
     assert!(pick(&doors, &visitor).is_none(), "there is a queue");
     let group = group(&doors);
     run(async {
-        let (asking, mut tried) = (group.asking(&visitor), Tried::new());
+        let (asking, mut tried) = (group.asking(&visitor), TriedServers::new());
         let waiting = group.pick_later(&asking, None, &mut tried);
         let leaving = async {
             assert_eq!(group.group.waiting(), 1);
@@ -207,7 +207,7 @@ fn each_protocol_has_groups_of_its_own() {
     assert_eq!((names(&door), hatch.extra), (names(&hatch), "own"));
     let doors = Doors::read("");
     let visitor = doors.visitor("unix:", "");
-    let lease = door.pick_now(&door.asking(&visitor), None, &mut Tried::new()).unwrap().unwrap();
+    let lease = door.pick_now(&door.asking(&visitor), None, &mut TriedServers::new()).unwrap().unwrap();
     let failed = lease.peer().name.clone();
     assert!(lease.failed(AttemptFailure::Connect, now()).disabled);
     let state = |name: &str| hatch.group.peers().peers().find(|peer| *peer.name == *name).unwrap().state(now());
@@ -240,7 +240,7 @@ fn what_is_wrong_with_a_group_is_told_in_nginx_words() {
 fn servers_that_are_names_are_looked_up_at_the_resolver() {
     let dns = Dns::start();
     let ip = |last| Ipv4Addr::new(127, 0, 0, last).into();
-    dns.set("a.test", Reply::Addresses(vec![ip(1), ip(2)], 300));
+    dns.set("a.test", DnsReply::Addresses(vec![ip(1), ip(2)], 300));
     let text = format!(
         "resolver {} ipv6=off; upstream houses {{ hash $bag; server a.test:7 resolve; server 127.0.0.9:7; }} pass houses;",
         dns.address()
@@ -295,7 +295,7 @@ fn the_resolvers_of_all_protocols_are_known() {
 #[test]
 fn what_a_visitor_computes_is_a_group_an_address_or_a_name() {
     let dns = Dns::start();
-    dns.set("b.test", Reply::address(Ipv4Addr::new(127, 0, 0, 5), 300));
+    dns.set("b.test", DnsReply::address(Ipv4Addr::new(127, 0, 0, 5), 300));
     let doors = Doors::read(&format!("resolver {} ipv6=off; upstream houses {{ {THREE} }}", dns.address()));
     let resolver = &doors.settings().resolver.as_ref().expect("a resolver").0;
     let visitor = doors.visitor("unix:", "");
@@ -309,7 +309,7 @@ fn what_a_visitor_computes_is_a_group_an_address_or_a_name() {
         assert_eq!(names(&name), ["127.0.0.5:9".to_owned()].into());
         assert!(Arc::ptr_eq(&name, &found("b.test:9", asked).await.unwrap()), "it is kept");
         let error = found("b.test:9", None).await.unwrap_err();
-        assert_eq!((error.to_string().as_str(), error.status()), ("no resolver defined to resolve b.test", 502));
+        assert_eq!((error.to_string().as_str(), error.status().code()), ("no resolver defined to resolve b.test", 502));
         let error = found("none.test:9", asked).await.unwrap_err();
         assert!(matches!(error, NotFound::NotResolved(..)), "{error}");
         assert_eq!(found("b.test", asked).await.unwrap_err().to_string(), "no port in upstream \"b.test\"");

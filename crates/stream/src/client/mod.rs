@@ -5,7 +5,7 @@ pub mod datagrams;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use freerun_transport::{TlsStream, Transport};
+use freerun_transport::Transport;
 
 use self::datagrams::DatagramSession;
 
@@ -33,11 +33,6 @@ impl ClientSide {
             ClientSide::Stream(_) => None,
             ClientSide::Datagrams(datagrams) => Some(datagrams),
         }
-    }
-
-    /// The client's TLS session, if there is one.
-    pub fn tls(&self) -> Option<&TlsStream> {
-        self.transport()?.established()
     }
 
     /// The address that the client sends to, if it is an IP address.

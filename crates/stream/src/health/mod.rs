@@ -20,7 +20,7 @@ use self::matching::Match;
 use self::settings::{HealthCheck, HealthSettings};
 use crate::module::Module;
 use crate::proxy::ProxySettings;
-use crate::upstream::{Stream, Upstream, UpstreamRef};
+use crate::upstream::{Stream, StreamUpstream, UpstreamRef};
 
 /// The module of health checks. It has to stand after the module of the groups.
 pub static MODULE: Module = Module {
@@ -56,7 +56,7 @@ impl GroupCheck for StreamCheck {
         &self.rules.checking
     }
 
-    fn group(&self) -> Option<&Arc<Upstream>> {
+    fn group(&self) -> Option<&Arc<StreamUpstream>> {
         self.group.get()
     }
 

@@ -2,7 +2,7 @@
 //! when a client has named a server and has no session of TLS yet.
 
 use freerun_serve::tls::computed::PairReader;
-use freerun_serve::tls::server::Computed;
+use freerun_serve::tls::server::ComputedSettings;
 use freerun_serve::values::Template;
 use freerun_tls::session::ServerConfig;
 use freerun_transport::Transport;
@@ -22,7 +22,7 @@ pub(super) async fn config_for(
     chosen: &SessionServer,
 ) -> Result<ServerConfig, String> {
     let ssl = server.settings.get::<SslSettings>();
-    let names = |computed: &Computed| {
+    let names = |computed: &ComputedSettings| {
         let files = |number: usize| Some((&ssl.ssl_certificate.get(number)?.0, ssl.ssl_certificate_key.get(number)?));
         Some(computed.names(files, |template: &Template<Session>| template.render(session).into_owned()))
     };

@@ -10,6 +10,7 @@ pub use tls::named;
 
 use std::rc::Rc;
 
+use freerun_proto::Status;
 use freerun_runtime::log::Level;
 use freerun_runtime::loops;
 use freerun_runtime::timer::Timer;
@@ -25,7 +26,7 @@ use crate::settings::core::CoreSettings;
 ///
 /// # Errors
 /// The status with which it ends before that.
-pub async fn to_content(session: &Rc<Session>) -> Result<(), u16> {
+pub async fn to_content(session: &Rc<Session>) -> Result<(), Status> {
     if let Some(datagrams) = session.client.datagrams() {
         // The first one is there.
         session.received.set(datagrams.counts().received);
@@ -65,7 +66,7 @@ pub async fn to_content(session: &Rc<Session>) -> Result<(), u16> {
 }
 
 /// Runs the handlers of a phase before the content.
-async fn run(session: &Session, phase: Phase) -> Result<(), u16> {
+async fn run(session: &Session, phase: Phase) -> Result<(), Status> {
     let server = session.server();
     for handler in server.handlers(phase) {
         let outcome = match handler {

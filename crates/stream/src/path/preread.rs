@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use freerun_proto::Status;
 use freerun_runtime::log::Level;
 use freerun_runtime::loops;
 use freerun_runtime::timer::Timer;
@@ -18,7 +19,7 @@ use crate::settings::core::CoreSettings;
 ///
 /// # Errors
 /// The status with which the session ends.
-pub(super) async fn run(session: &Rc<Session>, timer: &mut Timer, buffer: &mut Vec<u8>) -> Result<(), u16> {
+pub(super) async fn run(session: &Rc<Session>, timer: &mut Timer, buffer: &mut Vec<u8>) -> Result<(), Status> {
     // Handlers may give the session another server, whose own handlers do not run then.
     let server = session.server();
     let mut deadline = None;
@@ -41,7 +42,7 @@ pub(super) async fn run(session: &Rc<Session>, timer: &mut Timer, buffer: &mut V
                         let core = settings.get::<CoreSettings>();
                         loops::note(session.number, "prereading");
                         session.set_step("prereading client data");
-                        let most = usize::try_from(core.preread_buffer_size.0).unwrap_or(usize::MAX);
+                        let most = core.preread_buffer_size.in_memory();
                         let until = *deadline.get_or_insert_with(|| loops::now() + core.preread_timeout);
                         let left = until.saturating_duration_since(loops::now());
                         read_more(session, transport, timer, (buffer, most), left).await?;
@@ -62,7 +63,7 @@ async fn read_more(
     timer: &mut Timer,
     (buffer, most): (&mut Vec<u8>, usize),
     left: Duration,
-) -> Result<(), u16> {
+) -> Result<(), Status> {
     let room = most.saturating_sub(buffer.len());
     if room == 0 {
         session.log(Level::Error, format_args!("preread buffer full"));

@@ -1,5 +1,6 @@
 //! The PROXY protocol header before everything else (`listen … proxy_protocol`).
 
+use freerun_proto::Status;
 use freerun_runtime::log::{Errno, Level};
 use freerun_runtime::loops;
 use freerun_runtime::timer::Timer;
@@ -21,7 +22,7 @@ pub(super) async fn read(
     transport: &Transport,
     timer: &mut Timer,
     buffer: &mut Vec<u8>,
-) -> Result<(), u16> {
+) -> Result<(), Status> {
     loops::note(session.number, "reading a PROXY protocol header");
     session.set_step("reading PROXY protocol");
     let timeout = session.settings().get::<CoreSettings>().proxy_protocol_timeout;

@@ -3,13 +3,15 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use freerun_proto::Status;
 use freerun_runtime::log::Level;
 use freerun_runtime::timer::Timer;
 use freerun_serve::Subject;
+use freerun_serve::tls::agreed_session::AgreedSession;
 use freerun_serve::tls::client_facts::TlsFacts;
 use freerun_serve::tls::handshake::{HandshakeError, HandshakeHelpers, Offer, Refusal, Speaks, shake_hands};
 use freerun_serve::tls::ocsp::Visit;
-use freerun_serve::tls::sessions::Chosen;
+use freerun_serve::tls::sessions::SessionChoice;
 use freerun_transport::Transport;
 
 use super::{certificates, tell};
@@ -32,7 +34,7 @@ pub(super) async fn open(
     transport: &Transport,
     timer: &mut Timer,
     buffer: &mut Vec<u8>,
-) -> Result<(), u16> {
+) -> Result<(), Status> {
     let timeout = session.settings().get::<SslSettings>().ssl_handshake_timeout;
     let helpers = helpers(session);
     let servers = session.servers.clone();
@@ -42,8 +44,8 @@ pub(super) async fn open(
         session.set_tls(facts);
         session.set_server(session.generation.server(&chosen));
         match servers.session(offer, &chosen, session.generation.shared())? {
-            Chosen::Ready(config) => Ok(config),
-            Chosen::Computed(server) => {
+            SessionChoice::Ready(config) => Ok(config),
+            SessionChoice::Computed(server) => {
                 let config = certificates::config_for(session, transport, server, &chosen);
                 config.await.map_err(|line| {
                     if !line.is_empty() {
@@ -61,10 +63,15 @@ pub(super) async fn open(
     }
     match shaken {
         Ok(Speaks::Tls) => {
-            if let Some(zone) = &session.server().zone {
-                zone.established(transport);
+            // They are known since the ClientHello.
+            let Some(facts) = session.tls() else { return Err(status::INTERNAL_SERVER_ERROR) };
+            if let Some(agreed) = transport.tls().and_then(|tls| tls.with_session(AgreedSession::of)?) {
+                if let Some(zone) = &session.server().zone {
+                    zone.established(&agreed);
+                }
+                facts.establish(agreed);
             }
-            verify(session, transport).await
+            verify(session, facts, transport).await
         }
         Ok(Speaks::Plain) => {
             // In OpenSSL's words, whose records have another version.
@@ -115,11 +122,9 @@ fn helpers(session: &Session) -> HandshakeHelpers<'_> {
 }
 
 /// Verifies the client's certificate by the rules of the session's server, if that asks for one.
-async fn verify(session: &Session, transport: &Transport) -> Result<(), u16> {
+async fn verify(session: &Session, facts: &TlsFacts, transport: &Transport) -> Result<(), Status> {
     let server = session.server();
     let Some(tls) = &server.tls else { return Ok(()) };
-    // They are known since the ClientHello.
-    let Some(facts) = session.tls() else { return Err(status::INTERNAL_SERVER_ERROR) };
     let (helpers, context) = (helpers(session), session.context());
     let log = server.error_log(&session.generation);
     let paths = session.generation.services.socket_paths(session.client_key());

@@ -10,6 +10,7 @@ use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
+use freerun_proto::Status;
 use freerun_runtime::deadline::Deadline;
 use freerun_runtime::log::{Errno, Level};
 use freerun_runtime::loops;
@@ -94,7 +95,8 @@ impl RelayedDatagrams {
     }
 
     /// Passes datagrams on; ready when the session is over, with its status. It has to be the same task each time.
-    pub(super) fn poll(&mut self, session: &Session, context: &mut Context<'_>) -> Poll<u16> {
+    pub(super) fn poll(&mut self, session: &Session, context: &mut Context<'_>) -> Poll<Status> {
+        debug_assert!(self.lease.is_some(), "a session that has ended goes on");
         let over = ready!(self.poll_over(context));
         Poll::Ready(self.end(session, over))
     }
@@ -121,7 +123,9 @@ impl RelayedDatagrams {
                 Err(error) => return Poll::Ready(Over::Receive(error)),
             };
             if !std::mem::replace(&mut self.was_heard, true) {
-                let took = self.record.first_byte(loops::nanos());
+                let at = loops::nanos();
+                self.record.with(|last| last.answered(at));
+                let took = self.record.since(at);
                 if let Some(lease) = &self.lease {
                     lease.first_byte(took, now());
                 }
@@ -150,9 +154,11 @@ impl RelayedDatagrams {
     }
 
     /// Logs why the session is over, tells the server's account, and returns the status.
-    fn end(&mut self, session: &Session, over: Over) -> u16 {
+    fn end(&mut self, session: &Session, over: Over) -> Status {
         let Some(lease) = self.lease.take() else { return status::OK };
-        let took = self.record.end(loops::nanos());
+        let at = loops::nanos();
+        self.record.end(at);
+        let took = self.record.since(at);
         let counts = self.note(session);
         lease.bytes(counts.passed, self.heard);
         let what = match over {
@@ -184,10 +190,7 @@ impl RelayedDatagrams {
             Err(failure) => failure,
         };
         // A server that has answered was there when it was chosen.
-        let verdict = match self.was_heard {
-            false => lease.failed(failure, now()),
-            true => lease.broken(failure, now()),
-        };
+        let verdict = if self.was_heard { lease.broken(failure, now()) } else { lease.failed(failure, now()) };
         tell_consequence(session, verdict);
         status::BAD_GATEWAY
     }
@@ -205,7 +208,7 @@ impl RelayedDatagrams {
         session.received.set(counts.received);
         session.sent.set(counts.sent);
         let heard = self.heard;
-        self.record.with(loops::nanos(), |last| (last.sent, last.received) = (counts.passed, heard));
+        self.record.with(|last| (last.sent, last.received) = (counts.passed, heard));
         counts
     }
 }

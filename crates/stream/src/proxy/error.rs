@@ -4,9 +4,10 @@
 use std::fmt;
 use std::io;
 
+use freerun_proto::Status;
 use freerun_runtime::log::{Errno, Level};
 use freerun_serve::Subject;
-use freerun_serve::tls::outgoing::OutgoingError;
+use freerun_serve::tls::handshake::outgoing_session::OutgoingError;
 use freerun_upstream::connect::ConnectError;
 use freerun_upstream::{AttemptFailure, FailureVerdict};
 
@@ -59,8 +60,8 @@ impl TryError {
     }
 
     /// `$status` of a session that ends with it.
-    pub fn status(&self) -> u16 {
-        if self.is_of_server() { 502 } else { 500 }
+    pub fn status(&self) -> Status {
+        if self.is_of_server() { Status::BAD_GATEWAY } else { Status::INTERNAL_SERVER_ERROR }
     }
 
     /// The failure that counts against the server.
@@ -144,7 +145,7 @@ mod tests {
             (TryError::Ours, 500, None, None, ""),
         ] {
             assert_eq!(error.to_string(), words);
-            assert_eq!((error.status(), error.level(), error.failure()), (status, level, failure), "{words}");
+            assert_eq!((error.status().code(), error.level(), error.failure()), (status, level, failure), "{words}");
         }
     }
 }

@@ -1,15 +1,15 @@
 //! `proxy_pass` of stream: sessions are passed on to a server of a group.
 //!
-//! `reach.rs` has a server reached: it is chosen, connected to, told of the client by the PROXY protocol, and has a TLS
-//! session; `error.rs` has the consequences of errors. From then on a session is a `relayed.rs`, which is small, or one of
-//! `datagrams.rs`. `record.rs` has `$upstream_addr` and its kin.
+//! `server_tries.rs` has a server reached: it is chosen, connected to, told of the client by the PROXY protocol, and has a
+//! TLS session; `error.rs` has the consequences of errors. From then on a session is a `relayed_stream.rs`, which is small,
+//! or one of `datagrams.rs`. `record.rs` has `$upstream_addr` and its kin.
 
 mod datagrams;
 mod error;
 mod pass;
-mod reach;
 mod record;
-mod relayed;
+mod relayed_stream;
+mod server_tries;
 mod settings;
 
 use std::pin::Pin;
@@ -17,6 +17,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use freerun_conf::{Cx, Problem, SettingsSet, group};
+use freerun_proto::Status;
 use freerun_runtime::log::Level;
 use freerun_runtime::loops;
 use freerun_serve::Subject;
@@ -25,9 +26,9 @@ use freerun_serve::upstream::ProxyProtocol;
 use self::datagrams::RelayedDatagrams;
 use self::error::step;
 pub use self::pass::ProxyPass;
-use self::reach::{ReachedServer, ServerConnection, Tries};
 use self::record::Record;
-use self::relayed::RelayedStream;
+use self::relayed_stream::RelayedStream;
+use self::server_tries::{ReachedServer, ServerConnection, SessionTries};
 pub use self::settings::ProxySettings;
 use crate::client::datagrams::Header;
 use crate::module::Module;
@@ -67,7 +68,7 @@ struct ProxySession {
 }
 
 enum ProxyStage {
-    Reaching(Pin<Box<dyn Future<Output = Result<ProxyStage, u16>>>>),
+    Reaching(Pin<Box<dyn Future<Output = Result<ProxyStage, Status>>>>),
     Relayed(RelayedStream),
     Datagrams(Box<RelayedDatagrams>),
 }
@@ -115,7 +116,7 @@ impl Drop for ProxySession {
 }
 
 /// Reaches a server for the session. Fails with the status of the session; the reason was logged.
-async fn reach(session: Rc<Session>) -> Result<ProxyStage, u16> {
+async fn reach(session: Rc<Session>) -> Result<ProxyStage, Status> {
     let all = session.settings();
     let settings = all.get::<ProxySettings>();
     // The handler is chosen by the directive.
@@ -135,7 +136,7 @@ async fn reach(session: Rc<Session>) -> Result<ProxyStage, u16> {
     };
     let tls = pass.tls.get().map(|tls| &**tls);
     let nodelay = all.get::<CoreSettings>().tcp_nodelay;
-    let reached = Tries::new(&session, settings, &target, tls, (&*record, nodelay)).reach().await?;
+    let reached = SessionTries::new(&session, settings, &target, tls, (&*record, nodelay)).reach().await?;
     if let Some(sticky) = &target.upstream.extra {
         sticky.answered(&*session, reached.lease.peer(), freerun_upstream::now());
     }

@@ -8,7 +8,7 @@ use freerun_serve::upstream::{NotFound, refer};
 use freerun_serve::values::Template;
 
 use crate::session::Session;
-use crate::upstream::{self, Upstream, UpstreamRef};
+use crate::upstream::{self, StreamUpstream, UpstreamRef};
 
 /// The value of `proxy_pass`.
 #[derive(Debug, Clone)]
@@ -29,7 +29,7 @@ enum PassTo {
 /// The servers of a session.
 pub struct SessionTarget {
     /// The servers.
-    pub(super) upstream: Arc<Upstream>,
+    pub(super) upstream: Arc<StreamUpstream>,
     /// Host and port, or the name of a group, as `proxy_pass` has given it.
     pub(super) text: Arc<str>,
 }

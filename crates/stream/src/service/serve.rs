@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
+use freerun_proto::Status;
 use freerun_runtime::log::Level;
 use freerun_serve::Subject;
 use freerun_serve::accept::loop_listeners::services_of_this_loop;
@@ -31,7 +32,7 @@ pub struct SessionFuture {
 
 enum ServeState {
     /// The phases before the content.
-    Phases(Pin<Box<dyn Future<Output = Result<(), u16>>>>),
+    Phases(Pin<Box<dyn Future<Output = Result<(), Status>>>>),
     /// The content handler.
     Content(ContentFuture),
     /// The session has ended.

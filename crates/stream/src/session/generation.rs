@@ -7,7 +7,7 @@ use std::sync::Arc;
 use freerun_serve::build::names::VirtualServers;
 use freerun_serve::configuration::generation::Generation;
 use freerun_serve::listen::ListenSpec;
-use freerun_serve::listen::served::{Listen, Listens};
+use freerun_serve::listen::generation_sockets::{Listen, Listens};
 use freerun_serve::loops::local::{LoopHandles, LoopLocal};
 
 use super::server::SessionServer;

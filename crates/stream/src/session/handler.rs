@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 
 use freerun_conf::SettingsSet;
+use freerun_proto::Status;
 use freerun_serve::listen::ListenSpec;
 use freerun_serve::loops::local::LoopLocal;
 
@@ -11,18 +12,20 @@ use super::Session;
 
 /// The statuses of sessions: `$status`. nginx has no others.
 pub mod status {
+    use freerun_proto::Status;
+
     /// The session has ended well.
-    pub const OK: u16 = 200;
+    pub const OK: Status = Status::OK;
     /// The client sends something that cannot be understood, such as a bad PROXY protocol header.
-    pub const BAD_REQUEST: u16 = 400;
+    pub const BAD_REQUEST: Status = Status::BAD_REQUEST;
     /// Access is forbidden.
-    pub const FORBIDDEN: u16 = 403;
+    pub const FORBIDDEN: Status = Status::FORBIDDEN;
     /// An error of the server, or of a TLS handshake.
-    pub const INTERNAL_SERVER_ERROR: u16 = 500;
+    pub const INTERNAL_SERVER_ERROR: Status = Status::INTERNAL_SERVER_ERROR;
     /// No server can be reached.
-    pub const BAD_GATEWAY: u16 = 502;
+    pub const BAD_GATEWAY: Status = Status::BAD_GATEWAY;
     /// The number of connections is limited.
-    pub const SERVICE_UNAVAILABLE: u16 = 503;
+    pub const SERVICE_UNAVAILABLE: Status = Status::SERVICE_UNAVAILABLE;
 }
 
 /// The steps on the way of a session, in their order.
@@ -51,7 +54,7 @@ pub enum PhaseOutcome {
     /// The session goes on.
     Declined,
     /// The session ends with this status.
-    End(u16),
+    End(Status),
 }
 
 /// The progress of a handler that looks at the first bytes of a session.
@@ -62,7 +65,7 @@ pub enum PrereadProgress {
     /// The handler has seen what it wants to know, or there is nothing that it could see.
     Done,
     /// The session ends with this status.
-    End(u16),
+    End(Status),
 }
 
 /// The function of a handler.
@@ -92,7 +95,7 @@ pub struct Handler {
 /// The end of a session, as its content handler reports it.
 pub enum SessionEnd {
     /// With this status.
-    Status(u16),
+    Status(Status),
     /// Its connection is handed to the service of another listening socket.
     Pass(LoopLocal<ListenSpec>),
 }

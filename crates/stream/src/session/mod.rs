@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use freerun_conf::SettingsSet;
-use freerun_proto::ProxyHeader;
+use freerun_proto::{ProxyHeader, Status};
 use freerun_runtime::loops;
 use freerun_serve::Address;
 use freerun_serve::limits::ConnPlaces;
@@ -129,7 +129,7 @@ impl Session {
             let at_socket = generation.stream.listen(&listen)?;
             // The local address costs a call of the kernel, which is made only where servers differ by it.
             let is_alike = at_socket.specific.is_empty();
-            let local = if is_alike { listen.address() } else { local(&client, &listen) };
+            let local = if is_alike { listen.address() } else { listen.local(|| client.local_address()) };
             generation.servers(at_socket.servers_for(&local))
         };
         let server = generation.server(&servers.default);
@@ -176,6 +176,7 @@ impl Session {
 
     /// Gives the session to another server of its address, which the client names.
     pub fn set_server(&self, server: LoopLocal<SessionServer>) {
+        debug_assert!(!self.is_counted.get(), "the session is counted in the zone of another server");
         self.server.replace(server);
     }
 
@@ -201,7 +202,7 @@ impl Session {
 
     /// The address that the client sends to: the listening address, unless that is a wildcard.
     pub fn local(&self) -> Address {
-        local(&self.client, &self.listen)
+        self.listen.local(|| self.client.local_address())
     }
 
     /// A number that stands for the client, for sharing a thread pool fairly. It is the same for all sessions of the client.
@@ -220,8 +221,9 @@ impl Session {
     }
 
     /// Sets the status.
-    pub fn set_status(&self, status: u16) {
-        self.status.set(status);
+    pub fn set_status(&self, status: Status) {
+        debug_assert!(!self.is_logged.get(), "the log has another status");
+        self.status.set(status.code());
     }
 
     /// Notes that log lines are being written: nothing about the session changes any more.
@@ -269,7 +271,8 @@ impl Session {
 
     /// Puts bytes back that have been read and not been used.
     pub fn put_preread(&self, bytes: Vec<u8>) {
-        self.preread.replace(bytes);
+        let before = self.preread.replace(bytes);
+        debug_assert!(before.is_empty(), "{} bytes that were read are lost", before.len());
     }
 
     /// The number of times that the connection was passed on, from one listening socket to another one, before it came
@@ -300,7 +303,8 @@ impl Session {
 
     /// Keeps the places that the session has in the counts of limits until it ends.
     pub fn keep_places(&self, places: ConnPlaces) {
-        self.extra().places.replace(places);
+        let before = self.extra().places.replace(places);
+        debug_assert!(before.zones() == 0, "places are given up that the session still has");
     }
 
     /// Gives the error log something to tell behind the client and the server, such as where the session is passed to.
@@ -321,16 +325,6 @@ impl Session {
         let peer = self.peer().clone();
         let tls = self.extra.take().and_then(|mut extra| extra.tls.take());
         Leftover { client: self.client, peer, received: self.preread.take(), tls, passes: self.passes }
-    }
-}
-
-/// The address that a client sends to: the listening address, unless that is a wildcard.
-fn local(client: &ClientSide, listen: &ListenSpec) -> Address {
-    match listen.address() {
-        Address::Ip(address) if address.ip().is_unspecified() => {
-            client.local_address().map_or(Address::Ip(address), Address::Ip)
-        }
-        address => address,
     }
 }
 

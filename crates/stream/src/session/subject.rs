@@ -10,7 +10,6 @@ use freerun_serve::values::captures::Captures;
 use freerun_serve::values::proxy_header::ProxiedSubject;
 use freerun_serve::values::ssl_variables::TlsSubject;
 use freerun_serve::{Address, Subject};
-use freerun_transport::TlsStream;
 
 use super::Session;
 
@@ -53,9 +52,5 @@ impl ProxiedSubject for Session {
 impl TlsSubject for Session {
     fn tls_facts(&self) -> Option<&TlsFacts> {
         self.tls()
-    }
-
-    fn tls_stream(&self) -> Option<&TlsStream> {
-        self.client.tls()
     }
 }

@@ -33,7 +33,7 @@ impl SubjectProtocol for Stream {
 }
 
 /// A group of servers that sessions are passed to.
-pub type Upstream = upstream::Upstream<Stream>;
+pub type StreamUpstream = upstream::Upstream<Stream>;
 
 /// The groups of a configuration.
 pub type Upstreams = upstream::Upstreams<Stream>;
@@ -42,7 +42,7 @@ pub type Upstreams = upstream::Upstreams<Stream>;
 pub type UpstreamRef = upstream::UpstreamRef<Stream>;
 
 /// The value of the directive `server` in a group.
-pub type Servers = upstream::Servers<Stream>;
+pub type StreamServers = upstream::Servers<Stream>;
 
 /// The method of a group, and the text that it depends on.
 pub type Balance = upstream::GroupMethod<Stream>;
@@ -52,7 +52,7 @@ pub type Balance = upstream::GroupMethod<Stream>;
 ///
 /// # Errors
 /// [`NotFound`] if there is no such group and the name does not resolve.
-pub async fn find(session: &Session, text: &str) -> Result<Arc<Upstream>, NotFound> {
+pub async fn find(session: &Session, text: &str) -> Result<Arc<StreamUpstream>, NotFound> {
     let settings = session.settings();
     let resolver = settings.get::<ResolverSettings>().resolver_and_timeout();
     upstream::find(session, resolver, text, None).await

@@ -5,7 +5,7 @@ use freerun_serve::upstream::{Outliers, Queue, SharedZones, StickyValues};
 use freerun_upstream::GroupSettings;
 
 use super::sticky::Sticky;
-use super::{Balance, Servers};
+use super::{Balance, StreamServers};
 use crate::session::Session;
 
 settings! {
@@ -19,7 +19,7 @@ settings! {
         /// could not be made, or in time (`proxy_connect_timeout`, with the handshake of TLS), or whose first bytes
         /// could not be sent.
         #[name = "server"]
-        servers: Servers, in STREAM_UPSTREAM,
+        servers: StreamServers, in STREAM_UPSTREAM,
             fidelity = Differs("slow_start, drain and route are there, too; resolve needs no zone");
         /// Names the memory for a group's state.
         ///

@@ -76,9 +76,10 @@ impl Control {
         }
         if ecn != 0 {
             let value = libc::c_int::from(ecn & ECN).to_ne_bytes();
-            len = match is_ipv6 {
-                true => self.put(len, libc::SOL_IPV6, libc::IPV6_TCLASS, &value),
-                false => self.put(len, libc::SOL_IP, libc::IP_TOS, &value),
+            len = if is_ipv6 {
+                self.put(len, libc::SOL_IPV6, libc::IPV6_TCLASS, &value)
+            } else {
+                self.put(len, libc::SOL_IP, libc::IP_TOS, &value)
             };
         }
         if let Some(segment) = segment {

@@ -8,7 +8,7 @@ mod options;
 mod receive;
 mod send;
 
-pub use options::{DatagramOptions, Instruction, steer};
+pub use options::{DatagramOptions, Instruction, steer, unsteer};
 pub use receive::{DatagramDetail, ReceivedDatagrams, Receiver};
 pub use send::{Message, Sender};
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// The facts that the kernel is to give with each received datagram.
+/// Options of a UDP socket: facts that the kernel gives with each received datagram, and rules for those that are sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DatagramOptions {
     /// The address that it was sent to, for a socket that is bound to all addresses (`IP_PKTINFO`, `IPV6_RECVPKTINFO`).
@@ -12,6 +12,9 @@ pub struct DatagramOptions {
     pub ecn: bool,
     /// Several datagrams of one sender in one piece, with their size (`UDP_GRO`).
     pub gro: bool,
+    /// Whether datagrams that are sent stay whole on their way (`IP_MTU_DISCOVER`, `IPV6_MTU_DISCOVER`). What is too long for the
+    /// first link is refused with `EMSGSIZE`. What is too long for a later one is lost.
+    pub unfragmented: bool,
 }
 
 fn on(fd: &impl AsFd, level: libc::c_int, name: libc::c_int) -> io::Result<()> {
@@ -26,19 +29,27 @@ impl DatagramOptions {
     /// The error of `setsockopt(2)`.
     pub fn apply(&self, fd: impl AsFd, is_ipv6: bool) -> io::Result<()> {
         if self.destination {
-            match is_ipv6 {
-                true => on(&fd, libc::SOL_IPV6, libc::IPV6_RECVPKTINFO)?,
-                false => on(&fd, libc::SOL_IP, libc::IP_PKTINFO)?,
+            if is_ipv6 {
+                on(&fd, libc::SOL_IPV6, libc::IPV6_RECVPKTINFO)?;
+            } else {
+                on(&fd, libc::SOL_IP, libc::IP_PKTINFO)?;
             }
         }
         if self.ecn {
-            match is_ipv6 {
+            if is_ipv6 {
                 // A socket of IPv6 may receive datagrams of IPv4, too.
-                true => {
-                    on(&fd, libc::SOL_IPV6, libc::IPV6_RECVTCLASS)?;
-                    let _ = on(&fd, libc::SOL_IP, libc::IP_RECVTOS);
-                }
-                false => on(&fd, libc::SOL_IP, libc::IP_RECVTOS)?,
+                on(&fd, libc::SOL_IPV6, libc::IPV6_RECVTCLASS)?;
+                let _ = on(&fd, libc::SOL_IP, libc::IP_RECVTOS);
+            } else {
+                on(&fd, libc::SOL_IP, libc::IP_RECVTOS)?;
+            }
+        }
+        if self.unfragmented {
+            if is_ipv6 {
+                crate::socket::set(&fd, libc::SOL_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)?;
+                let _ = crate::socket::set(&fd, libc::SOL_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE);
+            } else {
+                crate::socket::set(&fd, libc::SOL_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)?;
             }
         }
         if self.gro {
@@ -65,6 +76,9 @@ pub struct Instruction {
 
 /// `SO_ATTACH_REUSEPORT_CBPF` (socket(7)).
 const SO_ATTACH_REUSEPORT_CBPF: libc::c_int = 51;
+
+/// `SO_DETACH_REUSEPORT_BPF`, since Linux 5.3.
+const SO_DETACH_REUSEPORT_BPF: libc::c_int = 68;
 
 /// `struct sock_fprog` of `linux/filter.h`.
 #[repr(C)]
@@ -99,4 +113,12 @@ pub fn steer(fd: impl AsFd, program: &[Instruction]) -> io::Result<()> {
         )
     };
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Takes away the program of [`steer`]: the kernel chooses by the hash of the addresses again.
+///
+/// # Errors
+/// `ENOENT` if there is none, or the socket is not one of several; `ENOPROTOOPT` before Linux 5.3.
+pub fn unsteer(fd: impl AsFd) -> io::Result<()> {
+    on(&fd, libc::SOL_SOCKET, SO_DETACH_REUSEPORT_BPF)
 }

@@ -70,7 +70,7 @@ fn what_is_not_asked_for_is_not_known() {
 fn an_answer_leaves_from_the_address_that_was_asked_and_ecn_goes_both_ways() {
     for (wildcard, asked) in [("0.0.0.0:0", "127.0.0.9"), ("[::]:0", "::1")] {
         let ((ours, address), (theirs, from)) = (bound(wildcard), bound(&wildcard.replace("0.0.0.0", "127.0.0.1")));
-        let options = DatagramOptions { destination: true, ecn: true, gro: true };
+        let options = DatagramOptions { destination: true, ecn: true, gro: true, unfragmented: true };
         options.apply(&ours, address.is_ipv6()).unwrap();
         options.apply(&theirs, address.is_ipv6()).unwrap();
         let asked: IpAddr = asked.parse().unwrap();
@@ -100,7 +100,7 @@ fn a_client_of_ipv4_on_a_socket_of_ipv6_gets_its_answer_from_the_address_that_it
     socket.set_nonblocking(true).unwrap();
     socket.bind(&"[::]:0".parse::<SocketAddr>().unwrap().into()).unwrap();
     let ours = UdpSocket::from(socket);
-    DatagramOptions { destination: true, ecn: true, gro: true }.apply(&ours, true).unwrap();
+    DatagramOptions { destination: true, ecn: true, gro: true, unfragmented: true }.apply(&ours, true).unwrap();
     let (theirs, _) = bound("127.0.0.1:0");
     let asked: SocketAddr = format!("127.0.0.8:{}", ours.local_addr().unwrap().port()).parse().unwrap();
     theirs.send_to(b"question", asked).unwrap();
@@ -188,4 +188,6 @@ fn a_program_of_the_group_chooses_the_socket_by_the_first_byte_of_what_a_datagra
         group.iter().filter(|socket| Receiver::new(8, 10).receive(socket, 8, DatagramDetail::All).is_ok()).count();
     assert_eq!(got, 1);
     assert_eq!(steer(&theirs, &[]).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+    unsteer(&group[2]).unwrap();
+    assert_eq!(unsteer(&group[2]).unwrap_err().raw_os_error(), Some(libc::ENOENT), "it is gone");
 }

@@ -71,7 +71,7 @@ impl Errors {
         self.has(lc::ERR_LIB_PEM, lc::PEM_R_NO_START_LINE)
     }
 
-    /// The end of a PEM block is missing or names another kind than its beginning.
+    /// Whether the end of a PEM block is missing or names another kind than its beginning.
     pub fn bad_end_line(&self) -> bool {
         self.has(lc::ERR_LIB_PEM, lc::PEM_R_BAD_END_LINE) || self.has(lc::ERR_LIB_PEM, lc::PEM_R_SHORT_HEADER)
     }
@@ -81,7 +81,7 @@ impl Errors {
         self.has(lc::ERR_LIB_PEM, lc::PEM_R_BAD_BASE64_DECODE)
     }
 
-    /// A key is encrypted in a way that the library does not know.
+    /// Whether a key is encrypted in a way that the library does not know.
     pub fn unsupported_encryption(&self) -> bool {
         let reasons = [
             lc::PKCS8_R_UNKNOWN_ALGORITHM,
@@ -94,7 +94,7 @@ impl Errors {
         reasons.into_iter().any(|reason| self.has(lc::ERR_LIB_PKCS8, reason))
     }
 
-    /// A password that was given does not decrypt the key.
+    /// Whether a password that was given does not decrypt the key.
     pub fn bad_decrypt(&self) -> bool {
         self.has(lc::ERR_LIB_CIPHER, lc::CIPHER_R_BAD_DECRYPT)
             || self.has(lc::ERR_LIB_PEM, lc::PEM_R_BAD_DECRYPT)

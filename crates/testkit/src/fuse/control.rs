@@ -62,7 +62,7 @@ struct Rule {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ControlState {
     rules: Vec<Rule>,
     fail_after: Vec<(String, u64)>,
     ttl: Duration,
@@ -70,7 +70,7 @@ struct State {
     counts: [u64; Op::ALL.len()],
 }
 
-impl State {
+impl ControlState {
     /// The rule for an operation: the last matching one counts.
     fn find(&self, op: Op, path: &str) -> Option<Action> {
         self.rules.iter().rev().find(|rule| rule.op == op && path.starts_with(&rule.prefix)).map(|rule| rule.action)
@@ -80,15 +80,15 @@ impl State {
 /// The rules of one mounted fixture; clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Control {
-    shared: Arc<(Mutex<State>, Condvar)>,
+    shared: Arc<(Mutex<ControlState>, Condvar)>,
 }
 
 /// The operation has to fail with EIO.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Failed;
+pub struct DiskFault;
 
 impl Control {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ControlState> {
         self.shared.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -151,13 +151,13 @@ impl Control {
     }
 
     /// Waits as the rules demand.
-    pub(super) fn hold(&self, op: Op, path: &str) -> Result<(), Failed> {
+    pub(super) fn hold(&self, op: Op, path: &str) -> Result<(), DiskFault> {
         let start = Instant::now();
         let mut state = self.state();
         loop {
             let left = match state.find(op, path) {
                 None => return Ok(()),
-                Some(Action::Fail) => return Err(Failed),
+                Some(Action::Fail) => return Err(DiskFault),
                 Some(Action::Hang) => Duration::from_secs(3600),
                 Some(Action::Delay(time)) => match time.checked_sub(start.elapsed()) {
                     None | Some(Duration::ZERO) => return Ok(()),
@@ -226,7 +226,7 @@ mod tests {
         let control = Control::default();
         control.hang(Op::Open, "");
         control.rule(Op::Open, Action::Fail, "bad/");
-        assert_eq!(control.hold(Op::Open, "bad/x"), Err(Failed));
+        assert_eq!(control.hold(Op::Open, "bad/x"), Err(DiskFault));
         assert_eq!(control.hold(Op::Read, "x"), Ok(()));
         let other = control.clone();
         let held = std::thread::spawn(move || other.hold(Op::Open, "x"));

@@ -1,7 +1,7 @@
 //! A writable file system whose slowness, hangs and errors a test controls. Its files are the files of another folder.
 
-use super::control::{Control, Failed, Op};
-use crate::Error;
+use super::control::{Control, DiskFault, Op};
+use crate::HarnessError;
 use fuser::{
     BackgroundSession, BsdFileFlags, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
     INodeNo, LockOwner, MountOption, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
@@ -31,15 +31,16 @@ impl Mirror {
     ///
     /// # Errors
     /// The error of `mount(2)`: usually EPERM without CAP_SYS_ADMIN, or no `/dev/fuse`.
-    pub fn mount(of: &Path, mountpoint: &Path) -> Result<Mirror, Error> {
+    pub fn mount(of: &Path, mountpoint: &Path) -> Result<Mirror, HarnessError> {
         let control = Control::default();
         let mut config = Config::default();
         config.acl = SessionACL::All;
         config.mount_options = vec![MountOption::FSName("freerun-mirror".into()), MountOption::RW];
-        let table = Table { paths: HashMap::from([(ROOT, PathBuf::new())]), open: HashMap::new(), next: 1 };
-        let mounted = Mounted { root: of.to_owned(), control: control.clone(), table: Arc::new(Mutex::new(table)) };
+        let table = InodeTable { paths: HashMap::from([(ROOT, PathBuf::new())]), open: HashMap::new(), next: 1 };
+        let mounted =
+            MirrorFileSystem { root: of.to_owned(), control: control.clone(), table: Arc::new(Mutex::new(table)) };
         let session = Session::new(mounted, mountpoint, &config).and_then(Session::spawn);
-        let session = session.map_err(|source| Error::Fuse { path: mountpoint.to_owned(), source })?;
+        let session = session.map_err(|source| HarnessError::Fuse { path: mountpoint.to_owned(), source })?;
         Ok(Mirror { mountpoint: mountpoint.to_owned(), control, session: Some(session) })
     }
 
@@ -62,7 +63,7 @@ const ROOT: u64 = 1;
 
 /// The inode numbers, the kernel's names of files.
 #[derive(Debug)]
-struct Table {
+struct InodeTable {
     /// Paths below the root, by inode number.
     paths: HashMap<u64, PathBuf>,
     open: HashMap<u64, (u64, Arc<File>)>,
@@ -70,18 +71,18 @@ struct Table {
 }
 
 #[derive(Clone)]
-struct Mounted {
+struct MirrorFileSystem {
     root: PathBuf,
     control: Control,
-    table: Arc<Mutex<Table>>,
+    table: Arc<Mutex<InodeTable>>,
 }
 
 fn errno(error: &io::Error) -> Errno {
     error.raw_os_error().map_or(Errno::EIO, Errno::from_i32)
 }
 
-impl Mounted {
-    fn table(&self) -> MutexGuard<'_, Table> {
+impl MirrorFileSystem {
+    fn table(&self) -> MutexGuard<'_, InodeTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -145,7 +146,7 @@ impl Mounted {
         &self,
         op: Op,
         path: &Path,
-        work: impl FnOnce(&Mounted) -> io::Result<T> + Send + 'static,
+        work: impl FnOnce(&MirrorFileSystem) -> io::Result<T> + Send + 'static,
         reply: impl FnOnce(Result<T, Errno>) + Send + 'static,
     ) {
         let path = path.to_string_lossy().into_owned();
@@ -155,7 +156,7 @@ impl Mounted {
         let this = self.clone();
         std::thread::spawn(move || match this.control.hold(op, &path) {
             Ok(()) => reply(work(&this).map_err(|error| errno(&error))),
-            Err(Failed) => reply(Err(Errno::EIO)),
+            Err(DiskFault) => reply(Err(Errno::EIO)),
         });
     }
 }
@@ -210,7 +211,7 @@ fn attributes(reply: ReplyAttr) -> impl FnOnce(Result<FileAttr, Errno>) + Send {
     }
 }
 
-impl Filesystem for Mounted {
+impl Filesystem for MirrorFileSystem {
     fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let path = self.child(parent, name);
         self.held(Op::Lookup, &path.clone(), move |this| this.learn(&path), entry(reply));
@@ -239,7 +240,7 @@ impl Filesystem for Mounted {
         reply: ReplyAttr,
     ) {
         let path = self.path(ino);
-        let work = move |this: &Mounted| {
+        let work = move |this: &MirrorFileSystem| {
             let real = this.real(&path);
             if let Some(mode) = mode {
                 fs::set_permissions(&real, Permissions::from_mode(mode & 0o7777))?;
@@ -270,7 +271,7 @@ impl Filesystem for Mounted {
     ) {
         let path = self.child(parent, name);
         let user = (req.uid(), req.gid());
-        let work = move |this: &Mounted| {
+        let work = move |this: &MirrorFileSystem| {
             let kind = NodeType::from_raw_mode(mode);
             rustix::fs::mknodat(CWD, this.real(&path), kind, Mode::from_raw_mode(mode & 0o7777), 0)?;
             this.made(&path, mode, user)
@@ -281,7 +282,7 @@ impl Filesystem for Mounted {
     fn mkdir(&self, req: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, reply: ReplyEntry) {
         let path = self.child(parent, name);
         let user = (req.uid(), req.gid());
-        let work = move |this: &Mounted| {
+        let work = move |this: &MirrorFileSystem| {
             fs::create_dir(this.real(&path))?;
             this.made(&path, mode, user)
         };
@@ -309,7 +310,7 @@ impl Filesystem for Mounted {
         reply: ReplyEmpty,
     ) {
         let (from, to) = (self.child(parent, name), self.child(newparent, newname));
-        let work = move |this: &Mounted| {
+        let work = move |this: &MirrorFileSystem| {
             fs::rename(this.real(&from), this.real(&to))?;
             this.learn(&to).map(drop)
         };
@@ -318,7 +319,7 @@ impl Filesystem for Mounted {
 
     fn link(&self, _req: &Request, ino: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
         let (from, to) = (self.path(ino), self.child(newparent, newname));
-        let work = move |this: &Mounted| {
+        let work = move |this: &MirrorFileSystem| {
             fs::hard_link(this.real(&from), this.real(&to))?;
             this.learn(&to)
         };
@@ -327,7 +328,7 @@ impl Filesystem for Mounted {
 
     fn open(&self, _req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let path = self.path(ino);
-        let work = move |this: &Mounted| {
+        let work = move |this: &MirrorFileSystem| {
             let writes = flags.0 & 3 != 0;
             let file = OpenOptions::new().read(true).write(writes).open(this.real(&path))?;
             Ok(this.keep(ino.0, file))
@@ -350,7 +351,7 @@ impl Filesystem for Mounted {
     ) {
         let path = self.child(parent, name);
         let user = (req.uid(), req.gid());
-        let work = move |this: &Mounted| {
+        let work = move |this: &MirrorFileSystem| {
             let mut options = OpenOptions::new();
             let file = options.read(true).write(true).create(true).truncate(true).mode(mode).open(this.real(&path))?;
             let attr = this.made(&path, mode, user)?;
@@ -373,7 +374,7 @@ impl Filesystem for Mounted {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let work = move |this: &Mounted| {
+        let work = move |this: &MirrorFileSystem| {
             let mut buffer = vec![0; size as usize];
             let read = this.file(fh)?.read_at(&mut buffer, offset)?;
             buffer.truncate(read);
@@ -398,7 +399,7 @@ impl Filesystem for Mounted {
         reply: ReplyWrite,
     ) {
         let data = data.to_vec();
-        let work = move |this: &Mounted| {
+        let work = move |this: &MirrorFileSystem| {
             this.file(fh)?.write_all_at(&data, offset)?;
             Ok(data.len() as u32)
         };
@@ -432,7 +433,7 @@ impl Filesystem for Mounted {
 
     fn readdir(&self, _req: &Request, ino: INodeNo, _fh: FileHandle, offset: u64, mut reply: ReplyDirectory) {
         let path = self.path(ino);
-        let work = move |this: &Mounted| {
+        let work = move |this: &MirrorFileSystem| {
             let mut all = Vec::new();
             for entry in fs::read_dir(this.real(&path))? {
                 let entry = entry?;

@@ -9,7 +9,7 @@ pub use control::{Action, Control, Op};
 pub use mirror::Mirror;
 pub use tree::Tree;
 
-use crate::Error;
+use crate::HarnessError;
 use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
 use rustix::mount::{UnmountFlags, unmount};
 use std::path::{Path, PathBuf};
@@ -30,8 +30,8 @@ impl Fixture {
     ///
     /// # Errors
     /// The error of `mount(2)`: usually EPERM without CAP_SYS_ADMIN, or no `/dev/fuse`.
-    pub fn mount(mountpoint: &Path, direct: bool) -> Result<Fixture, Error> {
-        let failed = |source| Error::Fuse { path: mountpoint.to_owned(), source };
+    pub fn mount(mountpoint: &Path, direct: bool) -> Result<Fixture, HarnessError> {
+        let failed = |source| HarnessError::Fuse { path: mountpoint.to_owned(), source };
         if mountpoint.metadata().is_err() {
             // ENOTCONN: the server of this mount is gone. Other errors show in the mount below.
             let _ = unmount(mountpoint, UnmountFlags::DETACH);
@@ -40,7 +40,7 @@ impl Fixture {
         let mut config = Config::default();
         config.acl = SessionACL::All;
         config.mount_options = vec![MountOption::FSName("freerun-fixture".into())];
-        let mounted = tree::Mounted { tree: tree.clone(), control: control.clone(), direct };
+        let mounted = tree::TreeFileSystem { tree: tree.clone(), control: control.clone(), direct };
         let session = Session::new(mounted, mountpoint, &config).and_then(Session::spawn).map_err(failed)?;
         Ok(Fixture { mountpoint: mountpoint.to_owned(), control, tree, session: Some(session) })
     }

@@ -1,6 +1,6 @@
 //! The fixture's file system: a small tree of files in memory, whose operations ask the [`Control`] first.
 
-use super::control::{Control, Failed, Op};
+use super::control::{Control, DiskFault, Op};
 use super::pattern;
 use fuser::{
     Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, LockOwner, OpenFlags,
@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 
 /// A file or folder. Inode numbers are its index in the table plus one, so that the root is 1.
 #[derive(Clone, Debug)]
-struct Entry {
+struct TreeEntry {
     path: String,
     /// The file; `None` for a folder.
     file: Option<File>,
@@ -35,12 +35,12 @@ struct File {
 /// The files of one fixture; clones share them.
 #[derive(Clone, Debug)]
 pub struct Tree {
-    shared: Arc<RwLock<Table>>,
+    shared: Arc<RwLock<EntryTable>>,
 }
 
 #[derive(Debug)]
-struct Table {
-    entries: Vec<Entry>,
+struct EntryTable {
+    entries: Vec<TreeEntry>,
     by_path: HashMap<String, usize>,
 }
 
@@ -49,8 +49,8 @@ const MAX_SIZE: u64 = 1 << 40;
 
 impl Default for Tree {
     fn default() -> Self {
-        let root = Entry { path: String::new(), file: None, parent: 0 };
-        let table = Table { entries: vec![root], by_path: HashMap::from([(String::new(), 0)]) };
+        let root = TreeEntry { path: String::new(), file: None, parent: 0 };
+        let table = EntryTable { entries: vec![root], by_path: HashMap::from([(String::new(), 0)]) };
         Tree { shared: Arc::new(RwLock::new(table)) }
     }
 }
@@ -93,18 +93,18 @@ impl Tree {
     fn append(&self, ino: INodeNo, data: &[u8]) {
         let mut table = self.shared.write().unwrap_or_else(PoisonError::into_inner);
         let at = usize::try_from(u64::from(ino)).ok().and_then(|ino| ino.checked_sub(1));
-        if let Some(Entry { file: Some(file), .. }) = at.and_then(|at| table.entries.get_mut(at)) {
+        if let Some(TreeEntry { file: Some(file), .. }) = at.and_then(|at| table.entries.get_mut(at)) {
             file.written.extend_from_slice(data);
         }
     }
 
-    fn entry(&self, ino: INodeNo) -> Option<(usize, Entry)> {
+    fn entry(&self, ino: INodeNo) -> Option<(usize, TreeEntry)> {
         let at = usize::try_from(u64::from(ino)).ok()?.checked_sub(1)?;
         let table = self.shared.read().unwrap_or_else(PoisonError::into_inner);
         table.entries.get(at).map(|entry| (at, entry.clone()))
     }
 
-    fn child(&self, parent: INodeNo, name: &str) -> Option<(usize, Entry)> {
+    fn child(&self, parent: INodeNo, name: &str) -> Option<(usize, TreeEntry)> {
         let (_, folder) = self.entry(parent)?;
         let path = join(&folder.path, name);
         let table = self.shared.read().unwrap_or_else(PoisonError::into_inner);
@@ -129,7 +129,7 @@ impl Tree {
     }
 }
 
-impl Table {
+impl EntryTable {
     /// The index of a path, which is made as a folder if it is new.
     fn place(&mut self, path: &str) -> Result<usize, String> {
         let mut parent = 0;
@@ -142,7 +142,7 @@ impl Table {
             parent = match self.by_path.get(&known) {
                 Some(at) => *at,
                 None => {
-                    self.entries.push(Entry { path: known.clone(), file: None, parent });
+                    self.entries.push(TreeEntry { path: known.clone(), file: None, parent });
                     self.by_path.insert(known.clone(), self.entries.len() - 1);
                     self.entries.len() - 1
                 }
@@ -156,7 +156,7 @@ fn join(folder: &str, name: &str) -> String {
     if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }
 }
 
-impl Entry {
+impl TreeEntry {
     fn kind(&self) -> FileType {
         if self.file.is_some() { FileType::RegularFile } else { FileType::Directory }
     }
@@ -185,17 +185,17 @@ impl Entry {
 }
 
 /// The mounted side of a [`Tree`].
-pub(super) struct Mounted {
+pub(super) struct TreeFileSystem {
     pub(super) tree: Tree,
     pub(super) control: Control,
     /// Whether reads bypass the page cache, as in a network file system that wants every read to reach it.
     pub(super) direct: bool,
 }
 
-impl Mounted {
+impl TreeFileSystem {
     /// Runs `reply` after the wait that the rules demand: here if there is none, else on a thread of its own. The
     /// session's one thread must go on with the other operations.
-    fn held(&self, op: Op, path: &str, reply: impl FnOnce(Result<(), Failed>) + Send + 'static) {
+    fn held(&self, op: Op, path: &str, reply: impl FnOnce(Result<(), DiskFault>) + Send + 'static) {
         if !self.control.begin(op, path) {
             return reply(Ok(()));
         }
@@ -207,14 +207,14 @@ impl Mounted {
     }
 }
 
-impl Filesystem for Mounted {
+impl Filesystem for TreeFileSystem {
     fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let name = name.to_string_lossy().into_owned();
         let path = self.tree.entry(parent).map(|(_, folder)| join(&folder.path, &name)).unwrap_or_default();
         let found = self.tree.child(parent, &name);
         let ttl = self.control.ttl();
         self.held(Op::Lookup, &path, move |held| match (held, found) {
-            (Err(Failed), _) => reply.error(Errno::EIO),
+            (Err(DiskFault), _) => reply.error(Errno::EIO),
             (Ok(()), Some((at, entry))) => reply.entry(&ttl, &entry.attr(at), Generation(0)),
             (Ok(()), None) => reply.error(Errno::ENOENT),
         });
@@ -228,7 +228,7 @@ impl Filesystem for Mounted {
         let path = entry.path.clone();
         self.held(Op::Getattr, &path, move |held| match held {
             Ok(()) => reply.attr(&ttl, &entry.attr(at)),
-            Err(Failed) => reply.error(Errno::EIO),
+            Err(DiskFault) => reply.error(Errno::EIO),
         });
     }
 
@@ -239,7 +239,7 @@ impl Filesystem for Mounted {
         let flags = if self.direct { FopenFlags::FOPEN_DIRECT_IO } else { FopenFlags::empty() };
         self.held(Op::Open, &entry.path, move |held| match held {
             Ok(()) => reply.opened(FileHandle(0), flags),
-            Err(Failed) => reply.error(Errno::EIO),
+            Err(DiskFault) => reply.error(Errno::EIO),
         });
     }
 
@@ -254,7 +254,7 @@ impl Filesystem for Mounted {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let Some((_, Entry { file: Some(_), path, .. })) = self.tree.entry(ino) else {
+        let Some((_, TreeEntry { file: Some(_), path, .. })) = self.tree.entry(ino) else {
             return reply.error(Errno::EISDIR);
         };
         let (tree, control) = (self.tree.clone(), self.control.clone());
@@ -288,7 +288,7 @@ impl Filesystem for Mounted {
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let Some((_, Entry { file: Some(_), path, .. })) = self.tree.entry(ino) else {
+        let Some((_, TreeEntry { file: Some(_), path, .. })) = self.tree.entry(ino) else {
             return reply.error(Errno::EISDIR);
         };
         let (tree, data) = (self.tree.clone(), data.to_vec());
@@ -297,7 +297,7 @@ impl Filesystem for Mounted {
                 tree.append(ino, &data);
                 reply.written(u32::try_from(data.len()).unwrap_or(u32::MAX));
             }
-            Err(Failed) => reply.error(Errno::EIO),
+            Err(DiskFault) => reply.error(Errno::EIO),
         });
     }
 

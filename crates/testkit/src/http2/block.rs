@@ -8,101 +8,101 @@ pub type Fields = Vec<(String, String)>;
 
 /// A block that is being written. Strings are not compressed by Huffman's code, and nothing is checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Block {
+pub struct FieldBlock {
     bytes: Vec<u8>,
 }
 
-impl AsRef<[u8]> for Block {
+impl AsRef<[u8]> for FieldBlock {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-impl Block {
+impl FieldBlock {
     /// An empty block.
-    pub fn new() -> Block {
-        Block::default()
+    pub fn new() -> FieldBlock {
+        FieldBlock::default()
     }
 
     /// The four pseudo-fields of a request to `localhost` over plain TCP.
-    pub fn request(method: &str, path: &str) -> Block {
-        Block::request_to("http", "localhost", method, path)
+    pub fn request(method: &str, path: &str) -> FieldBlock {
+        FieldBlock::request_to("http", "localhost", method, path)
     }
 
     /// The four pseudo-fields of a request.
-    pub fn request_to(scheme: &str, authority: &str, method: &str, path: &str) -> Block {
-        let block = Block::new().field(":method", method).field(":scheme", scheme);
+    pub fn request_to(scheme: &str, authority: &str, method: &str, path: &str) -> FieldBlock {
+        let block = FieldBlock::new().field(":method", method).field(":scheme", scheme);
         block.field(":path", path).field(":authority", authority)
     }
 
     /// The four pseudo-fields of a GET of `localhost`.
-    pub fn get(path: &str) -> Block {
-        Block::request("GET", path)
+    pub fn get(path: &str) -> FieldBlock {
+        FieldBlock::request("GET", path)
     }
 
     /// The pseudo-field of a response.
-    pub fn status(status: u16) -> Block {
-        Block::new().field(":status", status.to_string())
+    pub fn status(status: u16) -> FieldBlock {
+        FieldBlock::new().field(":status", status.to_string())
     }
 
     /// A field as a literal with its name, that changes no table (section 6.2.2).
     #[must_use]
-    pub fn field(self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Block {
+    pub fn field(self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> FieldBlock {
         self.raw([0]).string(name).string(value)
     }
 
     /// Several fields as [`field`](Self::field) writes them.
     #[must_use]
-    pub fn fields(self, fields: &[(&str, &str)]) -> Block {
+    pub fn fields(self, fields: &[(&str, &str)]) -> FieldBlock {
         fields.iter().fold(self, |block, (name, value)| block.field(name, value))
     }
 
     /// A field as a literal with its name, that is put into the dynamic table (section 6.2.1).
     #[must_use]
-    pub fn kept(self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Block {
+    pub fn kept(self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> FieldBlock {
         self.raw([0x40]).string(name).string(value)
     }
 
     /// A field as a literal with its name, that no proxy may put into a table (section 6.2.3).
     #[must_use]
-    pub fn secret(self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Block {
+    pub fn secret(self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> FieldBlock {
         self.raw([0x10]).string(name).string(value)
     }
 
     /// A field with the name of an entry of the tables and a literal value, that changes no table.
     #[must_use]
-    pub fn named(self, index: u64, value: impl AsRef<[u8]>) -> Block {
+    pub fn named(self, index: u64, value: impl AsRef<[u8]>) -> FieldBlock {
         self.integer(index, 4, 0).string(value)
     }
 
     /// A field with the name of an entry of the tables and a literal value, that is put into the dynamic table.
     #[must_use]
-    pub fn named_kept(self, index: u64, value: impl AsRef<[u8]>) -> Block {
+    pub fn named_kept(self, index: u64, value: impl AsRef<[u8]>) -> FieldBlock {
         self.integer(index, 6, 0x40).string(value)
     }
 
     /// An entry of the tables (section 6.1); the newest of the dynamic table is 62.
     #[must_use]
-    pub fn indexed(self, index: u64) -> Block {
+    pub fn indexed(self, index: u64) -> FieldBlock {
         self.integer(index, 7, 0x80)
     }
 
     /// A change of the dynamic table's size (section 6.3).
     #[must_use]
-    pub fn table_size(self, size: u64) -> Block {
+    pub fn table_size(self, size: u64) -> FieldBlock {
         self.integer(size, 5, 0x20)
     }
 
     /// Appends bytes as they are.
     #[must_use]
-    pub fn raw(mut self, bytes: impl AsRef<[u8]>) -> Block {
+    pub fn raw(mut self, bytes: impl AsRef<[u8]>) -> FieldBlock {
         self.bytes.extend(bytes.as_ref());
         self
     }
 
     /// Appends an integer in a prefix of `bits` bits, with these bits before it (section 5.1).
     #[must_use]
-    pub fn integer(mut self, value: u64, bits: u32, before: u8) -> Block {
+    pub fn integer(mut self, value: u64, bits: u32, before: u8) -> FieldBlock {
         let most = (1_u64 << bits) - 1;
         self.bytes.push(before | value.min(most) as u8);
         if let Some(mut rest) = value.checked_sub(most) {
@@ -117,7 +117,7 @@ impl Block {
 
     /// A string literal (section 5.2).
     #[must_use]
-    pub fn string(self, text: impl AsRef<[u8]>) -> Block {
+    pub fn string(self, text: impl AsRef<[u8]>) -> FieldBlock {
         let text = text.as_ref();
         self.integer(text.len() as u64, 7, 0).raw(text)
     }
@@ -174,30 +174,33 @@ mod tests {
     /// The examples of RFC 7541, appendix C.
     #[test]
     fn the_examples_of_the_rfc() {
-        assert_eq!(Block::new().integer(10, 5, 0).as_ref(), [10]);
-        assert_eq!(Block::new().integer(1337, 5, 0).as_ref(), [31, 154, 10]);
-        assert_eq!(Block::new().integer(42, 8, 0).as_ref(), [42]);
-        assert_eq!(Block::new().kept("custom-key", "custom-header").as_ref(), b"\x40\x0acustom-key\x0dcustom-header");
-        assert_eq!(Block::new().named(4, "/sample/path").as_ref(), b"\x04\x0c/sample/path");
-        assert_eq!(Block::new().secret("password", "secret").as_ref(), b"\x10\x08password\x06secret");
-        assert_eq!(Block::new().indexed(2).as_ref(), [0x82]);
-        let first = Block::new().indexed(2).indexed(6).indexed(4).named_kept(1, "www.example.com");
+        assert_eq!(FieldBlock::new().integer(10, 5, 0).as_ref(), [10]);
+        assert_eq!(FieldBlock::new().integer(1337, 5, 0).as_ref(), [31, 154, 10]);
+        assert_eq!(FieldBlock::new().integer(42, 8, 0).as_ref(), [42]);
+        assert_eq!(
+            FieldBlock::new().kept("custom-key", "custom-header").as_ref(),
+            b"\x40\x0acustom-key\x0dcustom-header"
+        );
+        assert_eq!(FieldBlock::new().named(4, "/sample/path").as_ref(), b"\x04\x0c/sample/path");
+        assert_eq!(FieldBlock::new().secret("password", "secret").as_ref(), b"\x10\x08password\x06secret");
+        assert_eq!(FieldBlock::new().indexed(2).as_ref(), [0x82]);
+        let first = FieldBlock::new().indexed(2).indexed(6).indexed(4).named_kept(1, "www.example.com");
         assert_eq!(first.as_ref(), b"\x82\x86\x84\x41\x0fwww.example.com");
     }
 
     #[test]
     fn what_is_written_is_read() {
         let mut decoder = Decoder::new(4096);
-        let block = Block::get("/a").kept("x", "1").named_kept(62, "2").indexed(63).secret("y", "3").indexed(62);
+        let block = FieldBlock::get("/a").kept("x", "1").named_kept(62, "2").indexed(63).secret("y", "3").indexed(62);
         let fields = decoder.decode(block.as_ref()).expect("fields");
         let shown: Vec<String> = fields.iter().map(|(name, value)| format!("{name}={value}")).collect();
         assert_eq!(
             shown,
             [":method=GET", ":scheme=http", ":path=/a", ":authority=localhost", "x=1", "x=2", "x=1", "y=3", "x=2"]
         );
-        assert!(decoder.decode(Block::new().indexed(70).as_ref()).is_err());
-        assert!(decoder.decode(Block::new().table_size(4097).indexed(2).as_ref()).is_err());
-        let fields = decoder.decode(Block::new().field("x", [0xff, b'a']).as_ref()).expect("fields");
+        assert!(decoder.decode(FieldBlock::new().indexed(70).as_ref()).is_err());
+        assert!(decoder.decode(FieldBlock::new().table_size(4097).indexed(2).as_ref()).is_err());
+        let fields = decoder.decode(FieldBlock::new().field("x", [0xff, b'a']).as_ref()).expect("fields");
         assert_eq!(fields, [("x".to_owned(), "\u{ff}a".to_owned())]);
     }
 }

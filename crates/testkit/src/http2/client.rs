@@ -1,11 +1,11 @@
 //! A client that speaks HTTP/2.
 
-use super::block::Block;
+use super::block::FieldBlock;
 use super::frame::Frame;
-use super::message::{Answer, End, Message};
+use super::message::{Message, StreamEnd, StreamResponse};
 use super::names::{PREFACE, flag, kind, setting};
 use super::wire::{Carrier, Wire};
-use crate::{Client, Ending, Tls};
+use crate::{ConnectionEnd, TestClient, Tls};
 use std::ops::{Deref, DerefMut};
 
 /// A client's side of a connection. What it can do with frames is in [`Wire`]; here is what makes requests of them.
@@ -37,7 +37,7 @@ impl Http2 {
     /// # Panics
     /// Sending fails.
     #[track_caller]
-    pub fn new(client: Client) -> Http2 {
+    pub fn new(client: TestClient) -> Http2 {
         Http2::with(client, &[])
     }
 
@@ -46,14 +46,14 @@ impl Http2 {
     /// # Panics
     /// Sending fails.
     #[track_caller]
-    pub fn with(client: Client, settings: &[(u16, u32)]) -> Http2 {
+    pub fn with(client: TestClient, settings: &[(u16, u32)]) -> Http2 {
         let mut http2 = Http2::bare(client);
         http2.send_bytes(PREFACE).send(Frame::settings(settings));
         http2
     }
 
     /// Sends nothing; the test sends the preface.
-    pub fn bare(client: Client) -> Http2 {
+    pub fn bare(client: TestClient) -> Http2 {
         let scheme = if client.is_tls() { "https" } else { "http" };
         Http2 { wire: Wire::new(Carrier::Client(client)), next: 1, scheme, authority: "localhost".to_owned() }
     }
@@ -63,7 +63,7 @@ impl Http2 {
     /// # Panics
     /// There is no session, or the server does not choose `h2`.
     #[track_caller]
-    pub fn tls(client: Client, tls: &Tls, settings: &[(u16, u32)]) -> Http2 {
+    pub fn tls(client: TestClient, tls: &Tls, settings: &[(u16, u32)]) -> Http2 {
         let client = client.tls(&tls.clone().alpn(&["h2"]));
         assert_eq!(client.agreed().alpn.as_deref(), Some("h2"), "the protocol of ALPN");
         Http2::with(client, settings)
@@ -76,8 +76,8 @@ impl Http2 {
     }
 
     /// The pseudo-fields of a request on this connection.
-    pub fn block(&self, method: &str, path: &str) -> Block {
-        Block::request_to(self.scheme, &self.authority, method, path)
+    pub fn block(&self, method: &str, path: &str) -> FieldBlock {
+        FieldBlock::request_to(self.scheme, &self.authority, method, path)
     }
 
     /// Sends a frame, whatever it is.
@@ -113,7 +113,7 @@ impl Http2 {
     ///
     /// # Panics
     /// It is not a client's.
-    pub fn client(&mut self) -> &mut Client {
+    pub fn client(&mut self) -> &mut TestClient {
         match self.wire.carrier() {
             Carrier::Client(client) => client,
             Carrier::Peer(_) => unreachable!("made from a client"),
@@ -172,28 +172,28 @@ impl Http2 {
     /// # Panics
     /// Sending fails. The answer contains its own end. The same holds for the methods below.
     #[track_caller]
-    pub fn get(&mut self, path: &str) -> Answer {
+    pub fn get(&mut self, path: &str) -> StreamResponse {
         let stream = self.ask_for(path);
         self.answer(stream)
     }
 
     /// GETs a path with further fields.
     #[track_caller]
-    pub fn get_with(&mut self, path: &str, fields: &[(&str, &str)]) -> Answer {
+    pub fn get_with(&mut self, path: &str, fields: &[(&str, &str)]) -> StreamResponse {
         let stream = self.ask(self.block("GET", path).fields(fields));
         self.answer(stream)
     }
 
     /// Sends a request without a body.
     #[track_caller]
-    pub fn request(&mut self, method: &str, path: &str, fields: &[(&str, &str)]) -> Answer {
+    pub fn request(&mut self, method: &str, path: &str, fields: &[(&str, &str)]) -> StreamResponse {
         let stream = self.ask(self.block(method, path).fields(fields));
         self.answer(stream)
     }
 
     /// Sends a request with a body and its length.
     #[track_caller]
-    pub fn post(&mut self, path: &str, body: impl AsRef<[u8]>) -> Answer {
+    pub fn post(&mut self, path: &str, body: impl AsRef<[u8]>) -> StreamResponse {
         let body = body.as_ref();
         let stream = self.begin(self.block("POST", path).field("content-length", body.len().to_string()));
         self.upload(stream, body, true);
@@ -202,7 +202,7 @@ impl Http2 {
 
     /// Sends a block as a request, and reads the answer.
     #[track_caller]
-    pub fn exchange(&mut self, block: impl AsRef<[u8]>) -> Answer {
+    pub fn exchange(&mut self, block: impl AsRef<[u8]>) -> StreamResponse {
         let stream = self.ask(block);
         self.answer(stream)
     }
@@ -247,25 +247,25 @@ impl Http2 {
 
     /// Waits until a stream has ended, in whatever way.
     #[track_caller]
-    pub fn answer(&mut self, stream: u32) -> Answer {
+    pub fn answer(&mut self, stream: u32) -> StreamResponse {
         let end = loop {
             let message = self.message_so_far(stream);
             if message.whole {
-                break End::Whole;
+                break StreamEnd::Whole;
             }
             if let Some(code) = message.reset {
-                break End::Reset(code);
+                break StreamEnd::Reset(code);
             }
             if let Some(away) = self.wire.away().iter().find(|away| away.last < stream) {
-                break End::Away(away.code);
+                break StreamEnd::Away(away.code);
             }
             if let Err(ending) = self.wire.try_frame() {
-                break End::Gone(ending, self.wire.away().last().map(|away| away.code));
+                break StreamEnd::Gone(ending, self.wire.away().last().map(|away| away.code));
             }
         };
         let message = self.wire.message(stream).cloned().unwrap_or_default();
         self.wire.take_message(stream);
-        Answer { stream, status: message.status(), message, end }
+        StreamResponse { stream, status: message.status(), message, end }
     }
 
     /// Waits until the head of an answer has come.
@@ -314,7 +314,7 @@ impl Http2 {
 
     /// Reads to the end of the connection; the code of the last GOAWAY, and how the connection ended.
     #[track_caller]
-    pub fn end(&mut self) -> (Option<u32>, Ending) {
+    pub fn end(&mut self) -> (Option<u32>, ConnectionEnd) {
         let ending = self.wire.ending();
         (self.wire.away().last().map(|away| away.code), ending)
     }

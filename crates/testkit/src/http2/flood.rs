@@ -4,23 +4,23 @@ use super::client::Http2;
 use super::frame::Frame;
 use super::message::Away;
 use super::names::{flag, kind};
-use crate::Ending;
+use crate::ConnectionEnd;
 
 /// The outcome of an attack.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Flooded {
+pub struct FloodOutcome {
     /// The number of frames that were sent when the end was seen: up to one batch more than the server has read.
     pub sent: usize,
     /// The GOAWAY with which the server has answered.
     pub away: Option<Away>,
     /// The end of the connection; `None` if it lasts.
-    pub ending: Option<Ending>,
+    pub ending: Option<ConnectionEnd>,
 }
 
-impl Flooded {
+impl FloodOutcome {
     /// Whether the server has ended the attack, by GOAWAY or by ending the connection.
     pub fn is_ended(&self) -> bool {
-        self.away.is_some() || matches!(self.ending, Some(Ending::Closed | Ending::Reset))
+        self.away.is_some() || matches!(self.ending, Some(ConnectionEnd::Closed | ConnectionEnd::Reset))
     }
 
     /// The error code of GOAWAY.
@@ -35,7 +35,7 @@ const LEAD: usize = 4096;
 
 impl Http2 {
     /// Waits until the server has looked at everything, or has had enough.
-    fn wait_for_server(&mut self) -> Result<(), Ending> {
+    fn wait_for_server(&mut self) -> Result<(), ConnectionEnd> {
         let question = *b"so far?!";
         if self.try_send(&[Frame::ping(question)]).is_err() {
             // What came before the end is still to be read.
@@ -54,7 +54,7 @@ impl Http2 {
     /// were sent. `batch` gets the connection, for new streams, and the number of the batch. What comes is read
     /// meanwhile.
     #[track_caller]
-    pub fn flood(&mut self, most: usize, mut batch: impl FnMut(&mut Http2, usize) -> Vec<Frame>) -> Flooded {
+    pub fn flood(&mut self, most: usize, mut batch: impl FnMut(&mut Http2, usize) -> Vec<Frame>) -> FloodOutcome {
         let (mut sent, mut seen) = (0, 0);
         let mut ending = None;
         for number in 0.. {
@@ -80,6 +80,6 @@ impl Http2 {
                 }
             }
         }
-        Flooded { sent, away: self.away().last().cloned(), ending }
+        FloodOutcome { sent, away: self.away().last().cloned(), ending }
     }
 }

@@ -1,7 +1,7 @@
 //! A message that has come on one stream, and its end.
 
 use super::block::Fields;
-use crate::Ending;
+use crate::ConnectionEnd;
 
 /// A message: a response if this side is the client, a request if it is the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,7 +58,7 @@ impl Message {
 
 /// The end of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum StreamEnd {
     /// By END_STREAM.
     Whole,
     /// By RST_STREAM with this code, before END_STREAM.
@@ -66,12 +66,12 @@ pub enum End {
     /// The stream will not be served: a GOAWAY with this code named an earlier stream as the last one.
     Away(u32),
     /// With the connection, after a GOAWAY with this code if there was one.
-    Gone(Ending, Option<u32>),
+    Gone(ConnectionEnd, Option<u32>),
 }
 
 /// A response, as far as it has come, and how it ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct StreamResponse {
     /// The stream.
     pub stream: u32,
     /// The status; 0 if there was no head.
@@ -79,10 +79,10 @@ pub struct Answer {
     /// The message that has come.
     pub message: Message,
     /// The end of its stream.
-    pub end: End,
+    pub end: StreamEnd,
 }
 
-impl Answer {
+impl StreamResponse {
     /// The first field of the head with this name, which is in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.message.field(name)
@@ -105,7 +105,7 @@ impl Answer {
 
     /// Whether it ended by END_STREAM.
     pub fn is_whole(&self) -> bool {
-        self.end == End::Whole
+        self.end == StreamEnd::Whole
     }
 }
 

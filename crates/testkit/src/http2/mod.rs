@@ -14,11 +14,11 @@ mod tests;
 mod windows;
 mod wire;
 
-pub use block::{Block, Fields};
+pub use block::{FieldBlock, Fields};
 pub use client::Http2;
-pub use flood::Flooded;
+pub use flood::FloodOutcome;
 pub use frame::Frame;
-pub use message::{Answer, Away, End, Message};
+pub use message::{Away, Message, StreamEnd, StreamResponse};
 pub use names::{PREFACE, code, flag, kind, setting};
-pub use server::{Answering, Asked, Http2Peer, Reply, answering};
-pub use wire::{Seen, Wire};
+pub use server::{Http2Peer, Http2Server, ServerReply, StreamRequest, answering};
+pub use wire::{FrameHeader, Wire};

@@ -42,18 +42,15 @@ pub(super) fn settings(parameters: &[(u16, u32)], server: bool) -> Result<(), St
 pub(super) fn head(fields: &Fields, response: bool) -> Result<(), String> {
     let pseudo: Vec<&str> =
         fields.iter().map(|(name, _)| name.as_str()).take_while(|name| name.starts_with(':')).collect();
-    let right = match response {
-        true => {
-            let status = find(fields, ":status").unwrap_or_default();
-            pseudo == [":status"] && status.len() == 3 && status.bytes().all(|digit| digit.is_ascii_digit())
-        }
-        false => {
-            let known = [":method", ":scheme", ":path", ":authority", ":protocol"];
-            let mut once = pseudo.clone();
-            once.sort_unstable();
-            once.dedup();
-            once.len() == pseudo.len() && pseudo.contains(&":method") && pseudo.iter().all(|name| known.contains(name))
-        }
+    let right = if response {
+        let status = find(fields, ":status").unwrap_or_default();
+        pseudo == [":status"] && status.len() == 3 && status.bytes().all(|digit| digit.is_ascii_digit())
+    } else {
+        let known = [":method", ":scheme", ":path", ":authority", ":protocol"];
+        let mut once = pseudo.clone();
+        once.sort_unstable();
+        once.dedup();
+        once.len() == pseudo.len() && pseudo.contains(&":method") && pseudo.iter().all(|name| known.contains(name))
     };
     if !right {
         return Err(format!("the pseudo-fields of {fields:?}"));

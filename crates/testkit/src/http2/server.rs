@@ -1,12 +1,12 @@
 //! A server that speaks HTTP/2 behind the server under test: it does what a test says, step by step, or answers by
 //! itself.
 
-use super::block::{Block, Fields};
+use super::block::{FieldBlock, Fields};
 use super::frame::Frame;
 use super::message::Message;
 use super::names::setting;
 use super::wire::{Carrier, Wire};
-use crate::{Ending, Peer, Upstream};
+use crate::{ConnectionEnd, Peer, TestUpstream};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -36,14 +36,14 @@ impl DerefMut for Http2Peer {
 
 /// A request, as far as it has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct StreamRequest {
     /// The stream.
     pub stream: u32,
     /// The message that has come on it.
     pub message: Message,
 }
 
-impl Asked {
+impl StreamRequest {
     /// The first field of this name, pseudo-fields among them.
     pub fn field(&self, name: &str) -> Option<&str> {
         self.message.field(name)
@@ -62,7 +62,7 @@ impl Asked {
 
 /// A whole response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reply {
+pub struct ServerReply {
     /// The status; 0 answers nothing.
     pub status: u16,
     /// The fields, without `:status`.
@@ -73,29 +73,31 @@ pub struct Reply {
     pub trailers: Fields,
 }
 
-impl Reply {
+impl ServerReply {
     /// A response of 200 with this body and its length.
-    pub fn ok(body: impl AsRef<[u8]>) -> Reply {
+    pub fn ok(body: impl AsRef<[u8]>) -> ServerReply {
         let body = body.as_ref().to_vec();
-        Reply { status: 200, ..Reply::default() }.field("content-length", &body.len().to_string()).body(body)
+        ServerReply { status: 200, ..ServerReply::default() }
+            .field("content-length", &body.len().to_string())
+            .body(body)
     }
 
     /// The response with a further field.
     #[must_use]
-    pub fn field(mut self, name: &str, value: &str) -> Reply {
+    pub fn field(mut self, name: &str, value: &str) -> ServerReply {
         self.fields.push((name.to_owned(), value.to_owned()));
         self
     }
 
     /// The response with this body; its length is not set.
     #[must_use]
-    pub fn body(self, body: impl AsRef<[u8]>) -> Reply {
-        Reply { body: body.as_ref().to_vec(), ..self }
+    pub fn body(self, body: impl AsRef<[u8]>) -> ServerReply {
+        ServerReply { body: body.as_ref().to_vec(), ..self }
     }
 
     /// The response with a further field behind its body.
     #[must_use]
-    pub fn trailer(mut self, name: &str, value: &str) -> Reply {
+    pub fn trailer(mut self, name: &str, value: &str) -> ServerReply {
         self.trailers.push((name.to_owned(), value.to_owned()));
         self
     }
@@ -145,7 +147,7 @@ impl Http2Peer {
 
     /// The next stream whose head has come, and that was not returned yet.
     #[track_caller]
-    pub fn head(&mut self) -> Asked {
+    pub fn head(&mut self) -> StreamRequest {
         match self.try_next(|_| true) {
             Ok(asked) => asked,
             Err(ending) => panic!("{ending:?} instead of a request; {}", self.wire.history()),
@@ -154,7 +156,7 @@ impl Http2Peer {
 
     /// The next whole request that was not returned yet.
     #[track_caller]
-    pub fn request(&mut self) -> Asked {
+    pub fn request(&mut self) -> StreamRequest {
         match self.try_request() {
             Ok(asked) => asked,
             Err(ending) => panic!("{ending:?} instead of a request; {}", self.wire.history()),
@@ -165,17 +167,17 @@ impl Http2Peer {
     ///
     /// # Errors
     /// The end of the connection.
-    pub fn try_request(&mut self) -> Result<Asked, Ending> {
+    pub fn try_request(&mut self) -> Result<StreamRequest, ConnectionEnd> {
         self.try_next(|message| message.whole)
     }
 
-    fn try_next(&mut self, is: impl Fn(&Message) -> bool) -> Result<Asked, Ending> {
+    fn try_next(&mut self, is: impl Fn(&Message) -> bool) -> Result<StreamRequest, ConnectionEnd> {
         loop {
             let ready = self.wire.messages().iter().filter(|(stream, message)| {
                 !message.fields.is_empty() && is(message) && message.reset.is_none() && !self.returned.contains(stream)
             });
             if let Some((stream, message)) = ready.min_by_key(|(stream, _)| **stream) {
-                let asked = Asked { stream: *stream, message: message.clone() };
+                let asked = StreamRequest { stream: *stream, message: message.clone() };
                 self.returned.push(asked.stream);
                 return Ok(asked);
             }
@@ -195,7 +197,7 @@ impl Http2Peer {
     /// Answers with a head; `ends` if there is no body.
     #[track_caller]
     pub fn answer_head(&mut self, stream: u32, status: u16, fields: &[(&str, &str)], ends: bool) {
-        let frame = Frame::headers(stream, Block::status(status).fields(fields));
+        let frame = Frame::headers(stream, FieldBlock::status(status).fields(fields));
         self.wire.send(if ends { frame.end() } else { frame });
     }
 
@@ -203,12 +205,13 @@ impl Http2Peer {
     ///
     /// # Errors
     /// The end of the connection.
-    pub fn try_answer(&mut self, stream: u32, reply: &Reply) -> Result<(), Ending> {
-        let gone = |_| Ending::Reset;
-        let write =
-            |block: Block, fields: &Fields| fields.iter().fold(block, |block, (name, value)| block.field(name, value));
-        let head = Frame::headers(stream, write(Block::status(reply.status), &reply.fields));
-        let trailers = (!reply.trailers.is_empty()).then(|| write(Block::new(), &reply.trailers));
+    pub fn try_answer(&mut self, stream: u32, reply: &ServerReply) -> Result<(), ConnectionEnd> {
+        let gone = |_| ConnectionEnd::Reset;
+        let write = |block: FieldBlock, fields: &Fields| {
+            fields.iter().fold(block, |block, (name, value)| block.field(name, value))
+        };
+        let head = Frame::headers(stream, write(FieldBlock::status(reply.status), &reply.fields));
+        let trailers = (!reply.trailers.is_empty()).then(|| write(FieldBlock::new(), &reply.trailers));
         if reply.body.is_empty() && trailers.is_none() {
             return self.wire.try_send(&[head.end()]).map_err(gone);
         }
@@ -237,7 +240,7 @@ impl Http2Peer {
 
     /// Answers with a whole response, as the windows allow.
     #[track_caller]
-    pub fn answer(&mut self, stream: u32, reply: &Reply) {
+    pub fn answer(&mut self, stream: u32, reply: &ServerReply) {
         if let Err(ending) = self.try_answer(stream, reply) {
             panic!("{ending:?} within an answer; {}", self.wire.history());
         }
@@ -246,12 +249,12 @@ impl Http2Peer {
 
 /// A server of HTTP/2 that answers by itself.
 #[derive(Debug)]
-pub struct Answering {
+pub struct Http2Server {
     address: String,
     connections: Arc<AtomicUsize>,
 }
 
-impl Answering {
+impl Http2Server {
     /// The address in the form of a `server` directive.
     pub fn address(&self) -> &str {
         &self.address
@@ -265,7 +268,10 @@ impl Answering {
 
 /// Calls `answer` for each whole request of each connection, one after the other, until the process ends. A reply with
 /// the status 0 is RST_STREAM with INTERNAL_ERROR.
-pub fn answering(upstream: Upstream, answer: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> Answering {
+pub fn answering(
+    upstream: TestUpstream,
+    answer: impl Fn(&StreamRequest) -> ServerReply + Send + Sync + 'static,
+) -> Http2Server {
     let (address, connections) = (upstream.address(), Arc::new(AtomicUsize::new(0)));
     let (count, answer) = (connections.clone(), Arc::new(answer));
     std::thread::spawn(move || {
@@ -288,5 +294,5 @@ pub fn answering(upstream: Upstream, answer: impl Fn(&Asked) -> Reply + Send + S
             });
         }
     });
-    Answering { address, connections }
+    Http2Server { address, connections }
 }

@@ -7,7 +7,7 @@ use super::message::{Away, Message};
 use super::names::{PREFACE, flag, kind, setting};
 use super::rules;
 use super::windows::Windows;
-use crate::{Client, Ending, Peer};
+use crate::{ConnectionEnd, Peer, TestClient};
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::mem::take;
@@ -16,13 +16,13 @@ use std::time::Duration;
 /// The carrier of the bytes.
 #[derive(Debug)]
 pub(super) enum Carrier {
-    Client(Client),
+    Client(TestClient),
     Peer(Peer),
 }
 
 /// A frame that has come, without its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct FrameHeader {
     /// The type ([`kind`]).
     pub kind: u8,
     /// The flags ([`flag`]).
@@ -51,7 +51,7 @@ pub struct Wire {
     /// The block of fields that is coming: its stream, the flags of its HEADERS, the bytes so far.
     coming: Option<(u32, u8, Vec<u8>)>,
     away: Vec<Away>,
-    seen: Vec<Seen>,
+    seen: Vec<FrameHeader>,
     pongs: Vec<Vec<u8>>,
 }
 
@@ -233,7 +233,7 @@ impl Wire {
     /// # Panics
     /// The other side breaks a rule.
     #[track_caller]
-    pub fn try_frame(&mut self) -> Result<Frame, Ending> {
+    pub fn try_frame(&mut self) -> Result<Frame, ConnectionEnd> {
         loop {
             if let Some((frame, used)) = Frame::parse(&self.received) {
                 self.received.drain(..used);
@@ -281,7 +281,7 @@ impl Wire {
     /// # Errors
     /// The end of the connection.
     #[track_caller]
-    pub fn poll(&mut self) -> Result<(), Ending> {
+    pub fn poll(&mut self) -> Result<(), ConnectionEnd> {
         loop {
             while Frame::parse(&self.received).is_some() {
                 self.try_frame()?;
@@ -298,7 +298,7 @@ impl Wire {
 
     /// Reads to the end of the connection, and tells what it was.
     #[track_caller]
-    pub fn ending(&mut self) -> Ending {
+    pub fn ending(&mut self) -> ConnectionEnd {
         loop {
             if let Err(ending) = self.try_frame() {
                 return ending;
@@ -333,7 +333,7 @@ impl Wire {
 
     fn take(&mut self, frame: &Frame) -> Result<(), String> {
         let (kind, flags, stream) = (frame.kind, frame.flags, frame.stream);
-        self.seen.push(Seen { kind, flags, stream, length: frame.payload.len() });
+        self.seen.push(FrameHeader { kind, flags, stream, length: frame.payload.len() });
         rules::frame(frame, self.own(setting::MAX_FRAME_SIZE))?;
         if let Some((begun, ..)) = &self.coming
             && (kind, stream) != (kind::CONTINUATION, *begun)
@@ -524,7 +524,7 @@ impl Wire {
     }
 
     /// The frames that have come, in their order.
-    pub fn seen(&self) -> &[Seen] {
+    pub fn seen(&self) -> &[FrameHeader] {
         &self.seen
     }
 

@@ -1,8 +1,8 @@
 //! The client's side: what a client wants, the session that it has, and what was agreed on.
 
-use super::trusting::Trusting;
+use super::verifier::TrustingVerifier;
 use super::{chain_of, key_of, provider_with, suite_name, version_name};
-use crate::Ending;
+use crate::ConnectionEnd;
 use rustls::client::{
     ClientSessionMemoryCache, ClientSessionStore, ResolvesClientCert, Resumption, Tls12ClientSessionValue,
     Tls12Resumption, Tls13ClientSessionValue,
@@ -46,12 +46,12 @@ pub struct Tls {
     name: Option<String>,
     alpn: Vec<String>,
     suites: Vec<String>,
-    shown: Arc<Shown>,
+    shown: Arc<ClientCertificate>,
     sessions: Option<Arc<dyn ClientSessionStore>>,
     by: Tls12Resumption,
     early: Option<Vec<u8>>,
     fragment: Option<usize>,
-    verifier: Arc<Trusting>,
+    verifier: Arc<TrustingVerifier>,
     secrets: Arc<Secrets>,
 }
 
@@ -74,7 +74,7 @@ impl Tls {
             by: Tls12Resumption::SessionIdOrTickets,
             early: None,
             fragment: None,
-            verifier: Arc::new(Trusting::new(provider_with(&[]))),
+            verifier: Arc::new(TrustingVerifier::new(provider_with(&[]))),
             secrets: Arc::default(),
         }
     }
@@ -122,13 +122,13 @@ impl Tls {
     pub fn chain(mut self, chain: &str, key: &str) -> Tls {
         let (certificates, key) = (chain_of(chain), key_of(key));
         let key = super::provider().key_provider.load_private_key(key).expect("a usable key");
-        self.shown = Arc::new(Shown(Some(Arc::new(CertifiedKey::new(certificates, key)))));
+        self.shown = Arc::new(ClientCertificate(Some(Arc::new(CertifiedKey::new(certificates, key)))));
         self
     }
 
     /// Keeps sessions from now on, and resumes them, whatever server they are from.
     pub fn resuming(mut self) -> Tls {
-        self.sessions = Some(Arc::new(Kept(ClientSessionMemoryCache::new(64))));
+        self.sessions = Some(Arc::new(SharedSessions(ClientSessionMemoryCache::new(64))));
         self
     }
 
@@ -160,12 +160,18 @@ impl Tls {
         self
     }
 
+    /// The name that a session is begun with. Without one, the library still wants one for its memory of sessions.
+    pub(crate) fn session_name(&self) -> &str {
+        self.name.as_deref().unwrap_or("localhost")
+    }
+
     /// The bytes that a client begins with.
     pub fn hello(&self) -> Vec<u8> {
         Session::new(self).outgoing()
     }
 
-    fn config(&self) -> ClientConfig {
+    /// The options for the library.
+    pub(crate) fn config(&self) -> ClientConfig {
         let versions: Vec<_> = self
             .versions
             .iter()
@@ -206,9 +212,9 @@ impl KeyLog for Secrets {
 
 /// The certificate that a client shows.
 #[derive(Debug, Default)]
-struct Shown(Option<Arc<CertifiedKey>>);
+struct ClientCertificate(Option<Arc<CertifiedKey>>);
 
-impl ResolvesClientCert for Shown {
+impl ResolvesClientCert for ClientCertificate {
     fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
         self.0.clone()
     }
@@ -220,14 +226,14 @@ impl ResolvesClientCert for Shown {
 
 /// Sessions that are resumed with whatever server is named: whether it takes them is up to the server.
 #[derive(Debug)]
-struct Kept(ClientSessionMemoryCache);
+struct SharedSessions(ClientSessionMemoryCache);
 
 /// The name under which all sessions are kept.
 fn any() -> ServerName<'static> {
     ServerName::try_from("any").expect("a name")
 }
 
-impl ClientSessionStore for Kept {
+impl ClientSessionStore for SharedSessions {
     fn set_kx_hint(&self, _: ServerName<'static>, group: NamedGroup) {
         self.0.set_kx_hint(any(), group);
     }
@@ -259,7 +265,7 @@ impl ClientSessionStore for Kept {
 
 /// The parameters that a client and its server have agreed on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Agreed {
+pub struct AgreedParameters {
     /// The version, as `$ssl_protocol` has it.
     pub version: String,
     /// The suite, by OpenSSL's name.
@@ -282,7 +288,7 @@ pub struct TlsFailure {
     /// The number of the alert that the server has sent (RFC 8446 section 6).
     pub alert: Option<u8>,
     /// The end of the connection, if it came without an alert.
-    pub ending: Option<Ending>,
+    pub ending: Option<ConnectionEnd>,
     /// The client's reason, if the server is not to blame or breaks the protocol.
     pub error: Option<String>,
 }
@@ -391,9 +397,9 @@ impl Session {
         }
     }
 
-    pub(crate) fn agreed(&self) -> Agreed {
+    pub(crate) fn agreed(&self) -> AgreedParameters {
         let certificates = self.connection.peer_certificates().unwrap_or_default();
-        Agreed {
+        AgreedParameters {
             version: version_name(self.connection.protocol_version()).to_owned(),
             cipher: self
                 .connection

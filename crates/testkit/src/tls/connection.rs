@@ -1,4 +1,4 @@
-//! A connection that an [`Upstream`](crate::Upstream) with TLS has accepted.
+//! A connection that an [`Upstream`](crate::TestUpstream) with TLS has accepted.
 
 use super::{TlsServer, version_name};
 use rustls::{HandshakeKind, ServerConnection, StreamOwned};
@@ -22,14 +22,14 @@ pub struct Visitor {
 
 /// A session over a connection.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(crate) struct TlsConnection {
     pub(crate) stream: StreamOwned<ServerConnection, TcpStream>,
 }
 
-impl Connection {
-    pub(crate) fn new(server: &TlsServer, stream: TcpStream) -> Connection {
+impl TlsConnection {
+    pub(crate) fn new(server: &TlsServer, stream: TcpStream) -> TlsConnection {
         let session = ServerConnection::new(server.config.clone()).expect("a usable configuration");
-        Connection { stream: StreamOwned::new(session, stream) }
+        TlsConnection { stream: StreamOwned::new(session, stream) }
     }
 
     /// Reads plaintext; 0 if the client has closed the session or the connection.

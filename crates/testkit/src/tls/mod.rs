@@ -1,15 +1,15 @@
-//! TLS of the harness: of a [`Client`](crate::Client), and of an [`Upstream`](crate::Upstream).
+//! TLS of the harness: of a [`TestClient`](crate::TestClient), and of an [`TestUpstream`](crate::TestUpstream).
 //!
 //! Nobody is verified: a test asks what was sent.
 
 mod client;
 mod connection;
 mod server;
-mod trusting;
+mod verifier;
 
 pub(crate) use client::Session;
-pub use client::{Agreed, Tls, TlsFailure, TlsVersion};
-pub(crate) use connection::Connection;
+pub use client::{AgreedParameters, Tls, TlsFailure, TlsVersion};
+pub(crate) use connection::TlsConnection;
 pub use connection::Visitor;
 pub use server::TlsServer;
 
@@ -37,9 +37,10 @@ fn provider_with(suites: &[String]) -> Arc<CryptoProvider> {
 
 /// The file of this ending of a name of [`certificates`], or at an absolute path without its ending.
 fn file(name: &str, ending: &str) -> PathBuf {
-    match Path::new(name).is_absolute() {
-        true => format!("{name}.{ending}").into(),
-        false => certificates().path(&format!("{name}.{ending}")),
+    if Path::new(name).is_absolute() {
+        format!("{name}.{ending}").into()
+    } else {
+        certificates().path(&format!("{name}.{ending}"))
     }
 }
 
@@ -80,12 +81,12 @@ fn suite_name(suite: CipherSuite) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Client, Ending, Upstream, ok};
+    use crate::{ConnectionEnd, TestClient, TestUpstream, ok};
 
     #[test]
     fn both_sides_tell_what_was_agreed_on() {
         for version in TlsVersion::ALL {
-            let upstream = Upstream::tls(TlsServer::with("rsa", &[version], true));
+            let upstream = TestUpstream::tls(TlsServer::with("rsa", &[version], true));
             let address = upstream.address().parse().expect("an address");
             let accepting = std::thread::spawn(move || {
                 let mut peer = upstream.accept();
@@ -95,9 +96,9 @@ mod tests {
                 peer.notify();
                 visitor
             });
-            let mut client = Client::connect(address).tls(&Tls::new().name("a.example.com").certificate("client"));
+            let mut client = TestClient::connect(address).tls(&Tls::new().name("a.example.com").certificate("client"));
             assert_eq!(client.get("/").text(), "hello");
-            assert_eq!((client.ending(), client.is_notified(), client.alert()), (Ending::Closed, true, None));
+            assert_eq!((client.ending(), client.is_notified(), client.alert()), (ConnectionEnd::Closed, true, None));
             let agreed = client.agreed();
             assert_eq!(
                 (agreed.version, &agreed.certificates[..]),
@@ -115,11 +116,11 @@ mod tests {
     #[test]
     fn sessions_are_kept_and_offered_whatever_the_name() {
         for version in TlsVersion::ALL {
-            let upstream = Upstream::tls(TlsServer::new("ec")).answer(|_| ok("hello"));
+            let upstream = TestUpstream::tls(TlsServer::new("ec")).answer(|_| ok("hello"));
             let address = upstream.address().parse().expect("an address");
             let tls = Tls::new().only(version).resuming();
             let connect = |tls: &Tls| {
-                let mut client = Client::connect(address).tls(tls);
+                let mut client = TestClient::connect(address).tls(tls);
                 assert_eq!(client.get("/").text(), "hello");
                 client.agreed()
             };
@@ -136,15 +137,15 @@ mod tests {
 
     #[test]
     fn alerts_and_ends_are_told_apart() {
-        let upstream = Upstream::tls(TlsServer::with("ec", &[TlsVersion::V13], false)).answer(|_| ok("hello"));
-        let connect = || Client::connect(upstream.address().parse().expect("an address"));
+        let upstream = TestUpstream::tls(TlsServer::with("ec", &[TlsVersion::V13], false)).answer(|_| ok("hello"));
+        let connect = || TestClient::connect(upstream.address().parse().expect("an address"));
         let failure = connect().try_tls(&Tls::new().only(TlsVersion::V12)).expect_err("no common version");
         assert_eq!((failure.alert, failure.error), (Some(70), None));
         let mut client = connect().tls(&Tls::new());
         client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
         client.response();
         client.try_send_bare([23, 3, 3, 0, 4, 1, 2, 3, 4]).expect("sending");
-        assert_eq!((client.ending() == Ending::Silent, client.alert()), (false, Some(20)));
+        assert_eq!((client.ending() == ConnectionEnd::Silent, client.alert()), (false, Some(20)));
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! The side of an [`Upstream`](crate::Upstream) that speaks TLS.
+//! The side of an [`Upstream`](crate::TestUpstream) that speaks TLS.
 
 use super::client::TlsVersion;
-use super::trusting::Trusting;
+use super::verifier::TrustingVerifier;
 use super::{chain_of, key_of, provider_with};
 use rustls::ServerConfig;
 use rustls::server::{NoServerSessionStorage, ServerSessionMemoryCache, WebPkiClientVerifier};
@@ -38,9 +38,10 @@ impl TlsServer {
         let provider = provider_with(&[]);
         let config = ServerConfig::builder_with_provider(provider.clone());
         let config = config.with_protocol_versions(&versions).expect("versions that have suites");
-        let config = match asks {
-            true => config.with_client_cert_verifier(Arc::new(Trusting::new(provider))),
-            false => config.with_client_cert_verifier(WebPkiClientVerifier::no_client_auth()),
+        let config = if asks {
+            config.with_client_cert_verifier(Arc::new(TrustingVerifier::new(provider)))
+        } else {
+            config.with_client_cert_verifier(WebPkiClientVerifier::no_client_auth())
         };
         let mut config = config.with_single_cert(chain_of(name), key_of(name)).expect("a usable certificate");
         config.session_storage = ServerSessionMemoryCache::new(64);

@@ -3,7 +3,7 @@
 //! Files are read by others. Reading an encrypted key takes milliseconds to seconds, so nothing here is for a loop.
 
 mod certificates;
-mod certified;
+mod certified_key;
 mod cost;
 mod dhparam;
 mod error;
@@ -11,7 +11,7 @@ mod keys;
 
 pub(crate) use certificates::names;
 pub use certificates::{Chain, MAX_PEER_CHAIN, MAX_PEM, peer_chain};
-pub use certified::CertifiedKey;
+pub use certified_key::CertifiedKey;
 pub use dhparam::{DhparamError, check_dhparam};
 pub use error::{LoadError, Problem, unopened};
 pub use freerun_sys::x509::{KeyKind, Mismatch, SignatureAlgorithm};

@@ -11,6 +11,7 @@
 //! | `offer.rs` | what a server refuses of a ClientHello at once |
 //! | `concealment.rs` | names of servers that rustls does not take for names |
 //! | `machine.rs` | the steps of a session, the same on both sides |
+//! | `quic.rs` | sessions of QUIC, whose bytes and keys the library for QUIC asks for |
 //! | `step.rs` | what rustls's callbacks know of the session whose step runs |
 //! | `signatures.rs` | signatures under the handshake: the peer's, and how keys sign |
 //! | `resume/` | what is kept of sessions for later ones; `resumption.rs` has how rustls asks for it on the server's side |
@@ -28,6 +29,7 @@ mod machine;
 mod names;
 mod offer;
 mod p521;
+mod quic;
 mod records;
 mod resume;
 mod resumption;
@@ -41,6 +43,7 @@ pub use event::{EncryptedCounts, Event, SessionOrigin, SessionParameters, ShownC
 pub use failure::{FailureKind, SessionFailure};
 pub use key_log::KeyLog;
 pub use names::TlsVersion;
+pub use quic::{QUIC_VERSION, QuicParameters, QuicServer, QuicSession, initial_suite, quic_without_session};
 pub use records::{asks_again, has_whole_record};
 pub use resume::{
     ClientSessions, PeerSessions, SessionCache, SessionSettings, SessionStore, StoreCounts, TicketCounts,

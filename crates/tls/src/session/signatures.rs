@@ -118,9 +118,10 @@ impl AnyPeer {
 
     /// Checks that a scheme is among those that the peer was told of.
     fn check(&self, signed: &DigitallySignedStruct) -> Result<(), Error> {
-        match self.schemes.contains(&signed.scheme) {
-            true => Ok(()),
-            false => Err(PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme.into()),
+        if self.schemes.contains(&signed.scheme) {
+            Ok(())
+        } else {
+            Err(PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme.into())
         }
     }
 

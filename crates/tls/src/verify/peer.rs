@@ -2,6 +2,9 @@
 
 use crate::load::{KeyKind, MAX_PEER_CHAIN, names};
 use freerun_sys::x509::Certificate;
+use rustls::client::verify_server_name;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::server::ParsedCertificate;
 use std::fmt::Write;
 
 /// The certificate of a peer. It is some kilobytes of memory, so it is dropped when what is wanted of it is known.
@@ -127,4 +130,12 @@ impl PeerCertificate {
     pub fn ocsp_responders(&self) -> Vec<Vec<u8>> {
         self.0.ocsp_responders()
     }
+}
+
+/// Whether a certificate in DER is for a host by the rules of the Web (RFC 9525): by its alternative names alone, and an
+/// address by the addresses among them.
+pub fn is_for_host(certificate: &[u8], host: &str) -> bool {
+    let Ok(host) = ServerName::try_from(host) else { return false };
+    let certificate = CertificateDer::from(certificate);
+    ParsedCertificate::try_from(&certificate).is_ok_and(|parsed| verify_server_name(&parsed, &host).is_ok())
 }

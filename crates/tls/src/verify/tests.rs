@@ -9,6 +9,8 @@ use super::{
 use crate::load::{Chain, Problem};
 use std::io;
 
+use freerun_proto::Status;
+
 const CERTIFICATES: &str = include_str!("../../../sys/tests/fixtures/certificates.pem");
 const FACTS: &str = include_str!("../../../sys/tests/fixtures/facts.txt");
 
@@ -69,10 +71,14 @@ fn clients_are_refused_as_they_were_asked() {
     let status = |verified: VerifyResult, asked| verified.refusal(asked).map(Refusal::status);
     for asked in [Required, Optional, OptionalNoAuthority] {
         assert_eq!(status(VerifyResult::Success, asked), None);
-        assert_eq!(status(VerifyResult::None, asked), (asked == Required).then_some(496));
+        assert_eq!(status(VerifyResult::None, asked), (asked == Required).then_some(Status::CERTIFICATE_REQUIRED));
         for code in 1..100 {
             let forgiven = asked == OptionalNoAuthority && [18, 19, 20, 21, 27].contains(&code);
-            assert_eq!(status(failed(code), asked), (!forgiven).then_some(495), "{asked:?} {code}");
+            assert_eq!(
+                status(failed(code), asked),
+                (!forgiven).then_some(Status::CERTIFICATE_ERROR),
+                "{asked:?} {code}"
+            );
         }
     }
     let line = |verified: VerifyResult| verified.refusal(Required).expect("a refusal").to_string();
@@ -273,7 +279,7 @@ fn a_certificate_that_a_responder_does_not_call_good_is_refused() {
         {
             let refusal = verified.refusal(asked).expect("a refusal");
             let line = format!("client SSL certificate verify error: {words}");
-            assert_eq!((refusal.status(), refusal.to_string()), (495, line));
+            assert_eq!((refusal.status().code(), refusal.to_string()), (495, line));
         }
     }
 }

@@ -38,6 +38,8 @@ struct TlsState {
     unsent: Unsent,
     /// Whether the peer sends nothing any more: it has closed the session or the connection.
     ended: bool,
+    /// Whether the peer has ended its stream with `close_notify`.
+    notified: bool,
     /// Whether the session has failed behind plaintext that was given already.
     failed: bool,
     /// Whether `close_notify` must not be sent: it was sent, or the peer must not take the stream for complete.
@@ -64,6 +66,12 @@ impl TlsStream {
     /// Whether a session was established.
     pub fn is_established(&self) -> bool {
         self.state.borrow().session.is_some()
+    }
+
+    /// Whether the peer has ended its stream with `close_notify`, and what came before has been read. Without that, an end
+    /// may be the work of somebody between the two.
+    pub fn is_notified(&self) -> bool {
+        self.state.borrow().notified
     }
 
     /// The result of `read` on the session, if there is one.
@@ -125,6 +133,7 @@ impl TlsStream {
         if !state.shuts {
             return;
         }
+        debug_assert!(state.quiet, "the stream would end without a close_notify");
         if self.socket.poll_write_by(context, || state.unsent.flush(&self.socket).map(|()| 0)).is_ready() {
             state.shuts = false;
             self.socket.shutdown_write();

@@ -89,6 +89,7 @@ impl TlsState {
             let _ = self.unsent.flush(socket);
             match progress.event {
                 Event::Plaintext(n) => {
+                    debug_assert!(n <= most - given, "more is given than was asked for");
                     given += n;
                     if given == most {
                         return Some(Ok(given));
@@ -98,6 +99,7 @@ impl TlsState {
                 Event::NeedsInput => return (given > 0).then_some(Ok(given)),
                 Event::PeerClosed => {
                     self.ended = true;
+                    self.notified = true;
                     return Some(Ok(given));
                 }
                 // What came before the failure is given first. The session tells of it again.

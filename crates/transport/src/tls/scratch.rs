@@ -18,6 +18,8 @@ pub(super) const BATCH: usize = 64 << 10;
 /// plaintext; then a batch is only shorter.
 const OUTPUT: usize = BATCH + BATCH / 128 + 1024;
 
+const _: () = assert!(OUTPUT >= freerun_tls::session::MIN_OUTPUT, "a record has room");
+
 thread_local! {
     static RECEIVED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     static ENCRYPTED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };

@@ -78,6 +78,7 @@ impl<'p> PlaintextPieces<'p, '_> {
             self.parts = &self.parts[1..];
             self.done = 0;
         }
+        debug_assert!(n == 0, "{n} bytes are skipped that nobody has offered");
     }
 
     /// The next bytes that make a record. Bytes of several pieces are put together in `joined`.
@@ -113,6 +114,7 @@ impl TlsState {
         mut plaintext: &[u8],
         more: bool,
     ) -> io::Result<(usize, bool)> {
+        debug_assert!(unsent.is_empty() && unsent.plaintext == 0, "a batch overtakes the one before");
         scratch::with_output(|output| {
             let (mut taken, mut written) = (0, 0);
             while !plaintext.is_empty() && output.len() - written >= freerun_tls::session::MIN_OUTPUT {

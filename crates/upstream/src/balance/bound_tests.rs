@@ -13,7 +13,7 @@ fn who_is_bound_stays() {
     let group = group(Method::RoundRobin, specs);
     let bound = |bound, now| {
         let query = Query { now, sticky: Some(bound), ..Query::default() };
-        group.pick(&query, &mut Tried::new()).map(|lease| index(&lease))
+        group.pick(&query, &mut TriedServers::new()).map(|lease| index(&lease))
     };
     let peers = group.peers();
     // md5 of "127.0.0.1:8000"
@@ -41,7 +41,7 @@ fn routes_of_backup_servers_count_once_the_others_are_dead() {
     let group = group(Method::RoundRobin, specs);
     let bound = |bound| {
         let query = Query { sticky: Some(bound), ..Query::default() };
-        group.pick(&query, &mut Tried::new()).map(|lease| index(&lease))
+        group.pick(&query, &mut TriedServers::new()).map(|lease| index(&lease))
     };
     let peers = group.peers();
     for _ in 0..3 {
@@ -61,7 +61,7 @@ fn servers_of_one_route_take_turns_whatever_turns_others_had() {
     let group = group(Method::RoundRobin, [1, 1].into_iter().enumerate().map(|(n, w)| spec(n, route(w))).collect());
     let bound = || {
         let query = Query { sticky: Some(ClientBinding::Route(b"r")), ..Query::default() };
-        index(&group.pick(&query, &mut Tried::new()).unwrap())
+        index(&group.pick(&query, &mut TriedServers::new()).unwrap())
     };
     assert_eq!(chosen(&group, 0), Some(0));
     assert_eq!([bound(), bound(), bound(), bound()], [1, 0, 1, 0]);

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use crate::peer::Peer;
 
-/// How many places are tried for a key before round robin decides.
+/// Number of places that are tried for a key before round robin decides.
 pub(super) const TRIES: u32 = 21;
 
 /// The number of points that a server has on the circle for each unit of its weight.
@@ -75,6 +75,7 @@ impl Shares {
 
     /// The server that the number belongs to.
     pub(super) fn owner(&self, number: u64) -> usize {
+        debug_assert!(number < self.total(), "number {number} belongs to no server");
         self.ends.partition_point(|&end| end <= number)
     }
 }
@@ -116,7 +117,7 @@ pub(super) struct AddressSequence<'k> {
 impl<'k> AddressSequence<'k> {
     /// The value that the calculation begins with.
     const START: u32 = 89;
-    /// The number by which the value is multiplied for each octet.
+    /// The factor of the value for each octet.
     const FACTOR: u32 = 113;
     /// The number of different values.
     const VALUES: u32 = 6271;
@@ -181,6 +182,7 @@ impl Circle {
         }
         points.sort_by_key(|&(point, _)| point);
         points.dedup_by_key(|&mut (point, _)| point);
+        debug_assert!(points.len() <= MAX_POINTS + servers.len(), "a circle has {} points", points.len());
         Circle { points: points.into(), servers }
     }
 

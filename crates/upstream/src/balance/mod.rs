@@ -1,4 +1,4 @@
-//! How the next server is chosen.
+//! Choice of the next server.
 
 #[cfg(test)]
 mod bound_tests;
@@ -14,7 +14,7 @@ use crate::clock::Millis;
 use crate::lease::Lease;
 use crate::method::{Method, Two};
 use crate::peer::Peer;
-use crate::query::{ClientBinding, Query, Tried};
+use crate::query::{ClientBinding, Query, TriedServers};
 use crate::random::Random;
 use hash::{AddressSequence, Circle, KeySequence, Shares};
 use round_robin::{Candidate, Candidates, RoundRobin};
@@ -46,7 +46,7 @@ impl Tier {
     }
 
     /// Chooses the server that a client is bound to, if it can be asked, and counts the connection.
-    pub(crate) fn bound(&self, bound: ClientBinding<'_>, now: Millis, tried: &Tried) -> Option<Lease> {
+    pub(crate) fn bound(&self, bound: ClientBinding<'_>, now: Millis, tried: &TriedServers) -> Option<Lease> {
         let peer = |index: u32| &self.peers[index as usize];
         let among = match bound {
             ClientBinding::Route(route) => {
@@ -69,7 +69,7 @@ impl Tier {
     }
 
     /// Chooses a server by the method and counts the connection.
-    pub(crate) fn pick(&self, method: Method, query: &Query<'_>, tried: &Tried) -> Option<Lease> {
+    pub(crate) fn pick(&self, method: Method, query: &Query<'_>, tried: &TriedServers) -> Option<Lease> {
         match &*self.peers {
             [] => return None,
             // There is nothing to choose, and no state of the choice to keep.
@@ -150,12 +150,12 @@ impl Tier {
     }
 
     /// The server at this index, if it could be asked now, leaving turns aside.
-    fn open(&self, index: usize, now: Millis, tried: &Tried) -> Option<&Arc<Peer>> {
+    fn open(&self, index: usize, now: Millis, tried: &TriedServers) -> Option<&Arc<Peer>> {
         self.peers.get(index).filter(|peer| peer.open(now) && !tried.has(peer.id))
     }
 
     /// Chooses the first server that can be asked among the owners of the numbers.
-    fn by_numbers(&self, numbers: impl Iterator<Item = u64>, now: Millis, tried: &Tried) -> Option<Lease> {
+    fn by_numbers(&self, numbers: impl Iterator<Item = u64>, now: Millis, tried: &TriedServers) -> Option<Lease> {
         let total = self.shares.total().max(1);
         let mut owners = numbers.take(hash::TRIES as usize).map(|number| self.shares.owner(number % total));
         owners.find_map(|index| Lease::acquire(self.open(index, now, tried)?, now))
@@ -163,7 +163,7 @@ impl Tier {
 
     /// Chooses the first server that can be asked from the key's place on the circle; the addresses of a name take
     /// turns.
-    fn on_circle(&self, query: &Query<'_>, tried: &Tried) -> Option<Lease> {
+    fn on_circle(&self, query: &Query<'_>, tried: &TriedServers) -> Option<Lease> {
         self.circle.from(query.key).take(hash::TRIES as usize).find_map(|server| {
             let open = server.iter().filter(|&&index| self.open(index as usize, query.now, tried).is_some());
             let candidate = |&index: &u32| {
@@ -175,7 +175,7 @@ impl Tier {
     }
 
     /// Chooses the better of two servers drawn at random.
-    fn best_of_two(&self, two: Two, query: &Query<'_>, tried: &Tried) -> Option<Lease> {
+    fn best_of_two(&self, two: Two, query: &Query<'_>, tried: &TriedServers) -> Option<Lease> {
         let mut random = Random::seeded(query.random);
         let mut first = None;
         for _ in 0..hash::TRIES {

@@ -5,8 +5,8 @@
 //! avoided.
 //!
 //! Several loops choose at once. The accounts stand together behind a flag that is only ever *tried*: a loop that finds
-//! it taken, because another loop is choosing within the same fraction of a microsecond, takes the next copy of the
-//! accounts. Each copy gives exact turns to the loops that use it, so that all together are exact up to one cycle of
+//! it taken takes the next copy of the accounts. Then another loop is choosing within the same fraction of a
+//! microsecond. Each copy gives exact turns to the loops that use it, so that all together are exact up to one cycle of
 //! each copy, and no loop waits. With one loop, or little traffic, only the first copy is in use, and the order is
 //! nginx's.
 
@@ -33,7 +33,7 @@ pub(crate) struct Candidate {
 
 pub(crate) type Candidates = SmallVec<[Candidate; 16]>;
 
-/// One copy of the accounts. The loop that has taken the flag has exclusive use of them.
+/// A copy of the accounts. The loop that has taken the flag has exclusive use of them.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Copy {
@@ -54,6 +54,7 @@ impl Copy {
         let mut total = 0;
         let mut best: Option<(Candidate, i64)> = None;
         for candidate in candidates {
+            debug_assert!(candidate.index < self.accounts.len(), "a server of another tier takes part");
             let Some(account) = self.accounts.get(candidate.index) else { continue };
             let weight = i64::from(candidate.weight);
             let credit = account.load(Relaxed) + weight;

@@ -48,7 +48,7 @@ pub(super) fn index(lease: &Lease) -> usize {
 }
 
 fn ask(group: &Group, now: Millis, key: &[u8], random: u64) -> Result<Lease, NoPeer> {
-    group.pick(&Query { now, key, sticky: None, random }, &mut Tried::new())
+    group.pick(&Query { now, key, sticky: None, random }, &mut TriedServers::new())
 }
 
 pub(super) fn chosen(group: &Group, now: Millis) -> Option<usize> {
@@ -116,7 +116,7 @@ proptest! {
             prop_assert!(Lease::acquire(peer, 0).unwrap().failed(AttemptFailure::Connect, 0).disabled);
         }
         let mut random = Random::seeded(seed);
-        let mut tried = Tried::new();
+        let mut tried = TriedServers::new();
         let mut asked = Vec::new();
         loop {
             let key = random.number().to_le_bytes();
@@ -350,7 +350,7 @@ fn a_server_that_is_alone_is_never_unavailable() {
         assert_eq!(lease.failed(AttemptFailure::Connect, 0), Default::default());
     }
     assert_eq!(group.peers().primary.peers[0].state(0), PeerState::Up);
-    let mut tried = Tried::new();
+    let mut tried = TriedServers::new();
     group.pick(&Query::default(), &mut tried).unwrap();
     assert_eq!(group.pick(&Query::default(), &mut tried).unwrap_err(), NoPeer::AllTried);
 }
@@ -390,7 +390,7 @@ fn a_request_goes_to_each_server_once_then_to_those_for_need() {
     specs[1].settings.backup = true;
     for method in [Method::RoundRobin, Method::LeastConn] {
         let group = group(method, specs.clone());
-        let mut tried = Tried::new();
+        let mut tried = TriedServers::new();
         let mut order = Vec::new();
         while let Ok(lease) = group.pick(&Query::default(), &mut tried) {
             order.push(index(&lease));

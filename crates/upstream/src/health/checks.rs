@@ -3,17 +3,17 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::carried;
 use crate::clock::Millis;
 use crate::figures::{FAILED, PASSED};
 use crate::live::Live;
+use crate::saved_servers;
 
-/// The rules by which checks change the state of a server.
+/// Rules for the effect of checks on the state of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CheckRules {
-    /// How many failures in a row make a server unhealthy; from 1.
+    /// Number of failures in a row that make a server unhealthy; from 1.
     pub fails: u32,
-    /// How many passes in a row make it healthy again; from 1.
+    /// Number of passes in a row that make it healthy again; from 1.
     pub passes: u32,
     /// Whether the server is not chosen before the first check has ended.
     pub mandatory: bool,
@@ -37,21 +37,20 @@ pub enum CheckedState {
     Unhealthy,
 }
 
-/// One check of one server. While it exists, its result counts; a server is chosen only if all its checks find it
-/// healthy.
+/// A check of a server. While it exists, its result counts; a server is chosen only if all its checks find it healthy.
 #[derive(Debug)]
 pub struct ServerCheck {
     live: Arc<Live>,
     rules: CheckRules,
     state: CheckedState,
-    /// How many results in a row contradicted the state.
+    /// Number of results in a row that contradicted the state.
     against: u32,
 }
 
 impl ServerCheck {
     /// Begins a check.
     pub fn new(live: Arc<Live>, rules: CheckRules) -> ServerCheck {
-        let state = match carried::checked(&live, crate::clock::now()) {
+        let state = match saved_servers::checked(&live, crate::clock::now()) {
             Some(true) => CheckedState::Healthy,
             Some(false) => CheckedState::Unhealthy,
             None if rules.mandatory => CheckedState::Checking,
@@ -64,7 +63,8 @@ impl ServerCheck {
                 live.checking.fetch_add(1, Relaxed);
             }
             CheckedState::Healthy | CheckedState::Unhealthy if rules.mandatory && is_held() => {
-                live.checking.fetch_sub(1, Relaxed);
+                let before = live.checking.fetch_sub(1, Relaxed);
+                debug_assert!(before > 0, "a server is held back for a check that is not counted");
             }
             _ => {}
         }
@@ -101,6 +101,7 @@ impl ServerCheck {
             same => {
                 let opposite = passed == (same == CheckedState::Unhealthy);
                 self.against = if opposite { self.against + 1 } else { 0 };
+                debug_assert!(self.against < self.rules.fails.max(self.rules.passes), "the state should have changed");
                 return false;
             }
         };
@@ -126,11 +127,12 @@ impl ServerCheck {
 
     /// Withdraws the result of this check.
     fn withdraw(&self) {
-        match self.state {
+        let counted = match self.state {
             CheckedState::Checking => self.live.checking.fetch_sub(1, Relaxed),
             CheckedState::Unhealthy => self.live.unhealthy.fetch_sub(1, Relaxed),
-            CheckedState::Healthy => 0,
+            CheckedState::Healthy => return,
         };
+        debug_assert!(counted > 0, "a result is withdrawn that does not count");
     }
 }
 

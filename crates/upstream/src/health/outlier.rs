@@ -13,10 +13,10 @@ use crate::clock::Millis;
 use crate::group_state::GroupState;
 use crate::live::Live;
 
-/// The rules by which a server is an outlier.
+/// Rules that make a server an outlier.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct OutlierRules {
-    /// How many errors in a row eject a server; 0: no number does.
+    /// Number of errors in a row that eject a server; 0: no number does.
     pub consecutive: u32,
     /// The percentage of errors among the answers within `window` that ejects a server; 0: no percentage does.
     pub rate: u32,
@@ -24,9 +24,9 @@ pub struct OutlierRules {
     pub window: Duration,
     /// The fewest answers in a window for which the percentage is looked at.
     pub requests: u32,
-    /// How long the first ejection lasts. The next one lasts twice as long, the third three times.
+    /// Duration of the first ejection. The next one lasts twice as long, the third three times.
     pub ejection: Duration,
-    /// How long an ejection lasts at most.
+    /// The longest duration of an ejection.
     pub max_ejection: Duration,
     /// The percentage of the group's servers that may be ejected at a time.
     pub max_ejected: u32,
@@ -62,11 +62,16 @@ impl OutlierRules {
             return false;
         }
         group.alone(|group| {
+            // Another loop may have ejected it since the look above.
+            if live.ejected.load(Relaxed) > now {
+                return false;
+            }
             let (mut out, mut all) = (0u64, 0u64);
             group.each(|live: &Live| {
                 all += 1;
                 out += u64::from(live.ejected.load(Relaxed) > now);
             });
+            debug_assert!(out < all, "the server is none of its group");
             if (out + 1) * 100 > all * u64::from(self.max_ejected) {
                 return false;
             }
@@ -89,7 +94,7 @@ mod tests {
     use crate::failure::AttemptFailure;
     use crate::group::{Group, GroupSettings, PeerSpec};
     use crate::peer::{PeerSettings, PeerState};
-    use crate::query::{Query, Tried};
+    use crate::query::{Query, TriedServers};
 
     fn group(servers: u16, rules: OutlierRules) -> Group {
         let specs = (0..servers).map(|number| PeerSpec {
@@ -104,7 +109,7 @@ mod tests {
     /// Sends requests. Those to the servers for which `error` holds end with an error.
     fn send(group: &Group, count: usize, now: Millis, error: impl Fn(usize, usize) -> bool) {
         for number in 0..count {
-            let lease = group.pick(&Query { now, ..Query::default() }, &mut Tried::new()).unwrap();
+            let lease = group.pick(&Query { now, ..Query::default() }, &mut TriedServers::new()).unwrap();
             let index = group.peers().peers().position(|peer| peer.id == lease.peer().id).unwrap();
             if error(index, number) {
                 lease.header(503, Duration::ZERO, now);
@@ -154,7 +159,7 @@ mod tests {
             let rules = OutlierRules { consecutive: 1, max_ejected: share, ..OutlierRules::default() };
             let group = group(servers, rules);
             for _ in 0..100 {
-                if let Ok(lease) = group.pick(&Query::default(), &mut Tried::new()) {
+                if let Ok(lease) = group.pick(&Query::default(), &mut TriedServers::new()) {
                     lease.failed(AttemptFailure::Timeout, 0);
                 }
             }
@@ -166,7 +171,7 @@ mod tests {
     fn a_dead_idle_connection_is_no_error() {
         let rules = OutlierRules { consecutive: 1, ..OutlierRules::default() };
         let group = group(2, rules);
-        group.pick(&Query::default(), &mut Tried::new()).unwrap().failed(AttemptFailure::Stale, 0);
+        group.pick(&Query::default(), &mut TriedServers::new()).unwrap().failed(AttemptFailure::Stale, 0);
         assert_eq!(out(&group, 0), [] as [usize; 0]);
     }
 }

@@ -1,4 +1,4 @@
-//! What the task of a connection and the owners of its streams share.
+//! State that the task of a connection shares with the owners of its streams.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -14,10 +14,11 @@ use freerun_proto::h2::{self, Config, ErrorCode, Role, Slot};
 use freerun_runtime::loops;
 use freerun_transport::Transport;
 
-use super::record::Broken;
+use super::head::MOST_FIELDS;
+use super::record::ExchangeFault;
 use super::stream::StreamState;
 
-/// How many streams a connection carries at a time at most, whatever the server allows.
+/// The most streams that a connection carries at a time, whatever the server allows.
 pub(super) const MOST_STREAMS: usize = 100;
 
 /// The window that each stream begins with, in bytes: so much of a response comes before anybody has read of it.
@@ -30,17 +31,23 @@ const LARGEST_STREAM_WINDOW: u32 = 1024 * 1024;
 /// that exceeds these bounds loses the connection with all its streams.
 const LIMITS: BlockLimits = BlockLimits { most_string: 256 * 1024, most_total: 1024 * 1024, most_fields: 8192 };
 
-/// How long a server may be silent while it has requests before it is asked whether it is there, and how long it then has to
-/// answer; in milliseconds.
+/// The longest silence of a server that has requests, before a PING tests it, and its time to answer; in milliseconds.
 const PATIENCE: (u64, u64) = (30_000, 15_000);
 
-/// Why a connection carries nothing any more.
-#[derive(Debug, Clone)]
-pub(super) enum LossReason {
+const _: () = assert!(WINDOW <= LARGEST_STREAM_WINDOW && LARGEST_STREAM_WINDOW < LARGEST_WINDOW, "windows grow");
+const _: () = assert!(LIMITS.most_string < LIMITS.most_total, "the longest field leaves room for others");
+const _: () =
+    assert!(MOST_FIELDS < LIMITS.most_fields, "a response of too many fields fails before its connection does");
+
+/// Reason why a connection carries nothing any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LossReason {
     /// The server has closed it.
     Closed,
     /// The system call failed with this error.
     Error(io::ErrorKind, Option<i32>),
+    /// The server has not answered a PING in time.
+    Unanswered,
     /// The server has broken the rules; the text for the log says how.
     Invalid(String),
 }
@@ -52,20 +59,21 @@ impl From<&io::Error> for LossReason {
 }
 
 impl LossReason {
-    /// The error of the system call.
-    pub(super) fn error(&self) -> Option<io::Error> {
+    /// The error that a reader of the connection gets as of a byte stream; `None`: it sees the end.
+    pub fn error(&self) -> Option<io::Error> {
         match self {
             LossReason::Error(_, Some(code)) => Some(io::Error::from_raw_os_error(*code)),
             LossReason::Error(kind, None) => Some((*kind).into()),
-            _ => None,
+            LossReason::Unanswered => Some(io::ErrorKind::TimedOut.into()),
+            LossReason::Closed | LossReason::Invalid(_) => None,
         }
     }
 }
 
-/// What is known of a connection on all threads.
+/// State of a connection that all threads see.
 #[derive(Debug)]
 pub(super) struct Status {
-    /// How many streams it carries at a time; 0: it takes no further ones.
+    /// Number of streams that it carries at a time; 0: it takes no further ones.
     pub(super) streams: AtomicUsize,
     /// Nobody will begin a stream any more.
     pub(super) is_left: AtomicBool,
@@ -83,11 +91,11 @@ pub(super) struct Http2State {
     /// The task is being polled, and looks itself at what is to be written.
     pub(super) is_polled: Cell<bool>,
     is_woken: Cell<bool>,
-    /// When bytes came from the server the last time, in milliseconds.
+    /// Moment at which bytes came from the server the last time, in milliseconds.
     pub(super) heard: Cell<u64>,
-    /// How long the server may be silent, and how long it has to answer; in milliseconds.
+    /// The longest silence of the server, and its time to answer; in milliseconds.
     pub(super) patience: Cell<(u64, u64)>,
-    /// How many streams the server has turned out to take, if it refuses more.
+    /// Number of streams that the server has turned out to take, if it refuses more.
     taken: Cell<usize>,
     lost: RefCell<Option<LossReason>>,
 }
@@ -142,14 +150,14 @@ impl Http2State {
         }
     }
 
-    /// Notes which task is that of the connection, and that it looks at everything now.
+    /// Notes the task of the connection, and that it looks at everything now.
     pub(super) fn task_looks(&self, context: &Context<'_>) {
         self.is_woken.set(false);
         let task = self.status.task.get_or_init(|| context.waker().clone());
         debug_assert!(task.will_wake(context.waker()), "a task keeps its place");
     }
 
-    /// Why it carries nothing any more.
+    /// Reason why it carries nothing any more.
     pub(super) fn lost(&self) -> Option<LossReason> {
         self.lost.borrow().clone()
     }
@@ -163,6 +171,7 @@ impl Http2State {
         if streams.len() <= slot.index() {
             streams.resize_with(slot.index() + 1, || None);
         }
+        debug_assert!(streams[slot.index()].is_none(), "the owner of the stream before has not left it");
         streams[slot.index()] = Some(state.clone());
         Some(slot)
     }
@@ -175,6 +184,7 @@ impl Http2State {
     /// Notes that the owner of a stream does not use it any more. What is not complete is given up.
     pub(super) fn leave(&self, slot: Slot) {
         let stream = self.streams.borrow_mut().get_mut(slot.index()).and_then(Option::take);
+        debug_assert!(stream.is_some(), "a stream is left twice");
         drop(stream);
         self.with(|machine| {
             // A client may reset as many as it likes.
@@ -193,7 +203,7 @@ impl Http2State {
     /// Breaks the streams off at which the server has not looked, and says so to their owners.
     pub(super) fn break_unprocessed(&self, code: ErrorCode) {
         while let Some(slot) = self.look(h2::Connection::take_unprocessed) {
-            self.stream(slot).into_iter().for_each(|state| state.broken(&Broken::GoneAway(code.0)));
+            self.stream(slot).into_iter().for_each(|state| state.broken(&ExchangeFault::GoneAway(code.0)));
         }
     }
 
@@ -209,7 +219,7 @@ impl Http2State {
     pub(super) fn reset(&self, slot: Slot, how: String) {
         // A client may reset as many as it likes.
         let _ = self.look(|machine| machine.reset(slot, ErrorCode::PROTOCOL_ERROR, loops::millis()));
-        self.stream(slot).into_iter().for_each(|state| state.broken(&Broken::Invalid(how.clone())));
+        self.stream(slot).into_iter().for_each(|state| state.broken(&ExchangeFault::Invalid(how.clone())));
     }
 
     /// Publishes how many streams it carries at a time.

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, ready};
 
+use freerun_proto::h2::frame::DEFAULT_FRAME_SIZE;
 use freerun_proto::h2::{self, ErrorCode, Event};
 use freerun_runtime::deadline::Deadline;
 use freerun_runtime::loops;
@@ -15,17 +16,19 @@ use freerun_runtime::loops;
 use super::connection::{Http2State, LossReason};
 use super::handle::ConnectionGuard;
 use super::head::HeadSink;
-use super::record::Broken;
-use crate::pool::joint::NewConnection;
+use super::record::ExchangeFault;
+use crate::pool::new_connection::NewConnection;
 
 /// The size of the buffer that all connections of a loop read into, one after the other.
 const READ: usize = 64 * 1024;
 
-/// How many bytes are brought into their final order before each write.
+/// Number of bytes that are brought into their final order before each write.
 const AHEAD: usize = 128 * 1024;
 
-/// How many parts are written at once.
+/// Number of parts that are written at once.
 const PARTS: usize = 64;
+
+const _: () = assert!(2 * AHEAD / DEFAULT_FRAME_SIZE as usize <= PARTS, "heads and payloads are written by one call");
 
 thread_local! {
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -34,11 +37,11 @@ thread_local! {
 /// The task of a connection.
 pub(super) struct Drive {
     inner: Rc<Http2State>,
-    /// Those who wait to know how many streams there are.
+    /// The requests that wait for the number of streams.
     making: Option<NewConnection>,
     sink: HeadSink,
     deadline: Deadline,
-    /// When the server was asked whether it is there, if it has not answered; in milliseconds.
+    /// Moment of the unanswered PING that tests the server; in milliseconds.
     asked: Option<u64>,
     _gone: ConnectionGuard,
 }
@@ -72,8 +75,7 @@ impl Drive {
         // The owners of streams may keep it for a while.
         self.inner.transport.end();
         if let Some(making) = self.making.take() {
-            let why: Rc<dyn Any> = Rc::new(why.error().unwrap_or_else(|| io::ErrorKind::UnexpectedEof.into()));
-            making.failed(&why);
+            making.failed(&(Rc::new(why) as Rc<dyn Any>));
         }
         Err(Over)
     }
@@ -141,12 +143,13 @@ impl Drive {
                 let how = match (by_peer, code) {
                     (true, ErrorCode::REFUSED_STREAM) => {
                         inner.refused();
-                        Broken::Refused
+                        ExchangeFault::Refused
                     }
-                    (true, code) => Broken::Reset(code.0),
-                    (false, code) => {
-                        Broken::Invalid(format!("upstream broke the rules of HTTP/2 on a stream ({})", code.name()))
-                    }
+                    (true, code) => ExchangeFault::Reset(code.0),
+                    (false, code) => ExchangeFault::Invalid(format!(
+                        "upstream broke the rules of HTTP/2 on a stream ({})",
+                        code.name()
+                    )),
                 };
                 inner.stream(slot).into_iter().for_each(|state| state.broken(&how));
             }
@@ -216,6 +219,10 @@ impl Drive {
         if let Some(lost) = inner.lost() {
             return self.over(lost);
         }
+        debug_assert!(
+            self.making.is_none() || !inner.look(|machine| machine.knows_peer()),
+            "requests were told nothing"
+        );
         let (used, is_ending) = inner.look(|machine| (machine.used_slots(), machine.is_ending()));
         if used == 0 && is_ending {
             return self.over(LossReason::Closed);
@@ -241,7 +248,7 @@ impl Drive {
                 return Ok(());
             }
             if self.asked.is_some() {
-                return self.over(LossReason::Error(io::ErrorKind::TimedOut, None));
+                return self.over(LossReason::Unanswered);
             }
             self.asked = Some(now);
             inner.look(|machine: &mut h2::Connection| machine.ping(now.to_be_bytes()));
@@ -257,6 +264,7 @@ impl Future for Drive {
         let this = self.get_mut();
         let inner = this.inner.clone();
         inner.task_looks(context);
+        debug_assert!(!inner.is_polled.get(), "a wake-up would be lost: the task is polled within its own poll");
         inner.is_polled.set(true);
         let step = this.step(context);
         inner.is_polled.set(false);

@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use super::connection::{Http2State, Status};
 use super::drive::Drive;
 use crate::pool::MultiplexedConnection;
-use crate::pool::joint::NewConnection;
+use crate::pool::new_connection::NewConnection;
 
 thread_local! {
     /// The connections of this loop, by their numbers.
@@ -21,8 +21,8 @@ thread_local! {
     static NUMBER: Cell<u64> = const { Cell::new(0) };
 }
 
-/// A handle of a connection. The connection itself stays on the loop that has begun it; the handle may be dropped on any
-/// thread, and then the connection is closed as soon as no stream is left.
+/// A handle of a connection. The connection itself stays on the loop that has begun it. The handle may be dropped on
+/// any thread: then the connection is closed as soon as no stream is left.
 pub struct Http2Connection {
     status: Arc<Status>,
     number: u64,
@@ -35,8 +35,8 @@ impl fmt::Debug for Http2Connection {
 }
 
 impl Http2Connection {
-    /// Begins a connection on this byte stream, to a server that speaks HTTP/2, and starts its task on this loop. `making` is
-    /// told how many streams it carries when the server has said so.
+    /// Begins a connection on this byte stream, to a server that speaks HTTP/2, and starts its task on this loop.
+    /// `making` learns the number of streams when the server has said it.
     pub fn begin(transport: Transport, making: Option<NewConnection>) -> Http2Connection {
         let inner = Rc::new(Http2State::new(transport));
         let status = inner.status.clone();
@@ -73,7 +73,7 @@ impl Drop for Http2Connection {
     }
 }
 
-/// Removes a connection from those of its loop when its task ends.
+/// Removes a connection from the list of its loop when its task ends.
 pub(super) struct ConnectionGuard(u64);
 
 impl Drop for ConnectionGuard {

@@ -8,7 +8,7 @@ use freerun_proto::h2::hpack::{DecodedField, FieldSink, Pseudo};
 use super::record;
 
 /// The most fields of a head or of trailers.
-const MOST_FIELDS: usize = 1000;
+pub(super) const MOST_FIELDS: usize = 1000;
 
 /// The longest name of a field that a record can have, in bytes.
 const LONGEST_NAME: usize = u16::MAX as usize;
@@ -22,9 +22,9 @@ pub(super) struct HeadSink {
     fields: Vec<u8>,
     count: usize,
     status: Option<u16>,
-    /// What is wrong, as the text for the log.
+    /// The fault, as the text for the log.
     fault: Option<String>,
-    /// What would be wrong if this is a head: its status did not come first.
+    /// A fault if this is a head: its status did not come first.
     is_late: bool,
 }
 

@@ -1,8 +1,8 @@
-//! What goes between an exchange and the stream that carries it, as bytes: records.
+//! Records: the bytes between an exchange and the stream that carries it.
 //!
-//! The code that sends requests and reads responses works on byte streams, whatever their protocol. For it, a stream of
-//! HTTP/2 is one whose bytes are records: a kind, a length of four bytes, and that many bytes of payload. They never leave
-//! the process. In both directions all records but those of bodies come whole.
+//! The code that sends requests and reads responses works on byte streams, whatever their protocol. For it, the bytes
+//! of an HTTP/2 stream are records: a kind, a length of four bytes, and a payload of that length. They never leave the
+//! process. In both directions all records come whole, except the records of bodies.
 
 use std::ops::Range;
 
@@ -37,12 +37,14 @@ const OF_REQUEST: usize = 1;
 /// The bytes of a response's head before its fields.
 const OF_RESPONSE: usize = 3;
 
-/// How many bytes of memory are reserved with a head for what follows it: a short message of gRPC and its trailers.
+/// Number of bytes that are reserved behind a head for the records that follow it: a short message of gRPC and its
+/// trailers.
 const REST: usize = 128;
 
-/// What precedes the payload.
+/// The bytes in front of the payload.
 pub(super) fn head(kind: u8, len: usize) -> [u8; RECORD_HEAD] {
     // A record is never longer than the window of a stream, or the limit of a block of fields.
+    debug_assert!(u32::try_from(len).is_ok(), "{len} bytes are no record");
     let len = u32::try_from(len).unwrap_or(u32::MAX).to_be_bytes();
     [kind, len[0], len[1], len[2], len[3]]
 }
@@ -121,7 +123,7 @@ pub(super) fn split_request(payload: &[u8]) -> Option<(bool, RecordFields<'_>)> 
 
 /// The response has ended before it was complete, or is none.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Broken {
+pub enum ExchangeFault {
     /// The server has reset the stream with this code (RFC 9113 section 7).
     Reset(u32),
     /// The server has not looked at the request, which may be sent again in any case (RFC 9113 section 8.7): it has refused
@@ -130,7 +132,7 @@ pub enum Broken {
     /// The server has not looked at the request, which may be sent again in any case: it closes the connection, and has said
     /// so with this code.
     GoneAway(u32),
-    /// What the server sends is wrong: this text for the log says how.
+    /// The server's messages are malformed: this text for the log says how.
     Invalid(String),
 }
 
@@ -146,14 +148,14 @@ pub enum ResponseRecord {
         /// The fields.
         fields: ResponseFields,
     },
-    /// So many bytes of the body follow in the input; they may come in parts.
+    /// A number of bytes of the body follow in the input; they may come in parts.
     Data(usize),
     /// The trailers, with which the response ends.
     Trailers(ResponseFields),
     /// The response is complete.
     End,
-    /// It never will be.
-    Broken(Broken),
+    /// The record will never be complete.
+    Broken(ExchangeFault),
 }
 
 /// The fields of a response, in the bytes that they came in.
@@ -219,7 +221,7 @@ pub fn next_response(input: &mut BytesMut) -> Result<Option<ResponseRecord>, NoR
         }
         TRAILERS => ResponseRecord::Trailers(ResponseFields { text: payload, from: 0 }),
         END => ResponseRecord::End,
-        BROKEN => ResponseRecord::Broken(Broken::parse(&payload).ok_or(NoRecord)?),
+        BROKEN => ResponseRecord::Broken(ExchangeFault::parse(&payload).ok_or(NoRecord)?),
         _ => return Err(NoRecord),
     }))
 }
@@ -245,14 +247,14 @@ pub(super) fn push_head(out: &mut BytesMut, ends: bool, status: u16, fields: &[u
     out.extend_from_slice(fields);
 }
 
-impl Broken {
+impl ExchangeFault {
     /// Appends the record.
     pub(super) fn push(&self, out: &mut BytesMut) {
         let (kind, code, text) = match self {
-            Broken::Reset(code) => (0, *code, ""),
-            Broken::Refused => (1, 0, ""),
-            Broken::GoneAway(code) => (2, *code, ""),
-            Broken::Invalid(text) => (3, 0, &text[..]),
+            ExchangeFault::Reset(code) => (0, *code, ""),
+            ExchangeFault::Refused => (1, 0, ""),
+            ExchangeFault::GoneAway(code) => (2, *code, ""),
+            ExchangeFault::Invalid(text) => (3, 0, &text[..]),
         };
         out.extend_from_slice(&head(BROKEN, 5 + text.len()));
         out.extend_from_slice(&[kind]);
@@ -260,14 +262,14 @@ impl Broken {
         out.extend_from_slice(text.as_bytes());
     }
 
-    fn parse(payload: &[u8]) -> Option<Broken> {
+    fn parse(payload: &[u8]) -> Option<ExchangeFault> {
         let (&[kind, a, b, c, d], text) = payload.split_first_chunk()?;
         let code = u32::from_be_bytes([a, b, c, d]);
         Some(match kind {
-            0 => Broken::Reset(code),
-            1 => Broken::Refused,
-            2 => Broken::GoneAway(code),
-            3 => Broken::Invalid(text_of(text).into_owned()),
+            0 => ExchangeFault::Reset(code),
+            1 => ExchangeFault::Refused,
+            2 => ExchangeFault::GoneAway(code),
+            3 => ExchangeFault::Invalid(text_of(text).into_owned()),
             _ => return None,
         })
     }
@@ -319,10 +321,10 @@ mod tests {
         input.extend_from_slice(&list);
         input.extend_from_slice(&head(END, 0));
         let broken = [
-            Broken::Reset(0x0102_0304),
-            Broken::Refused,
-            Broken::GoneAway(11),
-            Broken::Invalid("upstream sent nonsense".to_owned()),
+            ExchangeFault::Reset(0x0102_0304),
+            ExchangeFault::Refused,
+            ExchangeFault::GoneAway(11),
+            ExchangeFault::Invalid("upstream sent nonsense".to_owned()),
         ];
         broken.iter().for_each(|broken| broken.push(&mut input));
         let mut next = || next_response(&mut input).unwrap().unwrap();

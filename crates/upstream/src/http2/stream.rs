@@ -1,4 +1,4 @@
-//! One exchange on a connection, as a byte stream of records.
+//! An exchange on a connection, as a byte stream of records.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -15,17 +15,17 @@ use freerun_runtime::waiter::Waiter;
 
 use super::connection::{Http2State, LossReason};
 use super::handle::Http2Connection;
-use super::record::{self, Broken, RECORD_HEAD};
+use super::record::{self, ExchangeFault, RECORD_HEAD};
 use crate::pool::SharedSlot;
 
-/// What has come on a stream and was not read yet.
+/// Records that have come on a stream and were not read yet.
 #[derive(Default)]
 pub(super) struct StreamState {
     /// The records. The stream's window bounds them.
     received: RefCell<BytesMut>,
-    /// Where the last record begins, if it is one of a body of which nothing was taken: more can be appended to it.
+    /// The place of the last record, if it belongs to a body and nothing of it was taken: more can be appended to it.
     open: Cell<Option<usize>>,
-    /// How many bytes of the body that was begun to be taken are in front of the records.
+    /// Number of bytes in front of the records that belong to a body partly taken.
     begun: Cell<usize>,
     /// Nothing more comes.
     has_ended: Cell<bool>,
@@ -91,7 +91,7 @@ impl StreamState {
     }
 
     /// The response is broken off, or wrong.
-    pub(super) fn broken(&self, how: &Broken) {
+    pub(super) fn broken(&self, how: &ExchangeFault) {
         self.append(true, |out| how.push(out));
         self.wake_writer();
     }
@@ -99,7 +99,7 @@ impl StreamState {
     /// The connection is lost.
     pub(super) fn lost(&self, why: &LossReason) {
         if let LossReason::Invalid(text) = why {
-            self.broken(&Broken::Invalid(text.clone()));
+            self.broken(&ExchangeFault::Invalid(text.clone()));
         }
         self.lost.borrow_mut().get_or_insert_with(|| why.clone());
         self.has_ended.set(true);
@@ -122,21 +122,23 @@ impl StreamState {
     fn take(&self, most: usize, out: &mut BytesMut) -> usize {
         let mut received = self.received.borrow_mut();
         let (len, body, begun) = self.measure(&received, most.max(1));
+        debug_assert!(len > 0, "nothing would look like the end of the stream");
         let taken = if len == received.len() { std::mem::take(&mut *received) } else { received.split_to(len) };
         self.begun.set(begun);
         self.open.set(match self.open.get() {
             Some(start) if start >= len => Some(start - len),
             _ => None,
         });
-        match out.is_empty() {
-            true => *out = taken,
-            false => out.extend_from_slice(&taken),
+        if out.is_empty() {
+            *out = taken
+        } else {
+            out.extend_from_slice(&taken)
         }
         body
     }
 
-    /// How many bytes are taken: the number of all, that of the bytes of a body among them, and how many of the last body
-    /// are left.
+    /// Measures the bytes to take: their number, the number of a body's bytes among them, and the number of bytes that
+    /// are left of the last body.
     fn measure(&self, received: &[u8], most: usize) -> (usize, usize, usize) {
         let (mut at, mut body, mut begun) = (0, 0, self.begun.get());
         loop {
@@ -152,7 +154,7 @@ impl StreamState {
     }
 }
 
-/// What a stream has its connection by.
+/// A stream's hold on its connection.
 #[derive(Debug)]
 #[expect(dead_code, reason = "it keeps the connection")]
 enum Hold {
@@ -162,18 +164,18 @@ enum Hold {
     Alone(Arc<Http2Connection>),
 }
 
-/// Where the records that are written have come to.
+/// State of the records that are written.
 #[derive(Default)]
 struct WriteState {
     /// The stream, once the head was written.
     slot: Option<Slot>,
-    /// How many bytes of a body are still to be written.
+    /// Number of bytes of a body that are still to be written.
     left: usize,
-    /// They are the last ones.
+    /// The bytes are the last ones.
     is_last: bool,
 }
 
-/// One exchange on a connection of HTTP/2, as a byte stream: a request is written and a response is read as records
+/// An exchange on a connection of HTTP/2, as a byte stream: a request is written and a response is read as records
 /// ([`record`]). Dropping it gives up what is not complete, and the connection goes on.
 pub struct ExchangeStream {
     inner: Rc<Http2State>,
@@ -341,7 +343,7 @@ impl ExchangeStream {
 
     /// The connection takes no stream, or has ended: the request was not sent.
     fn refused(&self) {
-        self.state.broken(&Broken::Refused);
+        self.state.broken(&ExchangeFault::Refused);
         self.inner.tell_streams();
     }
 
@@ -357,9 +359,9 @@ impl ExchangeStream {
 
     // ---- the connection ------------------------------------------------------------------------------------------------
 
-    /// Whether the server has nothing unread, neither bytes nor the end: otherwise the connection may be about to end. The
-    /// kernel is not asked while other streams are under way: before a server closes such a connection, it says which
-    /// requests it has not looked at (RFC 9113 section 6.8).
+    /// Whether the server has nothing unread, neither bytes nor the end: otherwise the connection may be about to end.
+    /// The kernel is not asked while other streams are under way. Before a server closes such a connection, it says
+    /// which requests it has not looked at (RFC 9113 section 6.8).
     pub fn is_quiet(&self) -> bool {
         let is_used = self.inner.look(|machine| machine.used_slots() > 0);
         self.inner.transport.is_quiet(!is_used)
@@ -376,8 +378,8 @@ impl ExchangeStream {
         self.inner.look(|machine| machine.knows_peer())
     }
 
-    /// When anything came from the server the last time, on whichever stream, in milliseconds as [`loops::millis`] counts
-    /// them.
+    /// Moment at which anything came from the server the last time, on whichever stream, in milliseconds as
+    /// [`loops::millis`] counts them.
     pub fn heard(&self) -> u64 {
         self.inner.heard.get()
     }

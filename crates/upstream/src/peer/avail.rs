@@ -16,8 +16,7 @@ use crate::method::Measure;
 /// The value of one unit of a configured weight, so that a slow start can grow in steps.
 pub(crate) const SCALE: u32 = 256;
 
-/// The largest weight that is told apart from a larger one; its products with [`SCALE`] and with connections do not
-/// overflow.
+/// The largest weight: larger ones count as this one. Its products with [`SCALE`] and with connections do not overflow.
 pub(crate) const MAX_WEIGHT: u32 = 1 << 20;
 
 /// The divisor with which each new time enters the average.
@@ -33,7 +32,7 @@ fn millis(duration: Duration) -> Millis {
 /// The result of counting a connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AdmittedConnection {
-    /// Whether this request is the one that tries a server that was unavailable.
+    /// Whether this request tries a server that was unavailable.
     pub(crate) probe: bool,
 }
 
@@ -124,7 +123,8 @@ impl Peer {
     /// Gives the place of a connection back.
     pub(crate) fn release(&self) {
         // A request that enters the queue afterwards sees this place, or else the queue is seen here.
-        self.connections.fetch_sub(1, SeqCst);
+        let before = self.connections.fetch_sub(1, SeqCst);
+        debug_assert!(before > 0, "a connection is given back that was not counted");
         self.state.released();
     }
 
@@ -205,7 +205,8 @@ impl Peer {
     pub(crate) fn arrived(&self, begun: Millis) {
         if self.ages {
             self.begun.fetch_sub(begun, Relaxed);
-            self.inflight.fetch_sub(1, Relaxed);
+            let before = self.inflight.fetch_sub(1, Relaxed);
+            debug_assert!(before > 0, "a request arrives that was not on its way");
         }
     }
 

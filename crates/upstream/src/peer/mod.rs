@@ -26,9 +26,9 @@ pub struct PeerSettings {
     pub weight: u32,
     /// The most connections at a time; 0: no limit.
     pub max_conns: u32,
-    /// How many failures within `fail_timeout` make the server unavailable; 0: no number does.
+    /// Number of failures within `fail_timeout` that make the server unavailable; 0: no number does.
     pub max_fails: u32,
-    /// The time in which failures are counted, and for which the server is unavailable then.
+    /// The time in which failures are counted. The server is unavailable for the same time.
     pub fail_timeout: Duration,
     /// The time in which the weight grows from nothing to its value when the server has come back; zero: it does so at
     /// once.

@@ -10,13 +10,14 @@ use freerun_runtime::loops;
 /// The most lists that a peer has; if there are more loops, several share one.
 pub const MAX_LISTS: usize = 256;
 
-/// How many connections are kept and how long: the `keepalive*` directives of nginx's `upstream`.
+/// Number of connections that are kept, and their times: the `keepalive*` directives of nginx's `upstream`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeepAlive {
-    /// `keepalive N`: how many connections of one group a loop keeps in the pools; beyond that, the one unused for longest
-    /// is closed. A connection that carries one exchange at a time is there while it is idle, one that carries several
-    /// also while it is used, and then there may be more of them. In nginx the number is for one worker process. Here, where all loops share, up to N times
-    /// the number of loops are kept in all.
+    /// `keepalive N`: the number of connections of one group that a loop keeps in the pools. Beyond that, the
+    /// connection unused for longest is closed. A connection that carries one exchange at a time is there while it is
+    /// idle. A connection that carries several is there also while it is used, and then there may be more of them. In
+    /// nginx the number is for one worker process. Here, where all loops share, up to N times the number of loops are
+    /// kept in all.
     pub connections: usize,
     /// The parameter `local`: only the location that made a connection uses it again.
     pub local: bool,
@@ -70,7 +71,7 @@ impl Scope {
     }
 }
 
-/// How many connections of one group are in the pools, for each loop: the number that `keepalive N` limits. All peers of a
+/// Number of connections of one group in the pools, for each loop: the number that `keepalive N` limits. All peers of a
 /// group share it, also over reloads.
 #[derive(Debug, Default)]
 pub struct IdleCount(OnceLock<Box<[AtomicUsize]>>);
@@ -87,12 +88,12 @@ impl IdleCount {
     }
 }
 
-/// The index of a loop's list among so many lists.
+/// The index of a loop's list among this number of lists.
 pub(super) fn within(index: usize, lists: usize) -> usize {
     if index < lists { index } else { index % lists }
 }
 
-/// How many lists a peer has.
+/// Number of lists of a peer.
 pub(super) fn lists() -> usize {
     loops::count().clamp(1, MAX_LISTS)
 }

@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use super::keepalive::{IdleCount, Scope, lists, within};
 use super::slot::{Carrier, Exclusive, SharedSlot};
 
-/// How often a list that another loop has locked is tried before it is passed over.
+/// Number of tries to take a list that another loop has locked, before it is passed over.
 const TRIES: usize = 16;
 
 /// A connection in a list.
 pub(super) struct IdleEntry<T> {
     pub(super) held: T,
-    /// The count that the connection belongs to, if it is not that of the peer's lists.
+    /// The count that the connection belongs to, if it is not the count of the peer's lists.
     pub(super) count: Option<Arc<IdleCount>>,
 }
 
@@ -89,7 +89,7 @@ impl List {
         }
     }
 
-    /// How many slots of shared connections there are for requests of this scope.
+    /// Number of slots of shared connections for requests of this scope.
     pub(super) fn free(&self, scope: Scope) -> usize {
         self.shared.iter().map(|entry| entry.held.free(scope)).sum()
     }
@@ -142,13 +142,13 @@ pub(super) struct Lists {
     pub(super) count: OnceLock<Arc<IdleCount>>,
     /// Set if this is a branch: one list, of one loop.
     branch: Option<Branch>,
-    /// How many connections are in the lists of branches.
+    /// Number of connections in the lists of branches.
     in_branches: AtomicUsize,
-    /// How many exchanges a connection carries at a time, as the peer allowed last; 0: that is not known.
+    /// Number of exchanges that a connection carries at a time, as the peer allowed last; 0: that is not known.
     pub(super) streams: AtomicUsize,
 }
 
-/// What a branch belongs to.
+/// Pool and client that a branch belongs to.
 struct Branch {
     trunk: Arc<Lists>,
     /// The number of the loop that uses the branch.
@@ -159,7 +159,7 @@ struct Branch {
 #[derive(Default)]
 struct LoopList {
     list: Mutex<List>,
-    /// How many connections are in the list: written by the loop that has the lock, read by any.
+    /// Number of connections in the list: written by the loop that has the lock, read by any.
     length: AtomicUsize,
 }
 
@@ -176,7 +176,7 @@ impl Lists {
         self.lists.get_or_init(|| (0..number()).map(|_| Default::default()).collect())
     }
 
-    /// How many lists there are; `None`: no list was used yet.
+    /// Number of lists; `None`: no list was used yet.
     pub(super) fn known(&self) -> Option<usize> {
         self.lists.get().map(|lists| lists.len())
     }
@@ -186,7 +186,7 @@ impl Lists {
         within(me, self.all().len())
     }
 
-    /// How many connections are in all lists, those of branches included.
+    /// Number of connections in all lists, with the lists of branches.
     pub(super) fn total(&self) -> usize {
         let own = self.lists.get().map_or(0, |lists| lists.iter().map(|list| list.length.load(Relaxed)).sum());
         self.in_branches.load(Relaxed) + own
@@ -196,7 +196,7 @@ impl Lists {
         self.branch.as_ref().map(|branch| &branch.trunk.in_branches)
     }
 
-    /// The part of a group's count that the connections of a list belong to: that of the list's loop.
+    /// The part of a group's count for the list's loop: the connections of the list belong to it.
     pub(super) fn counted<'c>(&self, index: usize, count: &'c IdleCount) -> Option<&'c AtomicUsize> {
         count.of(self.branch.as_ref().map_or(index, |branch| branch.loop_index))
     }
@@ -214,7 +214,7 @@ impl Lists {
         locked.map(|list| LockedList { list, length, sum: self.in_branches() })
     }
 
-    /// How many connections are in a list.
+    /// Number of connections in a list.
     pub(super) fn len(&self, index: usize) -> usize {
         self.lists.get().map_or(0, |lists| lists[index].length.load(Relaxed))
     }

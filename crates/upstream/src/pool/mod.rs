@@ -1,10 +1,11 @@
 //! Connections to one peer that have room for further requests, shared by all loops of the worker.
 //!
-//! The pool hands out [`ExchangeSlot`]s: the right to have one exchange on a connection. Most connections have one slot, so
-//! that they are in the pool while they are idle; a connection of a protocol with streams has several ([`slot`]).
+//! The pool hands out [`ExchangeSlot`]s: the right to have one exchange on a connection. Most connections have one
+//! slot, so that they are in the pool while they are idle; a connection of a protocol with streams has several
+//! ([`slot`]).
 //!
 //! Each loop has a list of its own and takes from it first, the connection used last: it is registered with the loop's
-//! epoll already and costs no system call. A loop whose list is empty takes a sibling's connection, which leaves the
+//! epoll already and costs no system call. A loop whose list is empty takes a sibling's connection. This leaves the
 //! sibling's epoll and enters this loop's when it first has to wait. No loop waits for a list: a list that another loop
 //! has locked is passed over, and in the end a new connection is made.
 //!
@@ -13,11 +14,11 @@
 //! asked. A connection that dies or expires in the pool is closed within a second by a task of its loop, which runs
 //! only while there are connections in its lists.
 //!
-//! Requests for connections with several slots that find none wait for one that another request makes ([`joint`]).
+//! Requests for connections with several slots that find none wait for the connection of another request ([`new_connection`]).
 
-pub mod joint;
 pub mod keepalive;
 mod lists;
+pub mod new_connection;
 pub mod slot;
 mod sweep;
 
@@ -45,7 +46,7 @@ impl std::fmt::Debug for Pool {
 }
 
 impl Pool {
-    /// How many connections are in the pool and its branches, on all loops together.
+    /// Number of connections in the pool and its branches, on all loops together.
     pub fn len(&self) -> usize {
         self.0.total()
     }
@@ -55,9 +56,9 @@ impl Pool {
         self.len() == 0
     }
 
-    /// Acquires a slot of a live connection for a request of this scope, and counts the request. The connection is the one
-    /// that this loop used last, or else a sibling's. With `surely`, the kernel is asked whether the peer has closed it
-    /// meanwhile (for a request that must not be sent twice); otherwise the state known to the loop is used.
+    /// Acquires a slot of a live connection for a request of this scope, and counts the request. This loop's connection
+    /// that was used last comes first, then a sibling's. With `surely`, the kernel is asked whether the peer has closed
+    /// it meanwhile, for a request that must not be sent twice. Otherwise the state known to the loop is used.
     pub fn acquire(&self, scope: Scope, surely: bool) -> Option<ExchangeSlot> {
         let lists = self.0.known()?;
         let me = loops::index().unwrap_or(0);
@@ -117,7 +118,7 @@ impl Pool {
         let ExchangeSlot::Exclusive(connection) = slot else { return true };
         debug_assert!(connection.requests > 0, "a connection that was released has served a request");
         let now = loops::nanos();
-        // A loop's clock may be a little behind that of the loop that made the connection.
+        // A loop's clock may be a little behind the clock of the loop that made the connection.
         let old = now.saturating_sub(connection.since) >= loops::nanos_of(settings.time);
         if settings.connections == 0 || connection.requests >= settings.requests || old {
             return false;
@@ -147,9 +148,9 @@ impl Pool {
         slot
     }
 
-    /// Makes a pool of connections to the same peer that belong to one client, and to the client's loop, on which this
-    /// has to be called: no other client uses it, so that a connection put there is always found. Its connections are
-    /// counted together with those of this pool, and are closed with it.
+    /// Makes a pool of connections to the same peer for one client, on the client's loop: call it there. No other
+    /// client uses it, so that a connection put there is always found. Its connections are counted together with the
+    /// connections of this pool, and are closed with it.
     #[must_use]
     pub fn branch(&self) -> Pool {
         Pool(Arc::new(Lists::branch(&self.0, loops::index().unwrap_or(0))))

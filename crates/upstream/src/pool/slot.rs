@@ -2,7 +2,7 @@
 //!
 //! A connection of HTTP/1, FastCGI and similar protocols carries one exchange at a time: its one slot is the connection
 //! itself, as an [`Exclusive`]. A connection of a protocol with streams carries several, and has as many slots: each is
-//! a [`SharedSlot`], while the connection stays in the pool, whether it is used or not.
+//! a [`SharedSlot`]. The connection stays in the pool, whether it is used or not.
 //!
 //! | | [`Exclusive`] | [`SharedSlot`] |
 //! |---|---|---|
@@ -20,15 +20,15 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use freerun_runtime::loops;
 use freerun_transport::Transport;
 
-use super::joint::{self, WaitingRequests};
 use super::keepalive::{KeepAlive, Scope};
+use super::new_connection::{self, WaitingRequests};
 
 /// The right to have one exchange on a connection.
 #[derive(Debug)]
 pub enum ExchangeSlot {
     /// The whole of a connection that carries one exchange at a time.
     Exclusive(Exclusive),
-    /// One of the exchanges that a connection carries at a time.
+    /// A share of a connection that carries several exchanges at a time.
     Shared(SharedSlot),
 }
 
@@ -72,9 +72,9 @@ pub struct Exclusive {
     pub transport: Transport,
     /// The scope in which the connection may be used again.
     pub scope: Scope,
-    /// When the connection was made, in [`loops::nanos`].
+    /// Moment at which the connection was made, in [`loops::nanos`].
     pub since: u64,
-    /// How many requests the connection has been used for, the present one included.
+    /// Number of requests on the connection, the present one included.
     pub requests: u64,
 }
 
@@ -90,7 +90,7 @@ impl Exclusive {
 ///
 /// It is used only on the loop that has shared it. Its methods must not wait, because a list is locked meanwhile.
 pub trait MultiplexedConnection: Any + Send + Sync {
-    /// How many exchanges it carries at a time at most, as the server allows now. 0: it takes no new exchange any more,
+    /// The most exchanges that it carries at a time, as the server allows now. 0: it takes no new exchange any more,
     /// because the server is closing it, or it is broken.
     fn streams(&self) -> usize;
 }
@@ -98,7 +98,7 @@ pub trait MultiplexedConnection: Any + Send + Sync {
 /// A shared connection as the pool holds it.
 pub(super) struct Carrier {
     connection: Box<dyn MultiplexedConnection>,
-    /// Where requests wait that find no slot here.
+    /// Queue of the requests that find no slot here.
     place: WaitingRequests,
     /// The number of the loop that uses the connection; `None`: it was shared on a thread that is no loop.
     loop_index: Option<usize>,
@@ -106,13 +106,13 @@ pub(super) struct Carrier {
     end: u64,
     timeout: u64,
     most_requests: u64,
-    /// How many connections of its group the loop keeps while they are unused.
+    /// Number of unused connections of its group that the loop keeps.
     most_unused: usize,
-    /// How many exchanges the connection carries now.
+    /// Number of exchanges that the connection carries now.
     used: AtomicUsize,
-    /// How many exchanges the connection has carried in all.
+    /// Number of exchanges that the connection has carried in all.
     requests: AtomicU64,
-    /// When the last exchange ended.
+    /// Moment at which the last exchange ended.
     unused_since: AtomicU64,
 }
 
@@ -148,12 +148,9 @@ impl Carrier {
         }
     }
 
-    /// How many slots a request of this scope on this loop would find here.
+    /// Number of slots that a request of this scope on this loop would find here.
     pub(super) fn free(&self, scope: Scope) -> usize {
-        match self.offers(scope) {
-            true => self.connection.streams().saturating_sub(self.used.load(Relaxed)),
-            false => 0,
-        }
+        if self.offers(scope) { self.connection.streams().saturating_sub(self.used.load(Relaxed)) } else { 0 }
     }
 
     /// Acquires a slot, if one is free.
@@ -172,12 +169,12 @@ impl Carrier {
         self.used.load(Relaxed) > 0
     }
 
-    /// How many connections of its group the loop keeps while they are unused.
+    /// Number of unused connections of its group that the loop keeps.
     pub(super) fn most_unused(&self) -> usize {
         self.most_unused
     }
 
-    /// When the connection was used last.
+    /// Moment at which the connection was used last.
     pub(super) fn unused_since(&self) -> u64 {
         self.unused_since.load(Relaxed)
     }
@@ -191,7 +188,7 @@ impl Carrier {
     }
 }
 
-/// One of the exchanges that a connection carries at a time. Dropping it releases the slot.
+/// A share of a connection that carries several exchanges at a time. Dropping it releases the slot.
 pub struct SharedSlot(Arc<Carrier>);
 
 impl SharedSlot {
@@ -218,6 +215,6 @@ impl Drop for SharedSlot {
         self.0.unused_since.store(loops::nanos(), Relaxed);
         let before = self.0.used.fetch_sub(1, Relaxed);
         debug_assert!(before > 0, "a slot is released twice");
-        joint::freed(&self.0.place);
+        new_connection::freed(&self.0.place);
     }
 }

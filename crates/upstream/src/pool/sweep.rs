@@ -17,8 +17,8 @@ const SWEEP: Duration = Duration::from_millis(500);
 /// The number of peers after which the sweep task yields.
 const SWEPT_AT_ONCE: usize = 64;
 
-/// The number of connections that are closed in one go, as closing takes a system call each. After so many the sweep
-/// task yields, and a request stops looking for a live connection among the dead.
+/// The number of connections that are closed in one go, as closing takes a system call each. After this number the
+/// sweep task yields, and a request stops looking for a live connection among the dead.
 pub(super) const CLOSED_AT_ONCE: usize = 32;
 
 /// The peers with connections in this loop's lists, by the address of their group's count.

@@ -18,7 +18,7 @@ const CODE: u16 = 0x000f;
 /// A record of a type that may be asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct DnsRecord {
-    /// How long the record is valid, in seconds.
+    /// Time to live of the record, in seconds.
     pub(super) ttl: u32,
     pub(super) data: Data,
 }

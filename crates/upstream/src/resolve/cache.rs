@@ -83,10 +83,11 @@ impl Cache {
             }
         }
         next.insert(question, entry);
+        debug_assert!(next.len() <= PART_SIZE, "a part of the table has outgrown its limit");
         part.store(Arc::new(next));
     }
 
-    /// How many answers the table holds.
+    /// Number of answers in the table.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.0.iter().map(|part| part.load().len()).sum()

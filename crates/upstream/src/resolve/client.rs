@@ -15,17 +15,17 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 
 use super::answer::{self, Data, DnsAnswer, DnsRecord};
-use super::{MAX_ADDRESSES, ResolveError, Service, sockets, told};
+use super::{MAX_ADDRESSES, ResolveError, Service, report, sockets};
 
 /// The largest datagram that name servers are allowed to send: it is not fragmented on the way (RFC 9715).
-const PAYLOAD: u16 = 1232;
+pub(super) const PAYLOAD: u16 = 1232;
 
-/// How long a name server has for its answer in the first round, the second and so on, before the next one is asked; the
+/// Time of a name server for its answer in the first round, the second and so on, before the next one is asked. The
 /// last value holds for all further rounds.
 const ROUNDS: [Duration; 4] =
     [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4), Duration::from_secs(5)];
 
-/// How long a question is asked again and again, if a task waits so long.
+/// The longest time for which a question is repeated, if a task waits so long.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// The pause after a round in which no name server could be asked at all.
@@ -34,16 +34,16 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// The most aliases that are followed by separate questions.
 const MAX_ALIASES: usize = 8;
 
-/// The most questions about one name whose answers are waited for at a time: those of the first rounds.
+/// The most questions about one name whose answers are waited for at a time: the questions of the first rounds.
 const MAX_PENDING: usize = 8;
 
 /// The most TCP connections to name servers at a time. A question with a truncated answer waits for a place.
 const CONNECTIONS: usize = 16;
 
-/// How long a question with a truncated answer may take by a TCP connection, with the wait for a place.
+/// The longest time for a question with a truncated answer over a TCP connection, with the wait for a place.
 const CONNECTION: Duration = Duration::from_secs(5);
 
-/// The response code by which old name servers say that they do not know the extension (RFC 6891 section 7).
+/// The response code of old name servers that do not know the extension (RFC 6891 section 7).
 const FORMAT_ERROR: u16 = 1;
 
 /// The permits for [`CONNECTIONS`].
@@ -84,9 +84,9 @@ pub(super) async fn query(
 /// The result of asking one name server once.
 enum AskResult {
     Answered(Vec<DnsRecord>),
-    /// It answers, but not with the records.
+    /// The server answers, but not with the records.
     Failed(ResolveError),
-    /// It could not be asked.
+    /// The server could not be asked.
     Unreachable,
 }
 
@@ -225,7 +225,7 @@ async fn by_connection(server: SocketAddr, question: &Message) -> io::Result<Dns
     stream.read_exact(&mut buffer).await?;
     let query = question.queries.first().ok_or(io::ErrorKind::InvalidInput)?;
     answer::fitting(&buffer, question.metadata.id, query).ok_or_else(|| {
-        told::say(format_args!("name server {server} answers another question than the one of its connection"));
+        report::say(format_args!("name server {server} answers another question than the one of its connection"));
         io::ErrorKind::InvalidData.into()
     })
 }
@@ -254,7 +254,7 @@ fn service(record: &DnsRecord) -> Option<Service> {
     }
     let host = answer::text(target).filter(|_| *port != 0);
     if host.is_none() {
-        told::say(format_args!("a service at {target} port {port} is left out: nothing can be there"));
+        report::say(format_args!("a service at {target} port {port} is left out: nothing can be there"));
     }
     Some(Service { priority: *priority, weight: *weight, port: *port, target: host?.into() })
 }

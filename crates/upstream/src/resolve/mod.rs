@@ -1,19 +1,19 @@
 //! Name resolution: the addresses of a name, and how long they are valid. No name is looked up on an event loop.
 //!
-//! One thread of the process, `names`, does it ([`thread`]): it asks the name servers of a `resolver` by datagrams
-//! ([`sockets`]), parses the answers ([`answer`]), and has the system's own lookup (files, `resolv.conf`) made by
-//! further threads ([`system`]). The answers of a resolver are in a table that all loops read without a lock
-//! ([`cache`]); equal questions at the same time are asked once.
+//! One thread of the process, `names`, does it ([`thread`]). It asks the name servers of a `resolver` by datagrams
+//! ([`sockets`]) and parses the answers ([`answer`]). Further threads make the system's own lookup of files and
+//! `resolv.conf` ([`system`]). The answers of a resolver are in a table that all loops read without a lock ([`cache`]);
+//! equal questions at the same time are asked once.
 
 mod answer;
 mod cache;
 mod client;
 mod error;
+pub mod report;
 mod sockets;
 mod spec;
 pub mod system;
 pub mod thread;
-pub mod told;
 
 pub use error::ResolveError;
 pub use spec::{NameServer, ResolverSpec};
@@ -43,16 +43,16 @@ pub const MAX_ADDRESSES: usize = 256;
 /// root's).
 const MAX_NAME: usize = 253;
 
-/// How long it is remembered that a name has no address.
+/// Time for which the absence of addresses is remembered.
 const NEGATIVE: Duration = Duration::from_secs(1);
 
 /// The shortest and the longest time that an answer is valid, whatever its own time says.
 const TIMES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(86400)];
 
-/// How long the second kind of addresses is waited for when the first kind is there.
+/// The longest wait for the second kind of addresses when the first kind is there.
 const OTHER_KIND: Duration = Duration::from_millis(500);
 
-/// How long the addresses are valid of a name server that is given by name.
+/// Validity of the addresses of a name server that is given by name.
 const SERVERS_HOLD: Duration = Duration::from_secs(60);
 
 /// The addresses of a name, and the time until which they may be used without asking again.
@@ -60,11 +60,11 @@ const SERVERS_HOLD: Duration = Duration::from_secs(60);
 pub struct ResolvedName {
     /// The addresses, at least one.
     pub addresses: Arc<[IpAddr]>,
-    /// When the addresses have to be asked for again.
+    /// Expiry of the addresses.
     pub expires: Instant,
 }
 
-/// One service as an SRV record describes it (RFC 2782).
+/// A service as an SRV record describes it (RFC 2782).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Service {
     /// The priority; services with the lowest number are used first.
@@ -82,7 +82,7 @@ pub struct Service {
 pub struct Services {
     /// The services, at least one.
     pub services: Arc<[Service]>,
-    /// When the services have to be asked for again.
+    /// Expiry of the services.
     pub expires: Instant,
 }
 
@@ -139,7 +139,7 @@ pub struct Resolver {
 /// The number of questions that were handed to the resolver thread and have no answer yet.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
-/// One question's place among [`WAITING`]. Dropping it frees the place.
+/// A question's place among [`WAITING`]. Dropping it frees the place.
 struct WaitingPlace;
 
 impl WaitingPlace {
@@ -154,7 +154,8 @@ impl WaitingPlace {
 
 impl Drop for WaitingPlace {
     fn drop(&mut self) {
-        WAITING.fetch_sub(1, Relaxed);
+        let before = WAITING.fetch_sub(1, Relaxed);
+        debug_assert!(before > 0, "a question has an answer that nobody waited for");
     }
 }
 
@@ -274,6 +275,7 @@ impl Resolver {
                     self.cache.put(asking.0.1.clone(), entry.clone());
                 }
                 let waiters = ASKED.with_borrow_mut(|asked| asked.remove(&asking.0)).unwrap_or_default();
+                debug_assert!(!waiters.is_empty(), "a question was asked for nobody");
                 for waiter in waiters {
                     let _ = waiter.send(entry.clone());
                 }

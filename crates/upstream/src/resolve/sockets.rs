@@ -1,9 +1,9 @@
 //! Sockets to name servers. They are few, however many questions wait, because names can come from requests.
 //!
 //! As long as few questions wait, each has a socket, and so a port that the kernel chose at random for it alone (RFC
-//! 5452). When there are [`SOCKETS`], questions share them; answers are told apart by their identifiers. A socket that
-//! has asked [`TURNS`] questions takes no more and is closed with the last answer, so that ports go on changing, unless
-//! so many questions wait that there are [`MOST_SOCKETS`].
+//! 5452). When there are [`SOCKETS`], questions share them; their identifiers distinguish the answers. A socket that
+//! has asked [`TURNS`] questions takes no more and is closed with the last answer, so that ports go on changing. The
+//! exception is a time in which the waiting questions need [`MOST_SOCKETS`].
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -17,7 +17,8 @@ use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
 use super::answer::{self, DnsAnswer};
-use super::told;
+use super::client::PAYLOAD;
+use super::report;
 
 /// The most sockets to one name server that take questions.
 pub(super) const SOCKETS: usize = 16;
@@ -26,7 +27,7 @@ pub(super) const SOCKETS: usize = 16;
 /// all of them share the new questions.
 pub(super) const MOST_SOCKETS: usize = 2 * SOCKETS;
 
-/// How many questions a socket asks, as long as another one has asked fewer.
+/// Number of questions of a socket, as long as another one has asked fewer.
 pub(super) const TURNS: u32 = 256;
 
 /// The most questions that wait at one socket: a quarter of all identifiers, so that a free one is soon found. More are
@@ -35,6 +36,9 @@ const MAX_QUESTIONS: usize = 16 * 1024;
 
 /// The size of the largest datagram that is accepted; name servers are asked for smaller ones.
 const LARGEST: usize = 4096;
+
+const _: () = assert!(4 * MAX_QUESTIONS <= 1 << u16::BITS, "most identifiers are free");
+const _: () = assert!(PAYLOAD as usize <= LARGEST, "name servers are asked for datagrams that are accepted");
 
 thread_local! {
     /// The sockets that questions wait at, by name server; a socket without questions is closed. Used on the resolver
@@ -119,7 +123,7 @@ pub(super) async fn exchange(server: SocketAddr, question: &mut Message) -> io::
     question.metadata.id = id;
     let packed = question.to_vec().map_err(io::Error::other)?;
     if let Err(error) = place.socket.open.socket.send(&packed).await {
-        // The error may be that of another question, in which case the reader does not get it.
+        // The error may belong to another question: then that question's reader does not get it.
         place.socket.open.fail();
         return Err(error);
     }
@@ -201,18 +205,18 @@ async fn read(open: Rc<OpenSocket>) {
             // The task that asked may be gone.
             Some((asked, answer)) => drop(asked.answer.send(answer)),
             // Another host may have sent it in the server's name, or it comes too late: go on waiting.
-            None => told::say(format_args!("a message from name server {} answers no question", open.server)),
+            None => report::say(format_args!("a message from name server {} answers no question", open.server)),
         }
     }
 }
 
-/// How many sockets there are to a name server.
+/// Number of sockets to a name server.
 #[cfg(test)]
 pub(super) fn count(server: SocketAddr) -> usize {
     live(server).len()
 }
 
-/// How many questions wait for answers of a name server.
+/// Number of questions that wait for answers of a name server.
 #[cfg(test)]
 pub(super) fn waiting(server: SocketAddr) -> usize {
     live(server).iter().map(|socket| socket.open.waiting.borrow().len()).sum()

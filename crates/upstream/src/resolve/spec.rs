@@ -17,7 +17,7 @@ pub struct NameServer {
 pub struct ResolverSpec {
     /// The name servers, asked in turn.
     pub servers: Vec<NameServer>,
-    /// How long answers are valid, overriding their own time to live.
+    /// Validity of answers, overriding their own time to live.
     pub valid: Option<Duration>,
     /// Whether IPv4 addresses are asked for.
     pub ipv4: bool,

@@ -1,6 +1,6 @@
 use std::net::Ipv4Addr;
 
-use freerun_testkit::{Dns, Reply};
+use freerun_testkit::{Dns, DnsReply};
 use hickory_proto::op::{Message, Query};
 use hickory_proto::rr::Name;
 
@@ -28,7 +28,7 @@ fn ip(last: u8) -> IpAddr {
 #[test]
 fn addresses_of_both_kinds_are_found_and_kept_as_long_as_they_hold() {
     let dns = Dns::start();
-    dns.set("a.test", Reply::Addresses(vec![ip(1), "::1".parse().unwrap(), ip(2)], 300));
+    dns.set("a.test", DnsReply::Addresses(vec![ip(1), "::1".parse().unwrap(), ip(2)], 300));
     let resolver = resolver(&dns);
     run(async {
         let mut found = resolver.addresses("A.test.", LONG).await.unwrap().addresses.to_vec();
@@ -49,7 +49,7 @@ fn valid_counts_instead_of_what_the_answer_says_and_changes_are_seen() {
     let resolver = resolver_of(&[dns.address()], Some(Duration::ZERO));
     run(async {
         for last in 1..4 {
-            dns.set("a.test", Reply::Addresses(vec![ip(last)], 300));
+            dns.set("a.test", DnsReply::Addresses(vec![ip(last)], 300));
             assert_eq!(*resolver.addresses("a.test", LONG).await.unwrap().addresses, [ip(last)]);
         }
     });
@@ -59,9 +59,9 @@ fn valid_counts_instead_of_what_the_answer_says_and_changes_are_seen() {
 fn each_failure_has_its_words() {
     let dns = Dns::start();
     let resolver = resolver(&dns);
-    dns.set("none.test", Reply::Addresses(Vec::new(), 60));
+    dns.set("none.test", DnsReply::Addresses(Vec::new(), 60));
     for code in [1, 2, 4, 5, 9] {
-        dns.set(&format!("code{code}.test"), Reply::Code(code));
+        dns.set(&format!("code{code}.test"), DnsReply::Code(code));
     }
     run(async {
         for (name, error, words) in [
@@ -77,7 +77,7 @@ fn each_failure_has_its_words() {
             assert_eq!(resolver.addresses(name, LONG).await, Err(error), "{name}");
             assert_eq!(error.to_string(), words);
         }
-        dns.set("silent.test", Reply::Silence);
+        dns.set("silent.test", DnsReply::Silence);
         let short = Duration::from_millis(50);
         assert_eq!(resolver.addresses("silent.test", short).await, Err(ResolveError::TimedOut));
         assert_eq!((resolver.figures.timed_out.get(), resolver.figures.not_found.get()), (1, 2));
@@ -87,7 +87,7 @@ fn each_failure_has_its_words() {
 #[test]
 fn same_questions_at_a_time_are_asked_once() {
     let dns = Dns::start();
-    dns.set("a.test", Reply::Silence);
+    dns.set("a.test", DnsReply::Silence);
     let resolver = resolver(&dns);
     run(async {
         let mut waiting = Vec::new();
@@ -98,7 +98,7 @@ fn same_questions_at_a_time_are_asked_once() {
         while dns.asked("a.test") < 2 {
             tokio::task::yield_now().await;
         }
-        dns.set("a.test", Reply::Addresses(vec![ip(1)], 60));
+        dns.set("a.test", DnsReply::Addresses(vec![ip(1)], 60));
         for one in waiting {
             assert_eq!(*one.await.unwrap().unwrap().addresses, [ip(1)]);
         }
@@ -110,8 +110,8 @@ fn same_questions_at_a_time_are_asked_once() {
 #[test]
 fn an_answer_to_an_earlier_question_counts() {
     let dns = Dns::start();
-    dns.set("slow.test", Reply::Late(Box::new(Reply::Addresses(vec![ip(1)], 60))));
-    dns.set("broken.test", Reply::Late(Box::new(Reply::Code(2))));
+    dns.set("slow.test", DnsReply::Late(Box::new(DnsReply::Addresses(vec![ip(1)], 60))));
+    dns.set("broken.test", DnsReply::Late(Box::new(DnsReply::Code(2))));
     let resolver = resolver(&dns);
     run(async {
         assert_eq!(*resolver.addresses("slow.test", LONG).await.unwrap().addresses, [ip(1)]);
@@ -124,7 +124,7 @@ fn an_answer_to_an_earlier_question_counts() {
 fn a_cut_answer_is_asked_for_by_a_connection() {
     let dns = Dns::start();
     let many: Vec<IpAddr> = (1..=200).map(ip).collect();
-    dns.set("many.test", Reply::Cut(Box::new(Reply::Addresses(many.clone(), 60))));
+    dns.set("many.test", DnsReply::Cut(Box::new(DnsReply::Addresses(many.clone(), 60))));
     run(async {
         assert_eq!(*resolver(&dns).addresses("many.test", LONG).await.unwrap().addresses, many);
         assert!(dns.connections() >= 1);
@@ -135,7 +135,7 @@ fn a_cut_answer_is_asked_for_by_a_connection() {
 fn too_many_addresses_are_cut_off() {
     let dns = Dns::start();
     let many = (0..400u16).map(|n| Ipv4Addr::new(127, 1, (n / 250) as u8, (n % 250) as u8).into()).collect();
-    dns.set("many.test", Reply::Cut(Box::new(Reply::Addresses(many, 60))));
+    dns.set("many.test", DnsReply::Cut(Box::new(DnsReply::Addresses(many, 60))));
     run(async {
         assert_eq!(resolver(&dns).addresses("many.test", LONG).await.unwrap().addresses.len(), MAX_ADDRESSES);
     });
@@ -144,7 +144,7 @@ fn too_many_addresses_are_cut_off() {
 #[test]
 fn what_is_no_answer_is_not_taken_for_one() {
     let dns = Dns::start();
-    dns.set("a.test", Reply::Noise(Box::new(Reply::Addresses(vec![ip(1)], 60))));
+    dns.set("a.test", DnsReply::Noise(Box::new(DnsReply::Addresses(vec![ip(1)], 60))));
     run(async {
         assert_eq!(*resolver(&dns).addresses("a.test", LONG).await.unwrap().addresses, [ip(1)]);
     });
@@ -153,10 +153,10 @@ fn what_is_no_answer_is_not_taken_for_one() {
 #[test]
 fn aliases_are_followed_but_not_in_circles() {
     let dns = Dns::start();
-    dns.set("www.test", Reply::Alias("a.test".into(), 60));
-    dns.set("a.test", Reply::Addresses(vec![ip(1)], 5));
-    dns.set("round.test", Reply::Alias("and.test".into(), 60));
-    dns.set("and.test", Reply::Alias("round.test".into(), 60));
+    dns.set("www.test", DnsReply::Alias("a.test".into(), 60));
+    dns.set("a.test", DnsReply::Addresses(vec![ip(1)], 5));
+    dns.set("round.test", DnsReply::Alias("and.test".into(), 60));
+    dns.set("and.test", DnsReply::Alias("round.test".into(), 60));
     let resolver = resolver(&dns);
     run(async {
         let found = resolver.addresses("www.test", LONG).await.unwrap();
@@ -170,9 +170,9 @@ fn aliases_are_followed_but_not_in_circles() {
 fn the_next_name_server_is_asked_where_one_does_not_answer() {
     let (silent, refusing, good) = (Dns::start(), Dns::start(), Dns::start());
     let dead = Dns::start().address();
-    silent.set("a.test", Reply::Silence);
-    refusing.set("a.test", Reply::Code(5));
-    good.set("a.test", Reply::Addresses(vec![ip(1)], 60));
+    silent.set("a.test", DnsReply::Silence);
+    refusing.set("a.test", DnsReply::Code(5));
+    good.set("a.test", DnsReply::Addresses(vec![ip(1)], 60));
     run(async {
         let resolver = resolver_of(&[dead, silent.address(), refusing.address(), good.address()], Some(Duration::ZERO));
         for _ in 0..4 {
@@ -190,8 +190,8 @@ fn services_come_in_the_order_of_their_priority() {
         (10, 5, 8080, "a.test".to_owned()),
         (10, 1, 8081, "b.test".to_owned()),
     ];
-    dns.set("_http._tcp.test", Reply::Services(services, 60));
-    dns.set("_none._tcp.test", Reply::Services(vec![(0, 0, 0, String::new())], 60));
+    dns.set("_http._tcp.test", DnsReply::Services(services, 60));
+    dns.set("_none._tcp.test", DnsReply::Services(vec![(0, 0, 0, String::new())], 60));
     let resolver = resolver(&dns);
     run(async {
         let found = resolver.services("_http._tcp.test", LONG).await.unwrap().services;
@@ -230,9 +230,9 @@ fn questions_without_answers_share_a_few_sockets() {
     let dns = Dns::start();
     let names: Vec<String> = (0..300).map(|number| format!("silent{number}.test")).collect();
     for name in &names {
-        dns.set(name, Reply::Silence);
+        dns.set(name, DnsReply::Silence);
     }
-    dns.set("a.test", Reply::Addresses(vec![ip(1)], 60));
+    dns.set("a.test", DnsReply::Addresses(vec![ip(1)], 60));
     let resolver = resolver(&dns);
     let sockets = |server| {
         let (sender, count) = std::sync::mpsc::channel();
@@ -253,7 +253,7 @@ fn questions_without_answers_share_a_few_sockets() {
         // The waiting questions do not block other questions.
         assert_eq!(*resolver.addresses("a.test", LONG).await.unwrap().addresses, [ip(1)]);
         for name in &names {
-            dns.set(name, Reply::Code(2));
+            dns.set(name, DnsReply::Code(2));
         }
         for one in waiting {
             assert_eq!(one.await.unwrap(), Err(ResolveError::ServerFailure));

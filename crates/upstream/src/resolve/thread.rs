@@ -10,7 +10,7 @@ use tokio::task::LocalSet;
 /// The most threads that make the system's lookups, which block; more lookups wait for a free thread.
 const LOOKUPS: usize = 16;
 
-/// How long such a thread stays without work.
+/// Time for which such a thread stays without work.
 const IDLE: Duration = Duration::from_secs(10);
 
 type Task = Box<dyn FnOnce() + Send>;

@@ -5,17 +5,17 @@ use std::time::Duration;
 use crate::clock::Millis;
 use crate::group::Group;
 use crate::lease::Lease;
-use crate::query::{NoPeer, Query, Tried};
+use crate::query::{NoPeer, Query, TriedServers};
 use crate::random::Random;
 
-/// How often the oldest request looks by itself: a server may become available because time passes, or with room for
-/// several requests.
+/// Interval at which the oldest request looks by itself: a server may become available because time passes, or with
+/// room for several requests.
 const LOOK: Duration = Duration::from_millis(100);
 
 impl Group {
-    /// Chooses a server as [`Group::pick`] does, if that needs no waiting: `None` if the request has to go into the
+    /// Chooses a server as [`Group::pick`] does, if that needs no waiting. `None`: the request has to go into the
     /// group's queue ([`Group::pick_later`]), because others wait there, or because servers lack nothing but room.
-    pub fn pick_now(&self, query: &Query<'_>, tried: &mut Tried) -> Option<Result<Lease, NoPeer>> {
+    pub fn pick_now(&self, query: &Query<'_>, tried: &mut TriedServers) -> Option<Result<Lease, NoPeer>> {
         if self.settings.queue.is_none() {
             return Some(self.pick(query, tried));
         }
@@ -35,10 +35,10 @@ impl Group {
         &self,
         query: &Query<'_>,
         random: &mut Random,
-        tried: &mut Tried,
+        tried: &mut TriedServers,
         clock: impl Fn() -> Millis,
     ) -> Result<Lease, NoPeer> {
-        let mut ask = |now: Millis, tried: &mut Tried| {
+        let mut ask = |now: Millis, tried: &mut TriedServers| {
             let query = Query { now, random: random.number(), ..*query };
             self.pick(&query, tried)
         };
@@ -47,7 +47,7 @@ impl Group {
         let particular = query.sticky.is_some() || tried.count() > 0;
         let group = std::ptr::from_ref(self).addr();
         let Some(mut place) = queue.enter(settings.length, group, particular) else {
-            // The requests that fill the queue may all wait for another server than the one that has room.
+            // The requests that fill the queue may all wait for another server than the server with room.
             return if queue.has_particular() { ask(clock(), tried) } else { Err(NoPeer::Wait) };
         };
         let end = query.now + settings.timeout.as_millis() as Millis;
@@ -69,7 +69,7 @@ impl Group {
             }
             let left = Duration::from_millis(end - now);
             let most = if is_oldest { left.min(LOOK) } else { left };
-            if freerun_runtime::timer::timeout(most, place.told()).await.is_err() {
+            if freerun_runtime::timer::timeout(most, place.turn_comes()).await.is_err() {
                 place.look();
             }
         }

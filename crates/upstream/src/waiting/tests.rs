@@ -35,12 +35,12 @@ async fn pause(millis: u64) {
 }
 
 /// Takes a server that has room now.
-fn take(group: &Group, tried: &mut Tried) -> Result<Lease, NoPeer> {
+fn take(group: &Group, tried: &mut TriedServers) -> Result<Lease, NoPeer> {
     group.pick(&Query::default(), tried)
 }
 
 /// Waits for a server.
-async fn wait(group: &Group, start: Instant, mut tried: Tried) -> Result<Lease, NoPeer> {
+async fn wait(group: &Group, start: Instant, mut tried: TriedServers) -> Result<Lease, NoPeer> {
     let query = Query { now: after(start), ..Query::default() };
     match group.pick_now(&query, &mut tried) {
         Some(answer) => answer,
@@ -53,9 +53,9 @@ fn who_cannot_be_served_waits_for_room() {
     let group = queued(1, 1);
     run(async {
         let start = Instant::now();
-        let wait = async || wait(&group, start, Tried::new()).await.map(|_| after(start));
-        let lease = take(&group, &mut Tried::new()).unwrap();
-        assert_eq!(take(&group, &mut Tried::new()).unwrap_err(), NoPeer::Wait);
+        let wait = async || wait(&group, start, TriedServers::new()).await.map(|_| after(start));
+        let lease = take(&group, &mut TriedServers::new()).unwrap();
+        assert_eq!(take(&group, &mut TriedServers::new()).unwrap_err(), NoPeer::Wait);
         // One request waits and gets the room; for the other one the queue is full.
         let release = async {
             pause(30).await;
@@ -65,7 +65,7 @@ fn who_cannot_be_served_waits_for_room() {
         let (first, second, ()) = tokio::join!(wait(), wait(), release);
         assert_eq!((first, second), (Ok(30), Err(NoPeer::Wait)));
         // No server is released: the time is over.
-        let _lease = take(&group, &mut Tried::new()).unwrap();
+        let _lease = take(&group, &mut TriedServers::new()).unwrap();
         assert_eq!(wait().await, Err(NoPeer::Wait));
         assert!(after(start) >= 60_030 && after(start) < 60_200);
         assert_eq!(group.waiting(), 0);
@@ -85,7 +85,7 @@ fn who_has_waited_longest_is_served_first() {
             let (group, served) = (group.clone(), served.clone());
             local.spawn_local(async move {
                 pause(number * 10).await;
-                let lease = wait(&group, start, Tried::new()).await.unwrap();
+                let lease = wait(&group, start, TriedServers::new()).await.unwrap();
                 served.borrow_mut().push(number);
                 pause(110).await;
                 drop(lease);
@@ -103,11 +103,11 @@ fn who_cannot_use_the_room_lets_the_next_one_have_it_and_keeps_its_place() {
     let group = queued(2, 10);
     run(async {
         let start = Instant::now();
-        let mut tried = Tried::new();
+        let mut tried = TriedServers::new();
         let first = take(&group, &mut tried).unwrap();
         let second = take(&group, &mut tried.clone()).unwrap();
         let served = RefCell::new(Vec::new());
-        let wait = async |name: &'static str, tried: Tried| {
+        let wait = async |name: &'static str, tried: TriedServers| {
             let lease = wait(&group, start, tried).await.unwrap();
             served.borrow_mut().push((name, after(start)));
             pause(1000).await;
@@ -121,7 +121,7 @@ fn who_cannot_use_the_room_lets_the_next_one_have_it_and_keeps_its_place() {
             drop(second);
         };
         // The oldest request has been at the server that becomes free.
-        let no = Tried::new();
+        let no = TriedServers::new();
         tokio::join!(wait("particular", tried), wait("any", no.clone()), wait("last", no), release);
         assert_eq!(*served.borrow(), [("any", 210), ("particular", 320), ("last", 1210)]);
     });
@@ -134,14 +134,14 @@ fn who_comes_has_room_that_those_before_could_not_use() {
         let group = queued(2, length);
         run(async {
             let start = Instant::now();
-            let mut tried = Tried::new();
+            let mut tried = TriedServers::new();
             let first = take(&group, &mut tried).unwrap();
             let _second = take(&group, &mut tried.clone()).unwrap();
             drop(first);
             let mut bound = Box::pin(wait(&group, start, tried));
             let mut context = std::task::Context::from_waker(std::task::Waker::noop());
             assert!(bound.as_mut().poll(&mut context).is_pending());
-            let lease = wait(&group, start, Tried::new()).await.unwrap();
+            let lease = wait(&group, start, TriedServers::new()).await.unwrap();
             assert_eq!((after(start), group.waiting()), (0, 1));
             drop(lease);
         });
@@ -153,9 +153,9 @@ fn who_leaves_hands_the_room_on() {
     let group = queued(1, 10);
     run(async {
         let start = Instant::now();
-        let lease = take(&group, &mut Tried::new()).unwrap();
-        let mut gone = Box::pin(wait(&group, start, Tried::new()));
-        let mut next = Box::pin(wait(&group, start, Tried::new()));
+        let lease = take(&group, &mut TriedServers::new()).unwrap();
+        let mut gone = Box::pin(wait(&group, start, TriedServers::new()));
+        let mut next = Box::pin(wait(&group, start, TriedServers::new()));
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         assert!(gone.as_mut().poll(&mut context).is_pending());
         assert!(next.as_mut().poll(&mut context).is_pending());
@@ -174,9 +174,9 @@ fn room_that_nobody_gave_back_serves_all_for_whom_there_is_some() {
     let group = queued(1, 10);
     run(async {
         let start = Instant::now();
-        let lease = take(&group, &mut Tried::new()).unwrap();
+        let lease = take(&group, &mut TriedServers::new()).unwrap();
         let wait = async || {
-            let lease = wait(&group, start, Tried::new()).await.unwrap();
+            let lease = wait(&group, start, TriedServers::new()).await.unwrap();
             let then = after(start);
             pause(1000).await;
             drop(lease);
@@ -209,10 +209,10 @@ fn a_new_configuration_is_not_held_up_by_those_who_wait_with_the_old_one() {
     let new = Group::new("g", old.settings.clone(), old.state().clone(), vec![spec]);
     run(async {
         let start = Instant::now();
-        let leases = [take(&old, &mut Tried::new()).unwrap(), take(&new, &mut Tried::new()).unwrap()];
+        let leases = [take(&old, &mut TriedServers::new()).unwrap(), take(&new, &mut TriedServers::new()).unwrap()];
         let served = RefCell::new(Vec::new());
         let wait = async |name: &'static str, group: &Group| {
-            let lease = wait(group, start, Tried::new()).await.unwrap();
+            let lease = wait(group, start, TriedServers::new()).await.unwrap();
             served.borrow_mut().push((name, after(start)));
             drop(lease);
         };

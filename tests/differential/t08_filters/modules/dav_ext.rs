@@ -3,8 +3,9 @@
 
 use super::{setup, taken_alike};
 use crate::exchange::text_without_ports;
+use crate::runner::{Both, both};
 use crate::site::MTIME;
-use freerun_testkit::{Kind, Server, Site};
+use freerun_testkit::{Kind, Site, TestServer};
 
 const MODULE: &[&str] = &["ngx_http_dav_ext_module"];
 
@@ -34,7 +35,7 @@ fn open_to_all(path: &std::path::Path) {
 
 /// The answer, without what differs on purpose: classes in `DAV`, tokens, the kinds of locks that are supported, the times of
 /// folders, and the order of the entries.
-fn told(server: &Server, method: &str, target: &str, fields: &str, body: &str) -> (String, Option<String>) {
+fn told(server: &TestServer, method: &str, target: &str, fields: &str, body: &str) -> (String, Option<String>) {
     let mut client = server.connect();
     let length = body.len();
     client.send(format!(
@@ -74,7 +75,8 @@ fn prop(names: &str) -> String {
     format!("<?xml version=\"1.0\"?><D:propfind xmlns:D=\"DAV:\">{names}</D:propfind>")
 }
 
-fn run(kind: Kind) -> Option<Vec<String>> {
+/// The answers of a server to all requests, without tokens: those are not the same.
+fn answers(kind: Kind) -> Option<Vec<String>> {
     let site = site();
     let server = setup(MODULE, &site, "dav_ext_lock_zone zone=foo:1m timeout=5m;", LINES)?.start(kind);
     let mut out = Vec::new();
@@ -129,31 +131,23 @@ fn run(kind: Kind) -> Option<Vec<String>> {
     ask("LOCK", "/d/b.html", "", exclusive);
     ask("PUT", "/d/b.html", &format!("If: (<{token}>)\r\n"), "x");
     ask("LOCK", "/nolock/a.txt", "", exclusive);
-    // Tokens are not the same.
-    Some(out.into_iter().map(|line| line.replace(&token, "TOKEN")).collect())
+    Some(out.into_iter().map(|line| without_token(&line.replace(&token, "TOKEN"))).collect())
+}
+
+fn without_token(line: &str) -> String {
+    let mut line = line.to_owned();
+    for begin in ["If: (<", "Lock-Token: <"] {
+        if let Some((before, rest)) = line.clone().split_once(begin) {
+            line = format!("{before}{begin}{}", rest.split_once('>').map_or("", |(_, after)| after));
+        }
+    }
+    line
 }
 
 #[test]
 fn properties_and_locks() {
-    let Some(nginx) = run(Kind::Nginx) else { return };
-    let freerun = run(Kind::under_test()).expect("nginx has run");
-    let without_token = |line: &str| {
-        let mut line = line.to_owned();
-        for begin in ["If: (<", "Lock-Token: <"] {
-            if let Some((before, rest)) = line.clone().split_once(begin) {
-                line = format!("{before}{begin}{}", rest.split_once('>').map_or("", |(_, after)| after));
-            }
-        }
-        line
-    };
-    let mut wrong = String::new();
-    for (nginx, freerun) in nginx.iter().zip(&freerun) {
-        let (nginx, freerun) = (without_token(nginx), without_token(freerun));
-        if nginx != freerun {
-            wrong += &format!("- {nginx}\n+ {freerun}\n");
-        }
-    }
-    assert!(wrong.is_empty(), "{wrong}");
+    let Some(Both { nginx: Some(nginx), freerun: Some(freerun) }) = both(answers) else { return };
+    Both { nginx, freerun }.assert_same_cases(|number| format!("request {}", number + 1));
 }
 
 #[test]

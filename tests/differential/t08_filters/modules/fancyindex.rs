@@ -2,8 +2,9 @@
 
 use super::{setup, taken_alike};
 use crate::exchange::text_without_ports;
+use crate::runner::{Report, line_difference, observe};
 use crate::site::MTIME;
-use freerun_testkit::{Kind, Site};
+use freerun_testkit::{Site, TestServer};
 
 const MODULE: &[&str] = &["ngx_http_fancyindex_module"];
 
@@ -25,10 +26,8 @@ fn site() -> Site {
     site
 }
 
-/// The pages that both answer with, without the style sheet and the times of folders, which are those of the test.
-fn pages(kind: Kind, lines: &str, targets: &[&str]) -> Option<Vec<String>> {
-    let site = site();
-    let server = setup(MODULE, &site, "", lines)?.start(kind);
+/// The pages of a server, without the style sheet and the times of folders, which are those of the test.
+fn pages(server: &TestServer, targets: &[&str]) -> Vec<Vec<String>> {
     let mut out = Vec::new();
     for target in targets {
         let mut client = server.connect();
@@ -36,22 +35,22 @@ fn pages(kind: Kind, lines: &str, targets: &[&str]) -> Option<Vec<String>> {
         let response = match client.try_response("GET") {
             Ok(response) => response,
             Err(why) => {
-                out.push(format!("{target}: {why}"));
+                out.push(vec![format!("{target}: {why}")]);
                 continue;
             }
         };
         // Error pages have the name of the server.
         let page = if response.status == 200 { response.text() } else { String::new() };
         let rest = page.split_once("</style>").map_or(page.as_str(), |(_, rest)| rest);
-        let mut shown = format!("{target}: {} {:?}\n", response.line, response.header("Content-Type"));
+        let mut shown = vec![format!("{target}: {} {:?}", response.line, response.header("Content-Type"))];
         for line in rest.lines() {
             let is_folder = line.contains("/</a></td><td class=\"size\">-</td>") && !line.contains("Parent directory");
             let told = line.split_once("<td class=\"date\">").filter(|_| is_folder).map_or(line, |(start, _)| start);
-            shown += &format!("  {told}\n");
+            shown.push(text_without_ports(told, &[server.port()]));
         }
-        out.push(text_without_ports(&shown, &[server.port()]));
+        out.push(shown);
     }
-    Some(out)
+    out
 }
 
 #[test]
@@ -99,23 +98,14 @@ fn pages_are_alike() {
         "/",
         "/off/",
     ];
-    let Some(nginx) = pages(Kind::Nginx, lines, &targets) else { return };
-    let freerun = pages(Kind::under_test(), lines, &targets).expect("nginx has run");
-    let mut wrong = String::new();
-    for (nginx, freerun) in nginx.iter().zip(&freerun).filter(|(nginx, freerun)| nginx != freerun) {
-        wrong += nginx.lines().next().unwrap_or_default();
-        wrong += "\n";
-        for line in nginx.lines().filter(|line| !freerun.lines().any(|other| other == *line)) {
-            wrong += &format!("  - {line}\n");
-        }
-        for line in freerun.lines().filter(|line| !nginx.lines().any(|other| other == *line)) {
-            wrong += &format!("  + {line}\n");
-        }
-        if wrong.ends_with(":\n") {
-            wrong += "  another order\n";
-        }
+    let site = site();
+    let Some(setup) = setup(MODULE, &site, "", lines) else { return };
+    let Some(pages) = observe(&setup, |server| pages(server, &targets)) else { return };
+    let mut report = Report::default();
+    for (target, (nginx, freerun)) in targets.iter().zip(pages.nginx.iter().zip(&pages.freerun)) {
+        report.add(target, line_difference(nginx, freerun));
     }
-    assert!(wrong.is_empty(), "{wrong}");
+    report.finish();
 }
 
 #[test]

@@ -7,7 +7,8 @@ mod more_headers;
 mod set_misc;
 mod subs_filter;
 
-use freerun_testkit::{Kind, Setup, Site, check, require};
+use crate::runner::{Both, compare_verdicts};
+use freerun_testkit::{Setup, Site, require};
 
 /// A server with these modules of nginx loaded; `None` if one of them is not installed.
 fn setup(modules: &[&str], site: &Site, http: &str, server: &str) -> Option<Setup> {
@@ -27,13 +28,8 @@ fn taken_alike(modules: &[&str], lines: &[&str]) {
         let Some(path) = require::nginx_module(module) else { return };
         loads += &format!("load_module {};\n", path.display());
     }
-    let mut wrong = String::new();
-    for line in lines {
-        let text = format!("{loads}events {{ }}\nhttp {{ server {{ listen 127.0.0.1:@PORT@; {line} }} }}\n");
-        let [nginx, freerun] = [Kind::Nginx, Kind::under_test()].map(|kind| check(kind, &text).expect("it starts"));
-        if nginx.code != freerun.code {
-            wrong += &format!("{line}\n  - {}\n  + {}\n", nginx.stderr.trim(), freerun.stderr.trim());
-        }
-    }
-    assert!(wrong.is_empty(), "{wrong}");
+    let text = |line: &str| format!("{loads}events {{ }}\nhttp {{ server {{ listen 127.0.0.1:@PORT@; {line} }} }}\n");
+    compare_verdicts(lines.iter().map(|line| (line, text(line))), |_, Both { nginx, freerun }| {
+        nginx.code == freerun.code
+    });
 }

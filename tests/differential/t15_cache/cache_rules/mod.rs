@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use freerun_cache::key::{Key, Levels};
 use freerun_cache::rules::{Answer, Field, IgnoredFields, RequestFacts, Rules, Valid, Verdict, judge};
 use freerun_proto::date::imf_fixdate;
-use freerun_testkit::{Kind, Received, Server, Setup, Site, Upstream, require};
+use freerun_testkit::{Kind, ReceivedRequest, Setup, Site, TestServer, TestUpstream, require};
 
 pub mod table;
 
@@ -107,7 +107,7 @@ fn ours(location: &str, text: &str, base: u64, now: u64) -> Stored {
 }
 
 /// What nginx has in the file of a target, if it is one that a second request finds.
-fn theirs(server: &Server, target: &str) -> Stored {
+fn theirs(server: &TestServer, target: &str) -> Stored {
     let first = server.get(target);
     let second = server.get(target);
     assert_eq!(first.header("X-Cache"), Some("MISS"), "{target}");
@@ -127,7 +127,7 @@ fn what_is_stored_and_how_long() {
         return;
     }
     let base = now();
-    let behind = Upstream::answering(move |request: &Received| {
+    let behind = TestUpstream::answering(move |request: &ReceivedRequest| {
         let number = request.target().rsplit('/').next().and_then(|number| number.parse::<usize>().ok());
         bytes(CASES[number.expect("a number")].1, base)
     });

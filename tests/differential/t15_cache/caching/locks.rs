@@ -2,8 +2,9 @@
 
 use std::sync::{Arc, Condvar, Mutex};
 
-use freerun_testkit::{Answering, Kind, Response, Server, Setup, Upstream, eventually};
+use freerun_testkit::{AnsweringUpstream, Kind, Response, Setup, TestServer, TestUpstream, eventually};
 
+use crate::runner::both;
 use crate::t13_proxy::proxied::TODAY;
 
 /// How many clients ask at once.
@@ -11,7 +12,7 @@ const CLIENTS: usize = 8;
 
 /// An origin that answers when the test says so.
 struct Held {
-    origin: Answering,
+    origin: AnsweringUpstream,
     gate: Arc<(Mutex<bool>, Condvar)>,
 }
 
@@ -19,7 +20,7 @@ impl Held {
     fn start(answer: &str) -> Held {
         let gate = Arc::new((Mutex::new(false), Condvar::new()));
         let (waits, answer) = (gate.clone(), answer.to_owned());
-        let origin = Upstream::answering(move |_| {
+        let origin = TestUpstream::answering(move |_| {
             let (open, changed) = &*waits;
             drop(changed.wait_while(open.lock().expect("the gate"), |open| !*open).expect("the gate"));
             answer.clone().into_bytes()
@@ -33,7 +34,7 @@ impl Held {
     }
 }
 
-fn server(kind: Kind, origin: &Held, lines: &str) -> Server {
+fn server(kind: Kind, origin: &Held, lines: &str) -> TestServer {
     let lines = lines.replace("@UP@", origin.origin.address());
     Setup::new()
         .http(&format!(
@@ -68,12 +69,9 @@ fn all_at_once(kind: Kind, answer: &str, lines: &str, asked_before: usize) -> (V
 
 #[track_caller]
 fn same(answer: &str, lines: &str, asked_before: usize) {
-    if !freerun_testkit::require::nginx() {
-        return;
+    if let Some(both) = both(|kind| all_at_once(kind, answer, lines, asked_before)) {
+        both.assert_same(lines);
     }
-    let nginx = all_at_once(Kind::Nginx, answer, lines, asked_before);
-    let freerun = all_at_once(Kind::under_test(), answer, lines, asked_before);
-    assert_eq!(nginx, freerun, "nginx, freerun");
 }
 
 const STORED: &str = "HTTP/1.1 200 OK\r\nCache-Control: max-age=100\r\nContent-Length: 6\r\n\r\nanswer";
@@ -100,9 +98,6 @@ fn who_does_not_wait_asks() {
 fn what_cannot_be_stored_is_asked_for_by_all() {
     let lines =
         "location /a { proxy_cache z; proxy_cache_lock on; proxy_cache_lock_timeout 1m; proxy_pass http://@UP@; }";
-    if !freerun_testkit::require::nginx() {
-        return;
-    }
     // nginx lets them through one after the other, half a second apart; freerun all at once.
     let (answers, asked) = all_at_once(Kind::under_test(), NOT_STORED, lines, 1);
     assert_eq!(answers, vec![(200, "answer".to_owned()); CLIENTS]);

@@ -22,10 +22,13 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use freerun_testkit::{Answering, Kind, PATIENCE, Received, Server, Setup, Upstream, eventually, within};
+use freerun_testkit::{
+    AnsweringUpstream, Kind, PATIENCE, ReceivedRequest, Setup, TestServer, TestUpstream, eventually, within,
+};
 
 use crate::exchange::{Exchange, difference};
 use crate::harness::{Case, exchange, get};
+use crate::runner::{Report, all_differences, both, shows};
 use crate::t13_proxy::proxied::{Ports, TODAY};
 
 /// Stored, and no longer fresh, from the beginning.
@@ -82,7 +85,7 @@ impl Answer {
         self
     }
 
-    fn to(&self, request: &Received, number: usize) -> Vec<u8> {
+    fn to(&self, request: &ReceivedRequest, number: usize) -> Vec<u8> {
         let asks = ["If-None-Match", "If-Modified-Since"].iter().any(|name| request.header(name).is_some());
         let bytes = self.unchanged.as_ref().filter(|_| asks).unwrap_or(&self.bytes);
         let mut bytes = bytes.clone();
@@ -107,6 +110,8 @@ pub struct Step {
     asked: Option<usize>,
     /// The request is made again until this line is in what comes back.
     until: Option<&'static str>,
+    /// The request is made when freerun has stored the responses before, which is a moment after their clients have them.
+    when_stored: bool,
     /// The two are to disagree, for this reason, and freerun's has these lines.
     instead: Option<(&'static str, &'static [&'static str])>,
 }
@@ -124,6 +129,12 @@ impl Step {
         self
     }
 
+    /// See [`Step::when_stored`](struct@Step).
+    pub fn when_stored(mut self) -> Step {
+        self.when_stored = true;
+        self
+    }
+
     /// See [`Step::instead`](struct@Step).
     pub fn instead(mut self, reason: &'static str, lines: &'static [&'static str]) -> Step {
         assert!(!reason.is_empty());
@@ -134,7 +145,7 @@ impl Step {
 
 /// A step.
 pub fn step(case: Case, answer: impl Into<Answer>) -> Step {
-    Step { case, answer: answer.into(), asked: None, until: None, instead: None }
+    Step { case, answer: answer.into(), asked: None, until: None, when_stored: false, instead: None }
 }
 
 /// Two steps of one GET, which tell whether it is stored.
@@ -198,48 +209,37 @@ impl Stories {
     /// Tells them to both servers.
     #[track_caller]
     pub fn compare(self) {
-        if !freerun_testkit::require::nginx() {
-            return;
-        }
-        let nginx = Side::start(Kind::Nginx, &self);
-        let freerun = Side::start(Kind::under_test(), &self);
-        let ports = Ports::of([(&nginx.server, &nginx.origin), (&freerun.server, &freerun.origin)]);
-        let (mut wrong, mut failed, mut steps) = (String::new(), 0, 0);
+        let Some(sides) = both(|kind| Side::start(kind, &self)) else { return };
+        let ports = Ports::of([&sides.nginx, &sides.freerun].map(|side| (&side.server, &side.origin)));
+        let mut report = Report::default();
         for story in &self.stories {
-            steps += story.len();
-            let mut problem = String::new();
+            let mut problems = Vec::new();
             for (number, step) in story.iter().enumerate() {
-                let (mut theirs, mut ours) = (nginx.take(step, &ports), freerun.take(step, &ports));
-                if std::env::var_os("FREERUN_TEST_SHOW").is_some() {
-                    println!("{}\n  {ours:?}", step.case.shown());
+                let mut outcomes = sides.each(|side| side.take(step, &ports));
+                if shows() {
+                    println!("{}\n  {:?}", step.case.shown(), outcomes.freerun);
                 }
-                let why = differs(step, &mut theirs, &mut ours);
-                if !why.is_empty() {
-                    problem += &format!("step {}: \"{}\"\n{why}", number + 1, step.case.shown());
+                if let Some(why) = differs(step, &mut outcomes.nginx, &mut outcomes.freerun) {
+                    problems.push(format!("step {}: \"{}\"\n{why}", number + 1, step.case.shown()));
                 }
             }
-            if !problem.is_empty() {
-                failed += 1;
-                let answer = story.first().map_or(&[][..], |step| &step.answer.bytes);
-                wrong += &format!("answered first \"{}\"\n{problem}", answer.escape_ascii());
-            }
+            let answer = story.first().map_or(&[][..], |step| &step.answer.bytes);
+            report.add(format_args!("answered first \"{}\"", answer.escape_ascii()), all_differences(&problems));
         }
         // Where the key has the origin's port in it, the number of the files says what can be said.
-        let (mut theirs, mut ours) = (Vec::new(), Vec::new());
         let compared = self.files_differ.is_none() && self.stories.iter().flatten().all(|step| step.instead.is_none());
-        // Files come and go behind the answers.
-        let same = !compared
-            || within(PATIENCE, || {
-                (theirs, ours) = (nginx.stored(), freerun.stored());
-                if self.names { theirs == ours } else { theirs.len() == ours.len() }
+        if compared {
+            let mut files = sides.each(Side::stored);
+            // Files come and go behind the answers.
+            let same = within(PATIENCE, || {
+                files = sides.each(Side::stored);
+                if self.names { files.nginx == files.freerun } else { files.nginx.len() == files.freerun.len() }
             });
-        if !same {
-            wrong += &format!("files of the cache\n  - {theirs:?}\n  + {ours:?}\n");
+            let difference = || format!("  - {:?}\n  + {:?}\n", files.nginx, files.freerun);
+            report.add("files of the cache", (!same).then(difference));
         }
-        println!("{} stories with {steps} cases, {failed} differ", self.stories.len());
-        // Before the assertion: on a panic they would print their logs.
-        drop((nginx, freerun));
-        assert!(wrong.is_empty(), "{failed} of the stories differ (- nginx, + freerun)\n{wrong}");
+        drop(sides);
+        report.finish();
     }
 }
 
@@ -251,17 +251,12 @@ struct Outcome {
     asked: Vec<String>,
 }
 
-fn differs(step: &Step, theirs: &mut Outcome, ours: &mut Outcome) -> String {
+fn differs(step: &Step, theirs: &mut Outcome, ours: &mut Outcome) -> Option<String> {
     if let Some((reason, lines)) = step.instead.filter(|_| Kind::under_test() == Kind::Freerun) {
         let shown = format!("{:?}", ours.exchange);
         let missing: Vec<_> = lines.iter().filter(|line| !ours.exchange.has(line)).collect();
-        return if missing.is_empty() {
-            String::new()
-        } else {
-            format!("  wanted {missing:?} ({reason})\n  + {shown}\n")
-        };
+        return (!missing.is_empty()).then(|| format!("  wanted {missing:?} ({reason})\n  + {shown}\n"));
     }
-    let mut why = String::new();
     // What is stored has a length, which freerun tells though the origin did not.
     ours.exchange.forget_known_lengths(&mut theirs.exchange);
     if theirs.exchange.line().contains(" 412 ") {
@@ -269,13 +264,11 @@ fn differs(step: &Step, theirs: &mut Outcome, ours: &mut Outcome) -> String {
         theirs.exchange.forget_end();
         ours.exchange.forget_end();
     }
-    if theirs.exchange != ours.exchange {
-        why += &difference(&theirs.exchange, &ours.exchange);
-    }
+    let mut problems = Vec::from_iter(difference(&theirs.exchange, &ours.exchange));
     if theirs.asked != ours.asked {
-        why += &format!("  asked - {:#?}\n  asked + {:#?}\n", theirs.asked, ours.asked);
+        problems.push(format!("  asked - {:#?}\n  asked + {:#?}\n", theirs.asked, ours.asked));
     }
-    why
+    all_differences(&problems)
 }
 
 /// What [`until_ready`] asks, as a line of the server.
@@ -284,7 +277,7 @@ pub fn status_for(kind: Kind) -> &'static str {
 }
 
 /// Waits for the caches: freerun answers before it has opened them, and stores nothing then; nginx opens them before.
-pub fn until_ready(server: &Server) {
+pub fn until_ready(server: &TestServer) {
     if server.kind() == Kind::Freerun {
         eventually("the caches are ready", || {
             let status = server.status();
@@ -296,8 +289,8 @@ pub fn until_ready(server: &Server) {
 
 /// One of the two, with its origin and its cache.
 struct Side {
-    server: Server,
-    origin: Answering,
+    server: TestServer,
+    origin: AnsweringUpstream,
     answer: Arc<Mutex<Answer>>,
 }
 
@@ -305,7 +298,7 @@ impl Side {
     fn start(kind: Kind, stories: &Stories) -> Side {
         let answer = Arc::new(Mutex::new(Answer::default()));
         let (says, asked) = (answer.clone(), Mutex::new(HashMap::new()));
-        let origin = Upstream::answering(move |request| {
+        let origin = TestUpstream::answering(move |request| {
             let path = request.target().split('?').next().unwrap_or_default().to_owned();
             let mut asked = asked.lock().expect("the counters");
             let number = asked.entry(path).or_insert(0);
@@ -327,6 +320,13 @@ impl Side {
 
     fn take(&self, step: &Step, ports: &Ports) -> Outcome {
         *self.answer.lock().expect("the answer") = step.answer.clone();
+        if step.when_stored && self.server.kind() == Kind::Freerun {
+            eventually("nothing is being fetched", || {
+                let status = self.server.status();
+                let mut caches = status["caches"].as_array().into_iter().flatten();
+                caches.all(|cache| cache["fills"]["now"] == 0)
+            });
+        }
         let mut got = exchange(&self.server, &step.case, &ports.servers);
         if let Some(line) = step.until {
             eventually(&format!("{line} in the answer to {}", step.case.shown()), || {

@@ -1,12 +1,13 @@
 //! How much a cache keeps.
 
-use freerun_testkit::{Kind, Server, Setup, Upstream, eventually, ok, require};
+use freerun_testkit::{Kind, Setup, TestServer, TestUpstream, eventually, ok, require};
 
 use super::stored;
+use crate::runner::both;
 use crate::t13_proxy::proxied::TODAY;
 
 /// A server whose cache has these parameters.
-fn server(kind: Kind, behind: &str, parameters: &str) -> Server {
+fn server(kind: Kind, behind: &str, parameters: &str) -> TestServer {
     Setup::new()
         .http(&format!(
             "{TODAY} proxy_cache_path @DIR@/cache {parameters}; add_header X-Cache $upstream_cache_status;
@@ -16,12 +17,12 @@ fn server(kind: Kind, behind: &str, parameters: &str) -> Server {
         .start(kind)
 }
 
-fn files(server: &Server) -> usize {
+fn files(server: &TestServer) -> usize {
     stored(&server.path("cache")).len()
 }
 
 /// A server that was asked for so many different things.
-fn asked(kind: Kind, behind: &str, parameters: &str, count: usize) -> Server {
+fn asked(kind: Kind, behind: &str, parameters: &str, count: usize) -> TestServer {
     let server = server(kind, behind, parameters);
     eventually("something is stored", || {
         server.get("/first");
@@ -36,31 +37,30 @@ fn asked(kind: Kind, behind: &str, parameters: &str, count: usize) -> Server {
 
 #[test]
 fn a_small_zone_keeps_no_more_than_with_nginx() {
-    if !require::nginx() || !require::freerun() {
+    if !require::freerun() {
         return;
     }
-    let origin = Upstream::answering(|_| ok("ok"));
+    let origin = TestUpstream::answering(|_| ok("ok"));
     for zone in ["12k", "16k", "20k"] {
         let parameters = format!("keys_zone=z:{zone}");
-        let server = asked(Kind::Nginx, origin.address(), &parameters, 200);
+        let Some(servers) = both(|kind| asked(kind, origin.address(), &parameters, 200)) else { return };
         // nginx stores one response after the other, so that all are when the last one is.
-        eventually("the last response is stored", || server.get("/199").header("x-cache") == Some("HIT"));
-        let nginx = files(&server);
+        eventually("the last response is stored", || servers.nginx.get("/199").header("x-cache") == Some("HIT"));
+        let nginx = files(&servers.nginx);
         // freerun writes and removes files behind the answers. nginx removes a file a little before or after its entry.
-        let server = asked(Kind::Freerun, origin.address(), &parameters, 200);
         eventually(&format!("{zone}: freerun keeps about as much as nginx, {nginx}"), || {
-            (nginx / 2 + 1..=nginx + 2).contains(&files(&server))
+            (nginx / 2 + 1..=nginx + 2).contains(&files(&servers.freerun))
         });
     }
 }
 
 #[test]
 fn a_size_of_nothing_empties_a_cache() {
-    if !require::nginx() || !require::freerun() {
+    if !require::freerun() {
         return;
     }
-    let origin = Upstream::answering(|_| ok("ok"));
-    for kind in [Kind::Nginx, Kind::Freerun] {
+    let origin = TestUpstream::answering(|_| ok("ok"));
+    both(|kind| {
         let server = server(kind, origin.address(), "keys_zone=z:1m levels=1 inactive=1h");
         eventually("it is stored", || server.get("/a").header("x-cache") == Some("HIT"));
         assert!(files(&server) > 0, "{kind:?}");
@@ -69,5 +69,5 @@ fn a_size_of_nothing_empties_a_cache() {
         eventually("nothing is left", || files(&server) == 0);
         assert_eq!(server.get("/a").text(), "ok");
         eventually("nothing is left again", || files(&server) == 0);
-    }
+    });
 }

@@ -4,8 +4,8 @@ use super::config::{Node, print};
 use super::requests::{Request, bytes};
 use crate::exchange::{Exchange, difference, text_without_ports};
 use crate::harness::{Spoken, WAIT};
-use crate::t02_configuration::checks::same_words;
-use freerun_testkit::{Checked, Client, Kind, PATIENCE, Server, Setup, Site, TempDir, check, within};
+use crate::runner::{Both, both, same_words};
+use freerun_testkit::{Kind, PATIENCE, ProgramOutput, Setup, Site, TempDir, TestClient, TestServer, check, within};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
@@ -130,7 +130,7 @@ fn text(kind: Kind, dir: &TempDir, left_out: &BTreeSet<usize>, count: usize) -> 
 }
 
 /// Of what `-t` says, the first error.
-fn first_error(checked: &Checked) -> Option<String> {
+fn first_error(checked: &ProgramOutput) -> Option<String> {
     let mut lines = checked.stderr.lines().filter_map(|line| line.split_once("[emerg] "));
     match lines.next() {
         Some((_, words)) => Some(words.to_owned()),
@@ -172,9 +172,9 @@ impl Batch {
             return findings;
         }
         let setup = |kind| Setup::whole(&text(kind, &dir, &left_out, self.cases.len())).root(site);
-        let (nginx, freerun) =
-            (setup(Kind::Nginx).start(Kind::Nginx), setup(Kind::under_test()).start(Kind::under_test()));
-        let own_ports = [nginx.port(), freerun.port()];
+        let Some(servers) = both(|kind| setup(kind).start(kind)) else { return findings };
+        let own_ports = servers.ports();
+        let Both { nginx, freerun } = servers;
         let mut ports = Vec::new();
         for (number, case) in self.cases.iter().enumerate().filter(|(number, _)| !left_out.contains(number)) {
             for (at, connection) in case.connections.iter().enumerate() {
@@ -199,10 +199,10 @@ impl Batch {
                     theirs.forget_digits(&own_ports);
                     ours.forget_digits(&own_ports);
                 }
-                if theirs == ours {
-                    ports.push((number, at, their_port, our_port));
-                } else if !self.is_known(number, connection) {
-                    findings.answers.push((number, at, difference(&theirs, &ours)));
+                match difference(&theirs, &ours) {
+                    None => ports.push((number, at, their_port, our_port)),
+                    Some(_) if self.is_known(number, connection) => {}
+                    Some(told) => findings.answers.push((number, at, told)),
                 }
             }
         }
@@ -246,7 +246,7 @@ impl Batch {
             let said = |kind, left_out: &BTreeSet<usize>| {
                 first_error(&check(kind, &text(kind, dir, left_out, all.len())).expect("it starts"))
             };
-            let (nginx, freerun) = (said(Kind::Nginx, left_out), said(Kind::under_test(), left_out));
+            let Some(Both { nginx, freerun }) = both(|kind| said(kind, left_out)) else { return };
             let place = |words: &Option<String>| words.as_deref().and_then(case_of);
             let case = match (place(&nginx), place(&freerun)) {
                 (None, None) if nginx.is_none() && freerun.is_none() => return,
@@ -260,7 +260,7 @@ impl Batch {
             left_out.insert(case);
             // With several errors in several servers, the two may find another one first.
             let others: BTreeSet<usize> = all.iter().copied().filter(|other| *other != case).collect();
-            let (nginx, freerun) = (short(said(Kind::Nginx, &others)), short(said(Kind::under_test(), &others)));
+            let Some(Both { nginx, freerun }) = both(|kind| short(said(kind, &others))) else { return };
             // Locations are compared when all else is right.
             let later = freerun.starts_with("duplicate location") && !nginx.is_empty();
             if same_words(&nginx, &freerun) || later {
@@ -273,8 +273,8 @@ impl Batch {
 }
 
 /// Says it to a server; with the client's port.
-fn exchange(server: &Server, requests: &[Request], host: &str, ports: &[u16]) -> (Exchange, u16) {
-    let mut client: Client = server.connect();
+fn exchange(server: &TestServer, requests: &[Request], host: &str, ports: &[u16]) -> (Exchange, u16) {
+    let mut client: TestClient = server.connect();
     let port =
         client.socket().local_addr().ok().and_then(|address| address.as_socket()).map_or(0, |address| address.port());
     let bytes = bytes(requests, host);
@@ -287,7 +287,7 @@ fn exchange(server: &Server, requests: &[Request], host: &str, ports: &[u16]) ->
 type Line = Vec<String>;
 
 /// The log's lines by the port of the client.
-fn log(server: &Server, ports: &[u16]) -> BTreeMap<String, Vec<Line>> {
+fn log(server: &TestServer, ports: &[u16]) -> BTreeMap<String, Vec<Line>> {
     let mut lines: BTreeMap<String, Vec<Line>> = BTreeMap::new();
     let dir = server.path("").display().to_string();
     for line in server.access_log().lines() {
@@ -297,9 +297,12 @@ fn log(server: &Server, ports: &[u16]) -> BTreeMap<String, Vec<Line>> {
             continue;
         }
         // They may stand between other digits.
-        let without_ports = |field: &str| match field.contains("0123456789") {
-            true => text_without_ports(field, ports),
-            false => ports.iter().fold(field.to_owned(), |field, port| field.replace(&port.to_string(), "PORT")),
+        let without_ports = |field: &str| {
+            if field.contains("0123456789") {
+                text_without_ports(field, ports)
+            } else {
+                ports.iter().fold(field.to_owned(), |field, port| field.replace(&port.to_string(), "PORT"))
+            }
         };
         let rest = fields[1..].iter().map(|field| without_ports(&field.replace(&dir, "DIR/"))).collect();
         lines.entry(fields[0].to_owned()).or_default().push(rest);
@@ -350,8 +353,8 @@ fn within_time<T>(mut look: impl FnMut() -> Vec<T>) -> Vec<T> {
 }
 
 fn differing_logs(
-    nginx: &Server,
-    freerun: &Server,
+    nginx: &TestServer,
+    freerun: &TestServer,
     ports: &[(usize, usize, u16, u16)],
     known: impl Fn(usize, usize) -> (bool, bool),
 ) -> Vec<(usize, usize, String)> {

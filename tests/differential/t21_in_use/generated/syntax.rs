@@ -2,8 +2,7 @@
 
 use super::config::{self, Node, print};
 use super::random::Random;
-use crate::t02_configuration::checks::same_words;
-use freerun_testkit::{Kind, check};
+use crate::runner::{Both, Verdict, both, same_words};
 
 /// What stands in for a word, besides words from elsewhere in the same configuration.
 const WORDS: &[&str] = &[
@@ -120,12 +119,13 @@ fn somewhere<'n>(random: &mut Random, nodes: &'n mut Vec<Node>, depth: usize) ->
     let inner = depth < DEPTH
         && random.chance(60)
         && nodes.get(at).is_some_and(|node| node.block.as_ref().is_some_and(|block| !block.is_empty()));
-    match inner {
-        true => match &mut nodes[at].block {
+    if inner {
+        match &mut nodes[at].block {
             Some(block) => somewhere(random, block, depth + 1),
             None => unreachable!("it has a block"),
-        },
-        false => (nodes, at),
+        }
+    } else {
+        (nodes, at)
     }
 }
 
@@ -173,18 +173,12 @@ fn configuration(seed: u64) -> String {
     )
 }
 
-/// Of what one says, its first error (nginx has no place for some), and how it ended.
-fn verdict(kind: Kind, text: &str) -> (Option<i32>, String) {
-    let checked = check(kind, text).expect("it starts");
-    let mut lines = checked.stderr.lines().filter_map(|line| line.split_once("[emerg] "));
-    (checked.code, lines.next().map(|(_, words)| words.to_owned()).unwrap_or_default())
-}
-
 /// What the two say to the configuration of a seed, if it differs.
 pub fn difference(seed: u64) -> Option<String> {
     let text = configuration(seed);
-    let (nginx, freerun) = (verdict(Kind::Nginx, &text), verdict(Kind::under_test(), &text));
-    let same = nginx.0 == freerun.0 && (same_words(&nginx.1, &freerun.1) || nginx.0 == Some(1) && nginx.1.is_empty());
+    let verdicts = both(|kind| Verdict::of(kind, &text))?;
+    let Both { nginx, freerun } = verdicts.each(|verdict| (verdict.code, verdict.error()));
+    let same = nginx.0 == freerun.0 && (same_words(nginx.1, freerun.1) || nginx.0 == Some(1) && nginx.1.is_empty());
     // Nor does it look for these two before all else is right; it also compares the names of `server_names`.
     let later = freerun.1.starts_with("duplicate location") || nginx.1.starts_with("conflicting parameter");
     // A name that does not resolve never keeps freerun from starting: it is looked for again.
@@ -193,7 +187,7 @@ pub fn difference(seed: u64) -> Option<String> {
         return None;
     }
     let line = |words: &str| words.rsplit_once(':').and_then(|(_, line)| line.parse::<usize>().ok());
-    let near = line(&nginx.1).or_else(|| line(&freerun.1)).unwrap_or(0);
+    let near = line(nginx.1).or_else(|| line(freerun.1)).unwrap_or(0);
     let shown: Vec<&str> = text.lines().skip(near.saturating_sub(3)).take(4).collect();
     Some(format!("    {}\n  - {:?} {}\n  + {:?} {}\n", shown.join("\n    "), nginx.0, nginx.1, freerun.0, freerun.1))
 }

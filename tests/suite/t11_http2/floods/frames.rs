@@ -1,7 +1,7 @@
 //! Frames that do nothing, or that are answered.
 
 use super::{Attacked, Nginx, can_be_tried};
-use freerun_testkit::http2::{Flooded, Frame, Http2, flag, kind, setting};
+use freerun_testkit::http2::{FloodOutcome, Frame, Http2, flag, kind, setting};
 use freerun_testkit::{Kind, Site};
 
 /// Sends the same frames again and again, and reads the answers.
@@ -23,7 +23,7 @@ fn ends_within_a_request(what: &str, nginx: Nginx, frame: impl Fn(u32) -> Frame)
         return;
     }
     // The body is read as it comes.
-    let upstream = freerun_testkit::Upstream::new();
+    let upstream = freerun_testkit::TestUpstream::new();
     let lines = format!(
         "location /up {{ client_max_body_size 0; proxy_request_buffering off; proxy_http_version 1.1;
                          proxy_pass http://{}; }}",
@@ -126,7 +126,7 @@ fn wake_ups_for_nothing() {
     attacked.ends("a PING at a time", one_at_a_time);
 }
 
-fn one_at_a_time(http2: &mut Http2, most: usize) -> Flooded {
+fn one_at_a_time(http2: &mut Http2, most: usize) -> FloodOutcome {
     let mut answers = 0;
     http2.flood(most, |http2, _| {
         // The answer to the one before has come.
@@ -146,7 +146,7 @@ fn answers_that_nobody_reads() {
             // Neither what the client's kernel takes nor what the server may have in its queue is more than this.
             let sent = (0..3000).take_while(|_| http2.try_send(&frames).is_ok()).count() * 1000;
             http2.silent();
-            Flooded { sent, away: None, ending: None }
+            FloodOutcome { sent, away: None, ending: None }
         });
         assert!(flooded.sent < 3_000_000 && flooded.is_ended(), "{what}: {flooded:?}");
     }
@@ -155,7 +155,8 @@ fn answers_that_nobody_reads() {
 /// Small pieces of a body cost the server more than they are worth; but an upload in small pieces is none.
 #[test]
 fn an_upload_in_small_pieces_is_no_attack() {
-    let upstream = freerun_testkit::Upstream::answering(|request| freerun_testkit::ok(request.body.len().to_string()));
+    let upstream =
+        freerun_testkit::TestUpstream::answering(|request| freerun_testkit::ok(request.body.len().to_string()));
     for buffering in ["on", "off"] {
         let lines = format!(
             "location /up {{ client_max_body_size 0; proxy_request_buffering {buffering}; proxy_http_version 1.1;

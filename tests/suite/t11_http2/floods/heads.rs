@@ -1,8 +1,8 @@
 //! Heads that are endless, or that grow when they are decoded.
 
 use super::{Attacked, Nginx, can_be_tried};
-use freerun_testkit::http2::{Block, End, Flooded, Frame, Http2, code, flag, setting};
-use freerun_testkit::{Ending, Kind, Site};
+use freerun_testkit::http2::{FieldBlock, FloodOutcome, Frame, Http2, StreamEnd, code, flag, setting};
+use freerun_testkit::{ConnectionEnd, Kind, Site};
 use std::time::Duration;
 
 /// CVE-2024-27316 and its family: fields without end.
@@ -14,7 +14,7 @@ fn continuations() {
         http2.expect(stream);
         http2.send(Frame::headers_begun(stream, http2.block("GET", "/")).end());
         http2.flood(most, |_, number| {
-            let block = Block::new().field(format!("x-{number}"), "x".repeat(1000));
+            let block = FieldBlock::new().field(format!("x-{number}"), "x".repeat(1000));
             vec![Frame::continuation(stream, block); 10]
         })
     });
@@ -63,22 +63,22 @@ fn slow_continuations() {
         http2.send(Frame::headers_begun(stream, http2.block("GET", "/")).end());
         http2.flood(600, |_, _| {
             std::thread::sleep(Duration::from_millis(25));
-            vec![Frame::continuation(stream, Block::new().indexed(2))]
+            vec![Frame::continuation(stream, FieldBlock::new().indexed(2))]
         })
     });
     assert!(flooded.is_ended() && flooded.sent < 600, "{flooded:?}");
-    assert_ne!(flooded.ending, Some(Ending::Silent));
+    assert_ne!(flooded.ending, Some(ConnectionEnd::Silent));
     attacked.is_told("slow CONTINUATION", 1);
 }
 
 /// A head that takes little in the frames and much in memory: the fields' names and values, and 32 bytes for each of
 /// them (RFC 9113 section 6.5.2).
-fn bomb(references: usize) -> Block {
-    (0..references).fold(Block::get("/").kept("x-bomb", "x".repeat(3900)), |block, _| block.indexed(62))
+fn bomb(references: usize) -> FieldBlock {
+    (0..references).fold(FieldBlock::get("/").kept("x-bomb", "x".repeat(3900)), |block, _| block.indexed(62))
 }
 
 /// Sends a block as one head, in frames of 16,384 bytes at most.
-fn send_head(http2: &mut Http2, block: &Block) -> u32 {
+fn send_head(http2: &mut Http2, block: &FieldBlock) -> u32 {
     let stream = http2.next_stream();
     http2.expect(stream);
     let mut pieces = block.as_ref().chunks(16_384);
@@ -100,7 +100,10 @@ fn hpack_bomb() {
         let mut http2 = attacked.connect();
         let stream = send_head(&mut http2, &bomb(references));
         let answer = http2.answer(stream);
-        let told = [End::Away(code::ENHANCE_YOUR_CALM), End::Gone(Ending::Closed, Some(code::ENHANCE_YOUR_CALM))];
+        let told = [
+            StreamEnd::Away(code::ENHANCE_YOUR_CALM),
+            StreamEnd::Gone(ConnectionEnd::Closed, Some(code::ENHANCE_YOUR_CALM)),
+        ];
         assert!(told.contains(&answer.end), "{references} references: {:?}", answer.end);
         attacked.serves_others();
         attacked.has_not_grown();
@@ -123,8 +126,8 @@ fn one_byte_references_held_by_a_zero_window() {
         let attacked = Attacked::new(site, "location /file { }");
         let mut http2 = attacked.connect();
         http2.windows_by_hand().send(Frame::settings(&[(setting::INITIAL_WINDOW_SIZE, 0)])).round_trip();
-        let first = Block::get("/file").kept(name, value);
-        let head = (0..16_000).fold(Block::get("/file"), |block, _| block.indexed(62));
+        let first = FieldBlock::get("/file").kept(name, value);
+        let head = (0..16_000).fold(FieldBlock::get("/file"), |block, _| block.indexed(62));
         let stream = http2.ask(first);
         assert_eq!(http2.head(stream), 200);
         for _ in 0..100 {
@@ -156,7 +159,8 @@ fn the_largest_heads_on_all_streams_have_a_bound() {
     let attacked = Attacked::new(site, "location /file { }");
     let mut http2 = attacked.connect();
     http2.windows_by_hand().send(Frame::settings(&[(setting::INITIAL_WINDOW_SIZE, 0)])).round_trip();
-    let block = (0..7).fold(Block::get("/file"), |block, number| block.field(format!("x-{number}"), "x".repeat(4000)));
+    let block =
+        (0..7).fold(FieldBlock::get("/file"), |block, number| block.field(format!("x-{number}"), "x".repeat(4000)));
     for _ in 0..128 {
         send_head(&mut http2, &block);
     }
@@ -191,7 +195,7 @@ fn size_updates_without_end() {
         let stream = http2.next_stream();
         http2.expect(stream);
         http2.send(Frame::headers_begun(stream, []).end());
-        let updates = (0..5000).fold(Block::new(), |block, number| block.table_size(number % 2 * 4096));
+        let updates = (0..5000).fold(FieldBlock::new(), |block, number| block.table_size(number % 2 * 4096));
         http2.flood(super::MOST, |_, _| vec![Frame::continuation(stream, &updates); 10])
     });
     if attacked.server.kind() == Kind::Freerun {
@@ -200,14 +204,14 @@ fn size_updates_without_end() {
     }
 }
 
-/// The same as [`Flooded::is_ended`], for heads on streams that go on one after the other.
+/// The same as [`FloodOutcome::is_ended`], for heads on streams that go on one after the other.
 #[test]
 fn malformed_heads_without_end() {
     if !can_be_tried(Nginx::GoesOn) {
         return;
     }
     let attacked = Attacked::new(Site::new(), "");
-    let flooded: Flooded = attacked.by(|http2| {
+    let flooded: FloodOutcome = attacked.by(|http2| {
         http2.flood(super::MOST, |http2, _| {
             (0..20)
                 .map(|_| Frame::headers(http2.next_stream(), http2.block("GET", "/").field("X", "y")).end())

@@ -7,8 +7,8 @@ mod resets;
 mod stalls;
 
 use super::connect;
-use freerun_testkit::http2::{Flooded, Http2, code};
-use freerun_testkit::{Ending, Kind, Server, Setup, Site, require};
+use freerun_testkit::http2::{FloodOutcome, Http2, code};
+use freerun_testkit::{ConnectionEnd, Kind, Setup, Site, TestServer, require};
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,7 +33,7 @@ enum Nginx {
 
 /// A server that is attacked, with its other clients.
 struct Attacked {
-    server: Server,
+    server: TestServer,
     /// What it serves is there as long as it runs.
     _site: Site,
     memory: u64,
@@ -99,7 +99,7 @@ impl Attacked {
         if self.server.kind() != Kind::Freerun {
             return 0;
         }
-        let mut client = freerun_testkit::Client::connect(self.server.address_number(2));
+        let mut client = freerun_testkit::TestClient::connect(self.server.address_number(2));
         let status: serde_json::Value = serde_json::from_slice(&client.get("/status").body).expect("JSON");
         let counter = status.pointer(COUNTER).and_then(serde_json::Value::as_u64);
         counter.unwrap_or_else(|| panic!("{COUNTER} in {status}"))
@@ -109,7 +109,7 @@ impl Attacked {
     #[track_caller]
     fn serves_others(&self) {
         assert_eq!(connect(&self.server).get("/").text(), "ok");
-        assert_eq!(freerun_testkit::Client::connect(self.server.address_number(2)).get("/").text(), "ok");
+        assert_eq!(freerun_testkit::TestClient::connect(self.server.address_number(2)).get("/").text(), "ok");
     }
 
     #[track_caller]
@@ -120,7 +120,7 @@ impl Attacked {
 
     /// Attacks on one connection, while another client goes on asking, and checks what has to hold then.
     #[track_caller]
-    fn by(&self, attack: impl FnOnce(&mut Http2) -> Flooded) -> Flooded {
+    fn by(&self, attack: impl FnOnce(&mut Http2) -> FloodOutcome) -> FloodOutcome {
         let mut http2 = self.connect();
         let bystander = Bystander::new(&self.server);
         let mut flooded = attack(&mut http2);
@@ -138,7 +138,7 @@ impl Attacked {
     /// As [`by`](Self::by); the attack has to be ended with ENHANCE_YOUR_CALM (or, by nginx, in any way), and told
     /// once.
     #[track_caller]
-    fn ends(&self, what: &str, attack: impl FnOnce(&mut Http2, usize) -> Flooded) {
+    fn ends(&self, what: &str, attack: impl FnOnce(&mut Http2, usize) -> FloodOutcome) {
         let most = if self.server.kind() == Kind::Nginx { MOST_OF_NGINX } else { MOST };
         let flooded = self.by(|http2| attack(http2, most));
         assert!(flooded.is_ended() && flooded.sent < most, "{what}: {flooded:?}");
@@ -146,7 +146,7 @@ impl Attacked {
             return;
         }
         assert_eq!(flooded.code(), Some(code::ENHANCE_YOUR_CALM), "{what}: {flooded:?}");
-        assert_ne!(flooded.ending, Some(Ending::Silent), "{what}: the connection lasts");
+        assert_ne!(flooded.ending, Some(ConnectionEnd::Silent), "{what}: the connection lasts");
         self.is_told(what, 1);
         assert_eq!(self.counted(), self.counted + 1, "{what}");
     }
@@ -174,7 +174,7 @@ struct Bystander {
 }
 
 impl Bystander {
-    fn new(server: &Server) -> Bystander {
+    fn new(server: &TestServer) -> Bystander {
         let stop = Arc::new(AtomicBool::new(false));
         let (stopped, mut http2) = (stop.clone(), connect(server));
         let asking = std::thread::spawn(move || {

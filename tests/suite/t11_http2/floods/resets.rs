@@ -1,8 +1,8 @@
 //! Streams that are begun and torn down.
 
 use super::{Attacked, Nginx, can_be_tried};
-use freerun_testkit::http2::{Block, Frame, Http2, code, kind};
-use freerun_testkit::{Site, Upstream, require};
+use freerun_testkit::http2::{FieldBlock, Frame, Http2, code, kind};
+use freerun_testkit::{Site, TestUpstream, require};
 
 /// A request that is given up at once.
 fn given_up(http2: &mut Http2, path: &str) -> [Frame; 2] {
@@ -31,7 +31,7 @@ fn rapid_reset_of_requests_to_an_upstream() {
     if !can_be_tried(Nginx::GoesOn) {
         return;
     }
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let lines = format!("location /up {{ proxy_pass http://{}; }}", upstream.address());
     let attacked = Attacked::new(Site::new(), &lines);
     let accepting = std::thread::spawn(move || {
@@ -51,7 +51,7 @@ fn rapid_reset_of_requests_to_an_upstream() {
 impl Attacked {
     /// As [`ends`](Attacked::ends), and the lines of the log are looked at when all attacks are over.
     #[track_caller]
-    fn by_many(&self, what: &str, attack: impl FnOnce(&mut Http2, usize) -> freerun_testkit::http2::Flooded) {
+    fn by_many(&self, what: &str, attack: impl FnOnce(&mut Http2, usize) -> freerun_testkit::http2::FloodOutcome) {
         let flooded = self.by(|http2| attack(http2, super::MOST));
         assert!(flooded.is_ended() && flooded.sent < super::MOST, "{what}: {flooded:?}");
         assert_eq!(flooded.code(), Some(code::ENHANCE_YOUR_CALM), "{what}: {flooded:?}");
@@ -64,9 +64,9 @@ fn made_you_reset() {
     if !require::freerun() {
         return;
     }
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let lines = format!("location /up {{ proxy_request_buffering off; proxy_pass http://{}; }}", upstream.address());
-    type Made = fn(u32, Block) -> Vec<Frame>;
+    type Made = fn(u32, FieldBlock) -> Vec<Frame>;
     let ways: [(&str, Made); 7] = [
         ("an update by nothing", |stream, block| vec![Frame::headers(stream, block), Frame::window(stream, 0)]),
         ("an update by too much", |stream, block| {
@@ -114,7 +114,7 @@ fn streams_that_are_refused() {
     if !can_be_tried(Nginx::GoesOn) {
         return;
     }
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let lines =
         format!("http2_max_concurrent_streams 10; location /up {{ proxy_pass http://{}; }}", upstream.address());
     let attacked = Attacked::new(Site::new(), &lines);

@@ -1,8 +1,8 @@
 //! Clients that take nothing: windows that are held at zero, or opened by next to nothing.
 
 use super::{Attacked, Nginx, can_be_tried};
-use freerun_testkit::http2::{End, Frame, Http2, setting};
-use freerun_testkit::{Ending, Kind, Site, Upstream, eventually};
+use freerun_testkit::http2::{Frame, Http2, StreamEnd, setting};
+use freerun_testkit::{ConnectionEnd, Kind, Site, TestUpstream, eventually};
 use std::time::Duration;
 
 /// A site with a file that no window holds.
@@ -22,7 +22,7 @@ fn stalling(attacked: &Attacked) -> Http2 {
 /// CVE-2019-9511, CVE-2019-9517.
 #[test]
 fn streams_that_are_held_hold_no_memory_and_end() {
-    let upstream = Upstream::answering(|_| freerun_testkit::ok(vec![b'x'; 4_000_000]));
+    let upstream = TestUpstream::answering(|_| freerun_testkit::ok(vec![b'x'; 4_000_000]));
     let lines = format!(
         "send_timeout 2s; location /file {{ }} location /up {{ proxy_max_temp_file_size 0; proxy_pass http://{}; }}",
         upstream.address()
@@ -39,11 +39,15 @@ fn streams_that_are_held_hold_no_memory_and_end() {
         // Each stream ends, and the connection, which has none that goes on, too.
         for stream in streams {
             let answer = http2.answer(stream);
-            assert!(!answer.is_whole() && answer.end != End::Gone(Ending::Silent, None), "{path}: {:?}", answer.end);
+            assert!(
+                !answer.is_whole() && answer.end != StreamEnd::Gone(ConnectionEnd::Silent, None),
+                "{path}: {:?}",
+                answer.end
+            );
         }
         if attacked.server.kind() == Kind::Freerun {
             let (_, ending) = http2.end();
-            assert_ne!(ending, Ending::Silent, "{path}");
+            assert_ne!(ending, ConnectionEnd::Silent, "{path}");
         }
         attacked.serves_others();
         eventually("the connections to the upstream are closed", || {
@@ -75,7 +79,7 @@ fn a_stream_that_is_held_ends_alone() {
     let (held, going) = (http2.ask_for("/file"), http2.ask_for("/file"));
     http2.open_window(going, 8_000_000).open_window(0, 8_000_000);
     let ended = http2.answer(held);
-    assert!(matches!(ended.end, End::Reset(_)), "{:?}", ended.end);
+    assert!(matches!(ended.end, StreamEnd::Reset(_)), "{:?}", ended.end);
     assert!(http2.answer(going).is_whole());
     assert_eq!(http2.get("/").text(), "ok");
     assert!(http2.away().is_empty(), "{:?}", http2.away());
@@ -110,13 +114,13 @@ fn a_client_that_does_not_read() {
     eventually("all streams have ended", || attacked.server.access_log().matches("/file").count() == 100);
     attacked.has_not_grown();
     // The server has gone, so that what the client's kernel has is all that comes.
-    assert_ne!(http2.end().1, Ending::Silent);
+    assert_ne!(http2.end().1, ConnectionEnd::Silent);
 }
 
 /// Requests whose bodies never end, as many as there may be.
 #[test]
 fn bodies_that_never_come() {
-    let upstream = Upstream::answering(|_| freerun_testkit::ok("x"));
+    let upstream = TestUpstream::answering(|_| freerun_testkit::ok("x"));
     let lines = format!("client_body_timeout 2s; location /up {{ proxy_pass http://{}; }}", upstream.address());
     let attacked = Attacked::new(site(), &lines);
     let mut http2 = attacked.connect();
@@ -142,7 +146,7 @@ fn a_held_connection_ends_over_tls_too() {
     let stream = http2.ask_for("/file");
     assert_eq!(http2.head(stream), 200);
     let answer = http2.answer(stream);
-    assert!(!answer.is_whole() && answer.end != End::Gone(Ending::Silent, None), "{:?}", answer.end);
+    assert!(!answer.is_whole() && answer.end != StreamEnd::Gone(ConnectionEnd::Silent, None), "{:?}", answer.end);
     if server.kind() == Kind::Freerun {
         server.logs("client timed out");
     }

@@ -9,7 +9,7 @@ mod scripts;
 
 use std::process::{Command, Stdio};
 
-use freerun_testkit::{Server, Setup, Site, TlsVersion, certificates, require};
+use freerun_testkit::{Setup, Site, TestServer, TlsVersion, certificates, require};
 
 /// How long a client may take, in seconds. A toolchain that compiles first needs some of them.
 const SECONDS: &str = "120";
@@ -26,7 +26,7 @@ fn large() -> Vec<u8> {
 }
 
 /// A server with this certificate, which asks for one. A body that is sent to `/echo` comes back.
-fn server(site: &Site, certificate: &str) -> Server {
+fn server(site: &Site, certificate: &str) -> TestServer {
     site.file("large", large());
     Setup::new()
         .root(site)

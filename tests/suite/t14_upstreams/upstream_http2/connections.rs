@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use freerun_testkit::http2::{Frame, Http2, Http2Peer, Reply, code, kind, setting};
-use freerun_testkit::{Client, Ending, Setup, Upstream};
+use freerun_testkit::http2::{Frame, Http2, Http2Peer, ServerReply, code, kind, setting};
+use freerun_testkit::{ConnectionEnd, Setup, TestClient, TestUpstream};
 
 use super::{accept, called, connect, proxied, setup};
 
@@ -17,12 +17,12 @@ const NOTHING: Duration = Duration::from_millis(200);
 fn answer(peer: &mut Http2Peer) {
     let asked = peer.request();
     let path = asked.path().to_owned();
-    peer.answer(asked.stream, &Reply::ok(path));
+    peer.answer(asked.stream, &ServerReply::ok(path));
 }
 
 #[test]
 fn only_the_first_request_is_sent_before_the_settings_have_come() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = proxied(&[&upstream], "").freerun();
     let mut http2 = connect(&server);
     let streams: Vec<u32> = (0..5).map(|number| http2.ask_for(&format!("/{number}"))).collect();
@@ -30,12 +30,12 @@ fn only_the_first_request_is_sent_before_the_settings_have_come() {
     let mut peer = Http2Peer::bare(upstream.accept());
     peer.head();
     peer.set_timeout(NOTHING);
-    assert_eq!(peer.ending(), Ending::Silent);
+    assert_eq!(peer.ending(), ConnectionEnd::Silent);
     assert_eq!(peer.count(kind::HEADERS), 1);
     assert!(upstream.try_accept(NOTHING).is_none(), "another connection");
     peer.set_timeout(Duration::from_secs(15));
     peer.send(Frame::settings(&[]));
-    peer.answer(1, &Reply::ok("/0"));
+    peer.answer(1, &ServerReply::ok("/0"));
     (1..5).for_each(|_| answer(&mut peer));
     for (number, stream) in streams.into_iter().enumerate() {
         assert_eq!(http2.answer(stream).text(), format!("/{number}"));
@@ -44,7 +44,7 @@ fn only_the_first_request_is_sent_before_the_settings_have_come() {
 
 #[test]
 fn a_connection_carries_as_many_streams_as_the_server_allows() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = proxied(&[&upstream], "").freerun();
     let mut http2 = connect(&server);
     let mut streams = vec![http2.ask_for("/0")];
@@ -60,16 +60,16 @@ fn a_connection_carries_as_many_streams_as_the_server_allows() {
     let four = second.request();
     assert!(upstream.try_accept(NOTHING).is_none(), "a third connection");
     // A stream that ends makes room, on the same connection.
-    first.answer(one.stream, &Reply::ok("x"));
+    first.answer(one.stream, &ServerReply::ok("x"));
     assert_eq!(http2.answer(streams[0]).text(), "x");
     let last = http2.ask_for("/last");
     let five = first.request();
     assert_eq!(five.path(), "/last");
     for asked in [&two, &five] {
-        first.answer(asked.stream, &Reply::ok("x"));
+        first.answer(asked.stream, &ServerReply::ok("x"));
     }
     for asked in [&three, &four] {
-        second.answer(asked.stream, &Reply::ok("x"));
+        second.answer(asked.stream, &ServerReply::ok("x"));
     }
     for stream in streams.into_iter().skip(1).chain([last]) {
         assert_eq!(http2.answer(stream).text(), "x");
@@ -85,7 +85,7 @@ struct Together {
 
 /// A server that answers no call before so many of them are there.
 fn together(calls: usize) -> Together {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let address = upstream.address();
     let (connections, most, waiting) = (Arc::new(AtomicUsize::new(0)), Arc::default(), Arc::new(AtomicUsize::new(0)));
     let told = Together { address, connections: connections.clone(), most: Arc::clone(&most) };
@@ -104,13 +104,13 @@ fn together(calls: usize) -> Together {
                             most.fetch_max(here.len(), SeqCst);
                             waiting.fetch_add(1, SeqCst);
                         }
-                        Err(Ending::Silent) => {}
+                        Err(ConnectionEnd::Silent) => {}
                         Err(_) => return,
                     }
                     // All of a round have come; the next round counts on from there.
                     if waiting.load(SeqCst).is_multiple_of(calls) && waiting.load(SeqCst) > 0 {
                         for stream in here.drain(..) {
-                            if peer.try_answer(stream, &Reply::ok("x").trailer("grpc-status", "0")).is_err() {
+                            if peer.try_answer(stream, &ServerReply::ok("x").trailer("grpc-status", "0")).is_err() {
                                 return;
                             }
                         }
@@ -142,7 +142,7 @@ fn a_thousand_slow_calls_go_over_ten_connections_of_each_loop() {
             std::thread::scope(|scope| {
                 for _ in 0..CLIENTS {
                     scope.spawn(|| {
-                        let mut http2 = Http2::new(Client::connect(address));
+                        let mut http2 = Http2::new(TestClient::connect(address));
                         http2.greeted().set_timeout(Duration::from_secs(60));
                         ready.wait();
                         let streams: Vec<u32> = (0..CALLS)
@@ -164,7 +164,7 @@ fn a_thousand_slow_calls_go_over_ten_connections_of_each_loop() {
 /// `max_conns` is about exchanges, each of which may keep a server busy; those who find no room wait in the `queue`.
 #[test]
 fn max_conns_and_the_queue_know_streams() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let group = format!("server {} max_conns=2; queue 10 timeout=60s;", upstream.address());
     let server = setup(&group, "location / { grpc_pass grpc://backend; }").freerun();
     let mut http2 = connect(&server);
@@ -175,12 +175,12 @@ fn max_conns_and_the_queue_know_streams() {
     http2.round_trip();
     peer.round_trip();
     assert_eq!(peer.count(kind::HEADERS), 2);
-    peer.answer(two.stream, &Reply::ok("x"));
+    peer.answer(two.stream, &ServerReply::ok("x"));
     let three = peer.request();
-    peer.answer(one.stream, &Reply::ok("x"));
+    peer.answer(one.stream, &ServerReply::ok("x"));
     let four = peer.request();
     for asked in [three, four] {
-        peer.answer(asked.stream, &Reply::ok("x"));
+        peer.answer(asked.stream, &ServerReply::ok("x"));
     }
     for stream in streams {
         assert_eq!(http2.answer(stream).text(), "x");
@@ -190,7 +190,7 @@ fn max_conns_and_the_queue_know_streams() {
 
 #[test]
 fn without_room_in_the_queue_a_call_is_not_available() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let group = format!("server {} max_conns=1;", upstream.address());
     let server = setup(&group, "location / { grpc_pass grpc://backend; }").freerun();
     let mut http2 = connect(&server);
@@ -199,13 +199,13 @@ fn without_room_in_the_queue_a_call_is_not_available() {
     let asked = peer.request();
     let refused = http2.request("POST", "/second", &[("content-type", "application/grpc")]);
     assert_eq!(refused.header("grpc-status"), Some("14"));
-    peer.answer(asked.stream, &Reply::ok("x"));
+    peer.answer(asked.stream, &ServerReply::ok("x"));
     assert_eq!(http2.answer(first).text(), "x");
 }
 
 #[test]
 fn without_keepalive_each_request_has_a_connection() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let group = format!("server {}; keepalive 0;", upstream.address());
     let server = setup(&group, "location / { grpc_pass grpc://backend; }").freerun();
     let mut http2 = connect(&server);
@@ -216,7 +216,7 @@ fn without_keepalive_each_request_has_a_connection() {
         assert_eq!(http2.answer(stream).status, 200);
     }
     for peer in peers.iter_mut() {
-        assert_eq!(peer.ending(), Ending::Closed);
+        assert_eq!(peer.ending(), ConnectionEnd::Closed);
         assert_eq!(peer.away().last().map(|away| away.code), Some(code::NO_ERROR));
     }
 }
@@ -225,7 +225,7 @@ fn without_keepalive_each_request_has_a_connection() {
 /// made is tried once more.
 #[test]
 fn a_connection_that_ends_before_its_settings_fails_those_who_wait_for_it() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = proxied(&[&upstream], "proxy_next_upstream off;").freerun();
     let mut http2 = connect(&server);
     let streams: Vec<u32> = (0..5).map(|number| http2.ask_for(&format!("/{number}"))).collect();
@@ -246,7 +246,7 @@ fn a_connection_that_ends_before_its_settings_fails_those_who_wait_for_it() {
 #[test]
 fn rapid_resets_of_a_client_do_not_hurt_the_connection() {
     const FRAMES: usize = 10_000;
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let lines = "keepalive_requests 1000000; location / { grpc_pass grpc://backend; }";
     let server = setup(&format!("server {}; keepalive_requests 1000000;", upstream.address()), lines).freerun();
     let mut other = connect(&server);
@@ -277,7 +277,7 @@ fn rapid_resets_of_a_client_do_not_hurt_the_connection() {
     assert!(given_up <= flooded.sent / 2, "{given_up} requests of {flooded:?}");
     // The connection serves those that it has carried all the time, and new ones.
     peer.set_timeout(Duration::from_secs(15));
-    peer.answer(asked.stream, &Reply::ok("held"));
+    peer.answer(asked.stream, &ServerReply::ok("held"));
     assert_eq!(other.answer(held).text(), "held");
     let stream = other.ask_for("/later");
     let later = loop {
@@ -287,7 +287,7 @@ fn rapid_resets_of_a_client_do_not_hurt_the_connection() {
             break asked;
         }
     };
-    peer.answer(later.stream, &Reply::ok("later"));
+    peer.answer(later.stream, &ServerReply::ok("later"));
     assert_eq!(other.answer(stream).text(), "later");
     assert!(upstream.try_accept(Duration::ZERO).is_none(), "a second connection");
 }
@@ -295,7 +295,7 @@ fn rapid_resets_of_a_client_do_not_hurt_the_connection() {
 /// A connection that is used goes on over a reload, and requests of the new configuration use it, too, or make their own.
 #[test]
 fn calls_go_on_over_a_reload() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = called(&[&upstream], "").freerun();
     let mut http2 = connect(&server);
     let stream = super::call(&mut http2, "/a", b"one", false);
@@ -304,13 +304,13 @@ fn calls_go_on_over_a_reload() {
     server.reload();
     http2.upload(stream, b"two", true);
     assert_eq!(peer.rest_of(asked.stream).body, b"onetwo");
-    peer.answer(asked.stream, &Reply { status: 200, ..Reply::default() }.trailer("grpc-status", "0"));
+    peer.answer(asked.stream, &ServerReply { status: 200, ..ServerReply::default() }.trailer("grpc-status", "0"));
     assert_eq!(http2.answer(stream).trailer("grpc-status"), Some("0"));
 }
 
 #[test]
 fn an_unused_connection_is_closed_in_order_when_its_time_is_over() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let group = format!("server {}; keepalive 2; keepalive_timeout 100ms;", upstream.address());
     let setup: Setup = setup(&group, "proxy_http_version 2; location / { proxy_pass http://backend; }");
     let server = setup.freerun();
@@ -319,7 +319,7 @@ fn an_unused_connection_is_closed_in_order_when_its_time_is_over() {
     let mut peer = accept(&upstream);
     answer(&mut peer);
     assert_eq!(http2.answer(stream).status, 200);
-    assert_eq!(peer.ending(), Ending::Closed);
+    assert_eq!(peer.ending(), ConnectionEnd::Closed);
     assert_eq!(peer.away().last().map(|away| away.code), Some(code::NO_ERROR));
 }
 
@@ -327,7 +327,7 @@ fn an_unused_connection_is_closed_in_order_when_its_time_is_over() {
 #[test]
 fn a_server_without_a_group_has_a_connection_for_each_request() {
     for scheme in ["grpc_pass grpc://", "proxy_http_version 2; proxy_pass http://"] {
-        let upstream = Upstream::new();
+        let upstream = TestUpstream::new();
         let pass = format!("location / {{ {scheme}{}; }}", upstream.address());
         let server = setup("server 127.0.0.1:1;", &pass).freerun();
         let mut http2 = connect(&server);
@@ -336,7 +336,7 @@ fn a_server_without_a_group_has_a_connection_for_each_request() {
             let mut peer = accept(&upstream);
             answer(&mut peer);
             assert_eq!(http2.answer(stream).status, 200, "{scheme}");
-            assert_eq!(peer.ending(), Ending::Closed, "{scheme}");
+            assert_eq!(peer.ending(), ConnectionEnd::Closed, "{scheme}");
         }
     }
 }

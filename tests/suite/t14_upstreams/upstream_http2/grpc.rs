@@ -1,7 +1,7 @@
 //! Calls of gRPC.
 
-use freerun_testkit::http2::{Block, End, Frame, Http2, Http2Peer, Reply, flag, kind};
-use freerun_testkit::{Refusing, Upstream};
+use freerun_testkit::http2::{FieldBlock, Frame, Http2, Http2Peer, ServerReply, StreamEnd, flag, kind};
+use freerun_testkit::{RefusingAddress, TestUpstream};
 
 use super::{accept, call, called, connect, setup};
 
@@ -11,7 +11,7 @@ const CALL: [(&str, &str); 2] = [("content-type", "application/grpc"), ("te", "t
 fn another_call(http2: &mut Http2, peer: &mut Http2Peer) {
     let stream = call(http2, "/b", b"x", true);
     let asked = peer.request();
-    peer.answer(asked.stream, &Reply { status: 200, ..Reply::default() }.trailer("grpc-status", "0"));
+    peer.answer(asked.stream, &ServerReply { status: 200, ..ServerReply::default() }.trailer("grpc-status", "0"));
     assert_eq!(http2.answer(stream).trailer("grpc-status"), Some("0"));
 }
 
@@ -24,7 +24,7 @@ fn answer_in_part(http2: &mut Http2, stream: u32, peer: &mut Http2Peer, asked: u
 
 #[test]
 fn messages_go_both_ways_as_they_come() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = called(&[&upstream], "").freerun();
     let mut http2 = connect(&server);
     let stream = call(&mut http2, "/chat", b"hello", false);
@@ -48,10 +48,10 @@ fn messages_go_both_ways_as_they_come() {
     }
     http2.send(Frame::data(stream, "").end());
     assert!(peer.rest_of(asked.stream).whole);
-    let trailers = Block::new().field("grpc-status", "5").field("grpc-message", "not found");
+    let trailers = FieldBlock::new().field("grpc-status", "5").field("grpc-message", "not found");
     peer.send(Frame::headers(asked.stream, trailers).end());
     let answer = http2.answer(stream);
-    assert_eq!((answer.end, answer.body().len()), (End::Whole, 80));
+    assert_eq!((answer.end, answer.body().len()), (StreamEnd::Whole, 80));
     assert_eq!((answer.trailer("grpc-status"), answer.trailer("grpc-message")), (Some("5"), Some("not found")));
 }
 
@@ -59,7 +59,7 @@ fn messages_go_both_ways_as_they_come() {
 #[test]
 fn the_last_message_ends_the_request() {
     for lines in ["", "client_body_buffer_size 1k;"] {
-        let upstream = Upstream::new();
+        let upstream = TestUpstream::new();
         let server = called(&[&upstream], lines).freerun();
         let mut http2 = connect(&server);
         call(&mut http2, "/one", b"Hello", true);
@@ -78,7 +78,7 @@ fn the_last_message_ends_the_request() {
 fn short_messages_with_windows_and_questions_are_no_flood() {
     const ROUNDS: usize = 100;
     const MESSAGES: usize = 100;
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = called(&[&upstream], "").freerun();
     let mut http2 = connect(&server);
     let stream = call(&mut http2, "/chat", b"m", false);
@@ -97,7 +97,7 @@ fn short_messages_with_windows_and_questions_are_no_flood() {
             peer.frame();
         }
     }
-    peer.send(Frame::headers(asked.stream, Block::new().field("grpc-status", "0")).end());
+    peer.send(Frame::headers(asked.stream, FieldBlock::new().field("grpc-status", "0")).end());
     assert_eq!(http2.answer(stream).trailer("grpc-status"), Some("0"));
 }
 
@@ -106,7 +106,7 @@ fn short_messages_with_windows_and_questions_are_no_flood() {
 fn short_calls_are_no_flood() {
     const ROUNDS: usize = 20;
     const CALLS: usize = 40;
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let group = format!("server {}; keepalive_requests 100000;", upstream.address());
     let server = setup(&group, "location / { grpc_pass grpc://backend; }").freerun();
     let mut http2 = connect(&server);
@@ -118,7 +118,7 @@ fn short_calls_are_no_flood() {
             let asked = peer.request();
             let mut frames = vec![Frame::ping([7; 8]); 11];
             frames.push(Frame::window(0, 1));
-            frames.push(Frame::headers(asked.stream, Block::status(200).field("grpc-status", "0")).end());
+            frames.push(Frame::headers(asked.stream, FieldBlock::status(200).field("grpc-status", "0")).end());
             peer.send_all(&frames);
         }
         for stream in streams {
@@ -131,7 +131,7 @@ fn short_calls_are_no_flood() {
 /// A response that is only a head is one frame to the client, too.
 #[test]
 fn trailers_only() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = called(&[&upstream], "").freerun();
     let mut http2 = connect(&server);
     let stream = call(&mut http2, "/a", b"x", true);
@@ -140,7 +140,7 @@ fn trailers_only() {
     let fields = [("content-type", "application/grpc"), ("grpc-status", "12"), ("grpc-message", "no")];
     peer.answer_head(asked.stream, 200, &fields, true);
     let answer = http2.answer(stream);
-    assert_eq!((answer.status, answer.end), (200, End::Whole));
+    assert_eq!((answer.status, answer.end), (200, StreamEnd::Whole));
     assert_eq!((answer.header("grpc-status"), answer.header("grpc-message")), (Some("12"), Some("no")));
     assert!(answer.message.trailers.is_empty());
     let data = http2.seen().iter().any(|seen| seen.kind == kind::DATA && seen.stream == stream);
@@ -150,7 +150,7 @@ fn trailers_only() {
 /// A server that has answered before the client has sent everything does not take the rest (RFC 9113 section 8.1).
 #[test]
 fn a_whole_response_before_the_end_of_the_request() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = called(&[&upstream], "").freerun();
     let mut http2 = connect(&server);
     let stream = call(&mut http2, "/a", b"x", false);
@@ -159,7 +159,7 @@ fn a_whole_response_before_the_end_of_the_request() {
     peer.answer_head(asked.stream, 200, &[("grpc-status", "8")], true);
     peer.send(Frame::reset(asked.stream, freerun_testkit::http2::code::NO_ERROR));
     let answer = http2.answer(stream);
-    assert_eq!((answer.status, answer.header("grpc-status"), answer.end), (200, Some("8"), End::Whole));
+    assert_eq!((answer.status, answer.header("grpc-status"), answer.end), (200, Some("8"), StreamEnd::Whole));
     // The connection goes on.
     another_call(&mut http2, &mut peer);
 }
@@ -167,7 +167,7 @@ fn a_whole_response_before_the_end_of_the_request() {
 /// A client that gives a call up gives it up at the server, too.
 #[test]
 fn a_call_that_is_given_up_is_reset_at_the_server() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = called(&[&upstream], "").freerun();
     let mut http2 = connect(&server);
     let stream = call(&mut http2, "/a", b"x", false);
@@ -181,7 +181,7 @@ fn a_call_that_is_given_up_is_reset_at_the_server() {
 /// What this server answers itself is an error of gRPC to a client of gRPC, and a page to others.
 #[test]
 fn errors_of_ours_are_those_of_grpc() {
-    let dead = Refusing::new();
+    let dead = RefusingAddress::new();
     let lines = "grpc_read_timeout 100ms;
         location / { grpc_pass grpc://backend; }
         location /proxied { proxy_http_version 2; proxy_pass http://backend; }
@@ -213,7 +213,7 @@ fn errors_of_ours_are_those_of_grpc() {
 
 #[test]
 fn a_call_that_takes_too_long_has_exceeded_its_time() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = called(&[&upstream], "grpc_read_timeout 100ms;").freerun();
     let mut http2 = connect(&server);
     let stream = call(&mut http2, "/a", b"x", true);
@@ -234,7 +234,7 @@ fn a_call_that_takes_too_long_has_exceeded_its_time() {
 /// A server that is silent, but answers when it is asked whether it is there, is waited for with `grpc_keepalive_ping`.
 #[test]
 fn a_silent_call_is_kept_as_long_as_its_server_answers() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = called(&[&upstream], "grpc_read_timeout 1s; grpc_keepalive_ping on;").freerun();
     let mut http2 = connect(&server);
     let stream = call(&mut http2, "/a", b"x", true);
@@ -245,7 +245,7 @@ fn a_silent_call_is_kept_as_long_as_its_server_answers() {
     for _ in 0..2 {
         peer.until("a question", |frame| frame.kind == kind::PING && !frame.has(flag::ACK));
     }
-    peer.send(Frame::headers(asked.stream, Block::new().field("grpc-status", "0")).end());
+    peer.send(Frame::headers(asked.stream, FieldBlock::new().field("grpc-status", "0")).end());
     assert_eq!(http2.answer(stream).trailer("grpc-status"), Some("0"));
     // One that does not answer is given up.
     let stream = call(&mut http2, "/b", b"x", true);
@@ -259,7 +259,7 @@ fn a_silent_call_is_kept_as_long_as_its_server_answers() {
 /// What breaks off in the middle is not taken for a whole response.
 #[test]
 fn a_call_that_breaks_off_is_reset() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = called(&[&upstream], "").freerun();
     let mut http2 = connect(&server);
     let stream = call(&mut http2, "/a", b"x", true);
@@ -267,7 +267,7 @@ fn a_call_that_breaks_off_is_reset() {
     let asked = peer.request();
     answer_in_part(&mut http2, stream, &mut peer, asked.stream);
     peer.send(Frame::reset(asked.stream, freerun_testkit::http2::code::INTERNAL_ERROR));
-    assert!(matches!(http2.answer(stream).end, End::Reset(_)));
+    assert!(matches!(http2.answer(stream).end, StreamEnd::Reset(_)));
     // The client's connection goes on.
     another_call(&mut http2, &mut peer);
 }

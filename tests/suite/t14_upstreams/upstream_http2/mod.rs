@@ -7,7 +7,7 @@ mod responses;
 mod tries;
 
 use freerun_testkit::http2::{Http2, Http2Peer};
-use freerun_testkit::{Server, Setup, Site, Upstream};
+use freerun_testkit::{Setup, Site, TestServer, TestUpstream};
 
 /// What the log has of a request.
 const LOG: &str = "log_format way '$request_uri|$status|$upstream_addr|$upstream_status';
@@ -23,28 +23,28 @@ fn setup(group: &str, lines: &str) -> Setup {
 }
 
 /// The group of these servers.
-fn group(upstreams: &[&Upstream]) -> String {
+fn group(upstreams: &[&TestUpstream]) -> String {
     upstreams.iter().map(|upstream| format!("server {}; ", upstream.address())).collect()
 }
 
 /// A server that passes everything to these servers over HTTP/2, by `proxy_pass`.
-fn proxied(upstreams: &[&Upstream], lines: &str) -> Setup {
+fn proxied(upstreams: &[&TestUpstream], lines: &str) -> Setup {
     setup(&group(upstreams), &format!("{lines} proxy_http_version 2; location / {{ proxy_pass http://backend; }}"))
 }
 
 /// A server that passes everything to these servers by `grpc_pass`.
-fn called(upstreams: &[&Upstream], lines: &str) -> Setup {
+fn called(upstreams: &[&TestUpstream], lines: &str) -> Setup {
     setup(&group(upstreams), &format!("{lines} location / {{ grpc_pass grpc://backend; }}"))
 }
 
 /// Upstream servers at two addresses.
-fn two() -> (Upstream, Upstream) {
-    (Upstream::new(), Upstream::on(([127, 0, 0, 2], 0).into()))
+fn two() -> (TestUpstream, TestUpstream) {
+    (TestUpstream::new(), TestUpstream::on(([127, 0, 0, 2], 0).into()))
 }
 
 /// A connection of a client.
 #[track_caller]
-fn connect(server: &Server) -> Http2 {
+fn connect(server: &TestServer) -> Http2 {
     let mut http2 = Http2::new(server.connect());
     http2.greeted();
     http2
@@ -52,7 +52,7 @@ fn connect(server: &Server) -> Http2 {
 
 /// The next connection to an upstream server.
 #[track_caller]
-fn accept(upstream: &Upstream) -> Http2Peer {
+fn accept(upstream: &TestUpstream) -> Http2Peer {
     Http2Peer::new(upstream.accept())
 }
 
@@ -66,7 +66,7 @@ fn call(http2: &mut Http2, path: &str, message: &[u8], ends: bool) -> u32 {
 }
 
 /// How many failures of a server were counted, by what they were.
-fn failures(server: &Server, number: usize) -> Vec<(String, u64)> {
+fn failures(server: &TestServer, number: usize) -> Vec<(String, u64)> {
     let status = server.status();
     let counted = status["upstreams"][0]["servers"][number]["failures"].as_object().cloned().unwrap_or_default();
     counted

@@ -1,7 +1,7 @@
 //! Responses of upstream servers, from those that are kept to those that are passed on as they come.
 
-use freerun_testkit::http2::{Block, End, Frame, Http2Peer, Reply, answering, kind, setting};
-use freerun_testkit::{TlsServer, Upstream, eventually};
+use freerun_testkit::http2::{FieldBlock, Frame, Http2Peer, ServerReply, StreamEnd, answering, kind, setting};
+use freerun_testkit::{TestUpstream, TlsServer, eventually};
 
 use super::{accept, connect, proxied, setup};
 
@@ -12,7 +12,7 @@ fn content(length: usize) -> Vec<u8> {
 
 #[test]
 fn a_request_is_in_the_terms_of_http2() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let lines = "proxy_set_header X-Own set; proxy_set_header Upgrade $http_upgrade; proxy_set_header Host $host;";
     let server = proxied(&[&upstream], lines).freerun();
     let mut client = server.connect();
@@ -30,7 +30,7 @@ fn a_request_is_in_the_terms_of_http2() {
     }
     // What belongs to a connection the harness refuses by itself.
     assert_eq!(asked.message.body, b"abc");
-    peer.answer(asked.stream, &Reply::ok("done").field("x-answer", "1"));
+    peer.answer(asked.stream, &ServerReply::ok("done").field("x-answer", "1"));
     let response = client.response();
     assert_eq!((response.status, response.header("x-answer"), response.text().as_str()), (200, Some("1"), "done"));
     assert_eq!(response.header("content-length"), Some("4"));
@@ -38,7 +38,7 @@ fn a_request_is_in_the_terms_of_http2() {
 
 #[test]
 fn bodies_of_all_sizes_arrive_whole_buffered_or_not() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let address = upstream.address();
     let lines = "proxy_http_version 2; proxy_buffers 8 4k;
                  location /buffered/ { proxy_pass http://backend; }
@@ -46,14 +46,14 @@ fn bodies_of_all_sizes_arrive_whole_buffered_or_not() {
     let server = setup(&format!("server {address};"), lines).freerun();
     let _upstream = answering(upstream, |asked| {
         let length = asked.path().rsplit('/').next().and_then(|length| length.parse().ok()).unwrap_or(0);
-        let reply = Reply { status: 200, ..Reply::default() }.body(content(length));
+        let reply = ServerReply { status: 200, ..ServerReply::default() }.body(content(length));
         if asked.path().contains("announced") { reply.field("content-length", &length.to_string()) } else { reply }
     });
     let mut http2 = connect(&server);
     for way in ["buffered/announced", "buffered/ended", "unbuffered/announced", "unbuffered/ended"] {
         for size in [0, 1, 4095, 16_384, 16_385, 65_535, 65_536, 1_000_000, 5_000_000] {
             let answer = http2.get(&format!("/{way}/{size}"));
-            assert_eq!((answer.status, answer.end), (200, End::Whole), "{way} {size}");
+            assert_eq!((answer.status, answer.end), (200, StreamEnd::Whole), "{way} {size}");
             assert!(answer.body() == content(size), "{way}: {size} bytes");
             if size < 1_000_000 {
                 assert_eq!(server.get(&format!("/{way}/{size}")).body, content(size), "{way}: {size} bytes");
@@ -64,7 +64,7 @@ fn bodies_of_all_sizes_arrive_whole_buffered_or_not() {
 
 #[test]
 fn an_unbuffered_response_is_passed_on_as_it_comes() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = proxied(&[&upstream], "proxy_buffering off;").freerun();
     let mut http2 = connect(&server);
     let stream = http2.ask_for("/");
@@ -84,7 +84,7 @@ fn an_unbuffered_response_is_passed_on_as_it_comes() {
 /// Who does not read gets what the buffers and the window hold; the server is not asked for more, and others are served.
 #[test]
 fn a_client_that_does_not_read_holds_up_nobody_else() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let lines = "proxy_buffering off; proxy_buffers 4 8k; proxy_buffer_size 8k;";
     let server = proxied(&[&upstream], lines).freerun();
     let mut slow = freerun_testkit::http2::Http2::with(server.connect(), &[(setting::INITIAL_WINDOW_SIZE, 1000)]);
@@ -106,7 +106,7 @@ fn a_client_that_does_not_read_holds_up_nobody_else() {
     let mut quick = connect(&server);
     let stream = quick.ask_for("/quick");
     let other = peer.request();
-    peer.answer(other.stream, &Reply::ok("quick"));
+    peer.answer(other.stream, &ServerReply::ok("quick"));
     assert_eq!(quick.answer(stream).text(), "quick");
     // The slow one goes on when it reads.
     slow.open_window(stalled, 1 << 30);
@@ -118,7 +118,7 @@ fn a_client_that_does_not_read_holds_up_nobody_else() {
 
 #[test]
 fn responses_are_cached_and_revalidated() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let address = upstream.address();
     let lines =
         "proxy_http_version 2; proxy_cache all; proxy_cache_revalidate on; add_header X-Cache $upstream_cache_status;
@@ -127,8 +127,8 @@ fn responses_are_cached_and_revalidated() {
         setup(&format!("server {address};"), lines).http("proxy_cache_path @DIR@/cache keys_zone=all:1m;").freerun();
     let _upstream = answering(upstream, |asked| {
         let reply = match asked.field("if-none-match") {
-            Some("\"tag\"") => Reply { status: 304, ..Reply::default() },
-            _ => Reply::ok("cached"),
+            Some("\"tag\"") => ServerReply { status: 304, ..ServerReply::default() },
+            _ => ServerReply::ok("cached"),
         };
         let age = if asked.path() == "/fresh" { "max-age=1000" } else { "max-age=1" };
         reply.field("cache-control", age).field("etag", "\"tag\"")
@@ -154,13 +154,13 @@ fn responses_are_cached_and_revalidated() {
 
 #[test]
 fn trailers_reach_clients_of_both_versions() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let address = upstream.address();
     let lines = "proxy_http_version 2; location / { proxy_pass_trailers on; proxy_pass http://backend; }
                  location /without { proxy_pass http://backend; }";
     let server = setup(&format!("server {address};"), lines).freerun();
     let _upstream = answering(upstream, |_| {
-        let reply = Reply { status: 200, ..Reply::default() }.body("body");
+        let reply = ServerReply { status: 200, ..ServerReply::default() }.body("body");
         reply.trailer("x-sum", "17").trailer("content-length", "3")
     });
     let mut http2 = connect(&server);
@@ -178,7 +178,7 @@ fn trailers_reach_clients_of_both_versions() {
 
 #[test]
 fn servers_with_tls_agree_by_alpn() {
-    let upstream = Upstream::tls(TlsServer::new("ec").alpn(&["http/1.1", "h2"]));
+    let upstream = TestUpstream::tls(TlsServer::new("ec").alpn(&["http/1.1", "h2"]));
     let lines = "proxy_http_version 2; location / { proxy_pass https://backend; }
                  location /call { grpc_pass grpcs://backend; }";
     let server = setup(&super::group(&[&upstream]), lines).freerun();
@@ -190,14 +190,14 @@ fn servers_with_tls_agree_by_alpn() {
         let mut peer = Http2Peer::new(peer);
         let asked = peer.request();
         assert_eq!((asked.path(), asked.field(":scheme")), (path, Some("https")));
-        peer.answer(asked.stream, &Reply::ok("secret"));
+        peer.answer(asked.stream, &ServerReply::ok("secret"));
         assert_eq!(http2.answer(stream).text(), "secret");
     }
 }
 
 #[test]
 fn a_server_with_tls_that_has_no_http2_is_told() {
-    let upstream = Upstream::tls(TlsServer::new("ec"));
+    let upstream = TestUpstream::tls(TlsServer::new("ec"));
     let lines = "proxy_http_version 2; location / { proxy_pass https://backend; }";
     let server = setup(&super::group(&[&upstream]), lines).freerun();
     let mut http2 = connect(&server);
@@ -213,10 +213,10 @@ fn a_server_with_tls_that_has_no_http2_is_told() {
 fn wrong_responses_are_errors_of_the_server() {
     type Wrong = fn(u32) -> Vec<Frame>;
     let cases: [(&str, Wrong, bool); 6] = [
-        ("no :status", |stream| vec![Frame::headers(stream, Block::new().field("a", "b"))], true),
+        ("no :status", |stream| vec![Frame::headers(stream, FieldBlock::new().field("a", "b"))], true),
         (
             "a field of a connection",
-            |stream| vec![Frame::headers(stream, Block::status(200).field("connection", "close"))],
+            |stream| vec![Frame::headers(stream, FieldBlock::status(200).field("connection", "close"))],
             true,
         ),
         ("DATA before the head", |stream| vec![Frame::data(stream, "x")], true),
@@ -224,7 +224,7 @@ fn wrong_responses_are_errors_of_the_server() {
         ("a frame that is too long", |stream| vec![Frame::data(stream, vec![0; 20_000])], false),
         ("PUSH_PROMISE", |stream| vec![Frame::new(kind::PUSH_PROMISE, 4, stream, [0, 0, 0, 2, 0x88])], false),
     ];
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = proxied(&[&upstream], "proxy_next_upstream off;").freerun();
     let mut http2 = connect(&server);
     let mut peer: Option<Http2Peer> = None;

@@ -1,14 +1,14 @@
 //! Requests that are sent again: to the same server, or to another one.
 
-use freerun_testkit::http2::{Asked, Frame, Http2Peer, Reply, answering, code};
-use freerun_testkit::{Ending, Setup, Upstream, eventually};
+use freerun_testkit::http2::{Frame, Http2Peer, ServerReply, StreamRequest, answering, code};
+use freerun_testkit::{ConnectionEnd, Setup, TestUpstream, eventually};
 
 use super::{accept, call, called, connect, failures, proxied, two};
 
 const STATUS: &str = "location = /status { status; }";
 
 /// A server that does this with every request of every connection, until the process ends.
-fn doing(upstream: Upstream, act: impl Fn(&mut Http2Peer, &Asked) + Send + Sync + Clone + 'static) {
+fn doing(upstream: TestUpstream, act: impl Fn(&mut Http2Peer, &StreamRequest) + Send + Sync + Clone + 'static) {
     std::thread::spawn(move || {
         while let Some(peer) = upstream.try_accept(std::time::Duration::from_secs(3600)) {
             let act = act.clone();
@@ -23,23 +23,23 @@ fn doing(upstream: Upstream, act: impl Fn(&mut Http2Peer, &Asked) + Send + Sync 
 }
 
 /// Resets the stream of a request with this code.
-fn resets(code: u32) -> impl Fn(&mut Http2Peer, &Asked) + Send + Sync + Clone + 'static {
-    move |peer: &mut Http2Peer, asked: &Asked| {
+fn resets(code: u32) -> impl Fn(&mut Http2Peer, &StreamRequest) + Send + Sync + Clone + 'static {
+    move |peer: &mut Http2Peer, asked: &StreamRequest| {
         let _ = peer.try_send(&[Frame::reset(asked.stream, code)]);
     }
 }
 
 /// A server that answers with what it was sent.
-fn echo(upstream: Upstream) -> freerun_testkit::http2::Answering {
-    answering(upstream, |asked| Reply::ok(&asked.message.body).field("x-method", asked.method()))
+fn echo(upstream: TestUpstream) -> freerun_testkit::http2::Http2Server {
+    answering(upstream, |asked| ServerReply::ok(&asked.message.body).field("x-method", asked.method()))
 }
 
 #[track_caller]
 fn statuses(
     setup: &Setup,
-    first: Upstream,
-    second: Upstream,
-    act: impl Fn(&mut Http2Peer, &Asked) + Send + Sync + Clone + 'static,
+    first: TestUpstream,
+    second: TestUpstream,
+    act: impl Fn(&mut Http2Peer, &StreamRequest) + Send + Sync + Clone + 'static,
 ) -> Vec<String> {
     let server = setup.freerun();
     doing(first, act);
@@ -118,11 +118,11 @@ fn a_call_whose_stream_is_reset_is_tried_elsewhere_if_it_may_be() {
 
 #[test]
 fn statuses_and_wrong_heads_are_tried_elsewhere() {
-    let error = |peer: &mut Http2Peer, asked: &Asked| {
-        let _ = peer.try_answer(asked.stream, &Reply { status: 503, ..Reply::default() });
+    let error = |peer: &mut Http2Peer, asked: &StreamRequest| {
+        let _ = peer.try_answer(asked.stream, &ServerReply { status: 503, ..ServerReply::default() });
     };
-    let wrong = |peer: &mut Http2Peer, asked: &Asked| {
-        let block = freerun_testkit::http2::Block::status(200).field("Upper", "x");
+    let wrong = |peer: &mut Http2Peer, asked: &StreamRequest| {
+        let block = freerun_testkit::http2::FieldBlock::status(200).field("Upper", "x");
         let _ = peer.try_send(&[Frame::headers(asked.stream, block)]);
     };
     for way in [0, 1] {
@@ -143,7 +143,7 @@ fn statuses_and_wrong_heads_are_tried_elsewhere() {
 /// First on another connection of the same server, which may lead to another process of it.
 #[test]
 fn a_refused_stream_is_sent_on_another_connection_first() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = proxied(&[&upstream], STATUS).freerun();
     let mut http2 = connect(&server);
     let stream = http2.begin(http2.block("POST", "/").field("content-length", "4"));
@@ -154,7 +154,7 @@ fn a_refused_stream_is_sent_on_another_connection_first() {
     let mut other = accept(&upstream);
     let again = other.request();
     assert_eq!((again.method(), again.message.body.as_slice()), ("POST", &b"body"[..]));
-    other.answer(again.stream, &Reply::ok("done"));
+    other.answer(again.stream, &ServerReply::ok("done"));
     assert_eq!(http2.answer(stream).text(), "done");
     assert_eq!(server.access_lines(1)[0], format!("/|200|{}|200", upstream.address()));
     assert_eq!(failures(&server, 0), []);
@@ -164,7 +164,7 @@ fn a_refused_stream_is_sent_on_another_connection_first() {
 #[test]
 fn streams_above_the_last_one_of_goaway_are_sent_again_and_nothing_has_failed() {
     for reason in [code::NO_ERROR, code::ENHANCE_YOUR_CALM] {
-        let upstream = Upstream::new();
+        let upstream = TestUpstream::new();
         let server = proxied(&[&upstream], STATUS).freerun();
         let mut http2 = connect(&server);
         let first = http2.ask_for("/first");
@@ -178,12 +178,12 @@ fn streams_above_the_last_one_of_goaway_are_sent_again_and_nothing_has_failed() 
         let mut other = accept(&upstream);
         let again = other.request();
         assert_eq!((again.path(), again.message.body.as_slice()), ("/second", &b"body"[..]));
-        other.answer(again.stream, &Reply::ok("elsewhere"));
+        other.answer(again.stream, &ServerReply::ok("elsewhere"));
         assert_eq!(http2.answer(second).text(), "elsewhere");
-        peer.answer(one.stream, &Reply::ok("still here"));
+        peer.answer(one.stream, &ServerReply::ok("still here"));
         assert_eq!(http2.answer(first).text(), "still here");
         // Nothing is left on the connection that ends, and it is closed.
-        assert_eq!(peer.ending(), Ending::Closed);
+        assert_eq!(peer.ending(), ConnectionEnd::Closed);
         assert_eq!(failures(&server, 0), [], "{reason}");
         let lines = server.access_lines(3);
         assert!(
@@ -196,18 +196,18 @@ fn streams_above_the_last_one_of_goaway_are_sent_again_and_nothing_has_failed() 
 /// GOAWAY on a connection that nobody uses is not seen by the next request.
 #[test]
 fn a_connection_that_went_away_is_not_used_again() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = proxied(&[&upstream], STATUS).freerun();
     let mut http2 = connect(&server);
     for round in 0..5 {
         let stream = http2.ask_for("/");
         let mut peer = accept(&upstream);
         let asked = peer.request();
-        peer.answer(asked.stream, &Reply::ok("x"));
+        peer.answer(asked.stream, &ServerReply::ok("x"));
         assert_eq!(http2.answer(stream).text(), "x", "{round}");
         peer.send(Frame::goaway(asked.stream, code::NO_ERROR));
         if round % 2 == 0 {
-            assert_eq!(peer.ending(), Ending::Closed);
+            assert_eq!(peer.ending(), ConnectionEnd::Closed);
         } else {
             peer.into_peer().close();
         }
@@ -219,7 +219,7 @@ fn a_connection_that_went_away_is_not_used_again() {
 /// that was closed. Once the server has sent its SETTINGS, it may have done what was asked.
 #[test]
 fn what_nobody_has_accepted_is_sent_again() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = called(&[&upstream], STATUS).freerun();
     let mut http2 = connect(&server);
     for reset in [true, false] {
@@ -247,7 +247,7 @@ fn what_nobody_has_accepted_is_sent_again() {
 /// A call is sent again although its messages come from the client one by one, as long as there are few of them.
 #[test]
 fn a_streamed_body_is_sent_again_as_far_as_it_was_sent() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = called(&[&upstream], STATUS).freerun();
     let mut http2 = connect(&server);
     let stream = call(&mut http2, "/a", b"one", false);
@@ -264,7 +264,7 @@ fn a_streamed_body_is_sent_again_as_far_as_it_was_sent() {
     }
     http2.upload(stream, b"two", true);
     assert_eq!(other.rest_of(again.stream).body, b"onetwo");
-    other.answer(again.stream, &Reply { status: 200, ..Reply::default() }.trailer("grpc-status", "0"));
+    other.answer(again.stream, &ServerReply { status: 200, ..ServerReply::default() }.trailer("grpc-status", "0"));
     let answer = http2.answer(stream);
     assert_eq!((answer.status, answer.trailer("grpc-status")), (200, Some("0")));
 }
@@ -295,7 +295,7 @@ fn a_streamed_body_is_sent_elsewhere_if_the_server_goes_away() {
 /// The head of the response may come before what was sent in the first try is sent again.
 #[test]
 fn an_early_response_does_not_lose_what_is_sent_again() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = called(&[&upstream], STATUS).freerun();
     let mut http2 = connect(&server);
     let message = vec![b'm'; 60_000];
@@ -320,14 +320,14 @@ fn an_early_response_does_not_lose_what_is_sent_again() {
     http2.upload(stream, b"end", true);
     let body = other.rest_of(again.stream).body;
     assert!(body == [&message[..], b"end"].concat(), "{} bytes", body.len());
-    other.send(Frame::headers(again.stream, freerun_testkit::http2::Block::new().field("grpc-status", "0")).end());
+    other.send(Frame::headers(again.stream, freerun_testkit::http2::FieldBlock::new().field("grpc-status", "0")).end());
     assert_eq!(http2.answer(stream).trailer("grpc-status"), Some("0"));
 }
 
 /// More than is kept cannot be sent again.
 #[test]
 fn a_long_streamed_body_is_not_sent_again() {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = called(&[&upstream], STATUS).freerun();
     let mut http2 = connect(&server);
     let message = vec![b'm'; 200_000];

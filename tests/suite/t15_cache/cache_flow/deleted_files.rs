@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use freerun_cache::key::{Key, Levels};
-use freerun_testkit::{Answering, Server, Setup, Site, Upstream, eventually, require};
+use freerun_testkit::{AnsweringUpstream, Setup, Site, TestServer, TestUpstream, eventually, require};
 
 use super::{ok, said, settled, until_open};
 
@@ -12,9 +12,9 @@ use super::{ok, said, settled, until_open};
 const LARGE: usize = 100_000;
 
 /// An origin whose answer has a number of its own, and for `/large` many bytes.
-fn origin(fields: &'static str) -> Answering {
+fn origin(fields: &'static str) -> AnsweringUpstream {
     let count = std::sync::atomic::AtomicUsize::new(0);
-    Upstream::answering(move |request| {
+    TestUpstream::answering(move |request| {
         let number = count.fetch_add(1, std::sync::atomic::Ordering::SeqCst) + 1;
         let length = if request.target().starts_with("/large") { LARGE } else { 0 };
         ok(fields, format!("{number} {}", "x".repeat(length)))
@@ -22,12 +22,12 @@ fn origin(fields: &'static str) -> Answering {
 }
 
 struct Purged {
-    server: Server,
+    server: TestServer,
     levels: &'static str,
 }
 
 impl Purged {
-    fn new(origin: &Answering, levels: &'static str, parameters: &str, lines: &str) -> Purged {
+    fn new(origin: &AnsweringUpstream, levels: &'static str, parameters: &str, lines: &str) -> Purged {
         let option = if levels.is_empty() { String::new() } else { format!("levels={levels}") };
         let address = origin.address();
         let setup = Setup::server(

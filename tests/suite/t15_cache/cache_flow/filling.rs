@@ -1,6 +1,6 @@
 //! Objects that are being fetched, and those who wait for them.
 
-use freerun_testkit::{Client, Ending, Upstream, eventually, require};
+use freerun_testkit::{ConnectionEnd, TestClient, TestUpstream, eventually, require};
 use rustix::process::Signal;
 
 use super::{counting, ok, said, serve};
@@ -11,7 +11,7 @@ fn who_comes_later_gets_what_has_come_and_the_rest_as_it_comes() {
         return;
     }
     for lock in ["proxy_cache_lock on;", ""] {
-        let upstream = Upstream::new();
+        let upstream = TestUpstream::new();
         let lines = format!("{lock} location / {{ proxy_pass http://{}; }}", upstream.address());
         let server = serve(&lines, "");
         let mut first = server.connect();
@@ -47,7 +47,7 @@ fn what_does_not_go_on_takes_nobody_with_it() {
         return;
     }
     for lock in ["proxy_cache_lock on;", ""] {
-        let upstream = Upstream::new();
+        let upstream = TestUpstream::new();
         let lines =
             format!("{lock} proxy_cache_lock_age 200ms; location / {{ proxy_pass http://{}; }}", upstream.address());
         let server = serve(&lines, "");
@@ -92,7 +92,7 @@ fn who_follows_what_breaks_off_goes_on_with_the_same_response_only() {
         ("", "HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\n01234567890".to_owned(), false),
         ("", "HTTP/1.1 404 Not Found\r\nContent-Length: 10\r\n\r\n0123456789".to_owned(), false),
     ] {
-        let upstream = Upstream::new();
+        let upstream = TestUpstream::new();
         let server = serve(&format!("location / {{ proxy_pass http://{}; }}", upstream.address()), "");
         let mut first = server.connect();
         first.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -107,9 +107,10 @@ fn who_follows_what_breaks_off_goes_on_with_the_same_response_only() {
         let mut peer = upstream.accept();
         peer.head();
         peer.send(&answer);
-        match goes_on {
-            true => assert_eq!(said(&second.response()), ("HIT".into(), "0123456789".into()), "{answer}"),
-            false => assert!(second.try_response("GET").is_err(), "{answer}"),
+        if goes_on {
+            assert_eq!(said(&second.response()), ("HIT".into(), "0123456789".into()), "{answer}")
+        } else {
+            assert!(second.try_response("GET").is_err(), "{answer}")
         }
         assert!(first.try_response("GET").is_err(), "who leads is cut, as without a cache");
     }
@@ -122,7 +123,7 @@ fn who_waits_for_a_body_waits_no_longer_than_for_a_head() {
         return;
     }
     for lock in ["proxy_cache_lock on;", ""] {
-        let upstream = Upstream::new();
+        let upstream = TestUpstream::new();
         let lines = format!(
             "{lock} proxy_cache_lock_age 1h; proxy_cache_lock_timeout 200ms; location / {{ proxy_pass http://{}; }}",
             upstream.address()
@@ -150,7 +151,7 @@ fn a_part_of_what_is_being_fetched() {
     if !require::freerun() {
         return;
     }
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = serve(&format!("location / {{ proxy_pass http://{}; }}", upstream.address()), "");
     let mut first = server.connect();
     first.send("GET /a HTTP/1.1\r\nHost: a\r\nRange: bytes=1-2\r\n\r\n");
@@ -172,7 +173,7 @@ fn a_client_that_leaves_does_not_end_the_fetch() {
     if !require::freerun() {
         return;
     }
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = serve(&format!("location / {{ proxy_pass http://{}; }}", upstream.address()), "");
     let mut first = server.connect();
     first.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -196,7 +197,7 @@ fn what_was_cut_is_not_stored_and_nobody_takes_it_for_whole() {
         return;
     }
     for framing in ["Content-Length: 10\r\n\r\n01234", "Transfer-Encoding: chunked\r\n\r\n5\r\n01234\r\n"] {
-        let upstream = Upstream::new();
+        let upstream = TestUpstream::new();
         let server = serve(&format!("location / {{ proxy_pass http://{}; }}", upstream.address()), "");
         let mut clients = [server.connect(), server.connect()];
         clients[0].send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -213,7 +214,7 @@ fn what_was_cut_is_not_stored_and_nobody_takes_it_for_whole() {
         drop(own);
         for mut client in clients {
             let (bytes, ending) = client.rest();
-            assert!(!bytes.ends_with(b"0\r\n\r\n") && ending != Ending::Silent, "{framing}");
+            assert!(!bytes.ends_with(b"0\r\n\r\n") && ending != ConnectionEnd::Silent, "{framing}");
         }
         let mut again = server.connect();
         again.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -229,7 +230,7 @@ fn what_may_not_be_stored_is_asked_for_by_each_who_waits() {
     if !require::freerun() {
         return;
     }
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let lines = format!("proxy_cache_lock on; location / {{ proxy_pass http://{}; }}", upstream.address());
     let server = serve(&lines, "");
     let mut clients = [server.connect(), server.connect(), server.connect()];
@@ -256,7 +257,7 @@ fn a_stale_response_is_there_at_once_while_the_origin_hangs() {
     if !require::freerun() {
         return;
     }
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let lines = format!(
         "proxy_cache_use_stale updating; proxy_cache_background_update on;
          location / {{ proxy_pass http://{}; }}",
@@ -288,7 +289,7 @@ fn slices_are_stored_each_for_itself() {
     }
     let content: Vec<u8> = (0..250_000).map(|at| (at % 251) as u8).collect();
     let body = content.clone();
-    let origin = Upstream::answering(move |request| {
+    let origin = TestUpstream::answering(move |request| {
         let range = request.header("range").and_then(|range| range.strip_prefix("bytes=")).expect("a range");
         let (first, last) = range.split_once('-').expect("two ends");
         let first: usize = first.parse().expect("a number");
@@ -340,7 +341,7 @@ fn what_leaves_http_is_passed_on_for_one_client_alone() {
     if !require::freerun() {
         return;
     }
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let lines = format!(
         "proxy_cache_lock on; proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection upgrade;
          location / {{ proxy_pass http://{}; }}",
@@ -365,13 +366,13 @@ fn a_slow_client_of_what_is_not_stored_holds_nobody_up() {
     if !require::freerun() {
         return;
     }
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let lines = format!("proxy_cache_lock on; location / {{ proxy_pass http://{}; }}", upstream.address());
     let server = serve(&lines, "max_size=1m");
     let cache = || server.status()["caches"][0].clone();
     let body: Vec<u8> = (0..20_000_000u32).map(|at| (at ^ at >> 8 ^ at >> 16) as u8).collect();
     for slow_leads in [true, false] {
-        let mut slow = Client::try_connect_narrow(server.address(), 4096).expect("connecting");
+        let mut slow = TestClient::try_connect_narrow(server.address(), 4096).expect("connecting");
         let mut quick = server.connect();
         let request = format!("GET /{slow_leads} HTTP/1.1\r\nHost: a\r\n\r\n");
         let (first, second) = if slow_leads { (&mut slow, &mut quick) } else { (&mut quick, &mut slow) };

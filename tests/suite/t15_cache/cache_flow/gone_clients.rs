@@ -2,14 +2,14 @@
 //! what the client got.
 
 use freerun_testkit::http2::{Frame, Http2, code};
-use freerun_testkit::{Peer, Server, Setup, Site, Upstream, eventually, require};
+use freerun_testkit::{Peer, Setup, Site, TestServer, TestUpstream, eventually, require};
 use serde_json::{Value, json};
 
 use super::{said, settled, until_open};
 
 const NOTED: &str = "client prematurely closed connection while a response is fetched for the cache";
 
-fn before(upstream: &Upstream, lines: &str) -> Server {
+fn before(upstream: &TestUpstream, lines: &str) -> TestServer {
     let lines = format!(
         "http2 on; location = /status {{ access_log off; status; }}
          location / {{ status_zone cached; proxy_cache z; proxy_cache_valid any 1000s; add_header X-Cache $upstream_cache_status; {lines}
@@ -35,7 +35,7 @@ fn end(mut peer: Peer, target: &str) {
 }
 
 /// What the status says of the cached requests when so many have ended.
-fn counted(server: &Server, requests: u64) -> Value {
+fn counted(server: &TestServer, requests: u64) -> Value {
     let mut counted = Value::Null;
     eventually("the requests have ended", || {
         counted = server.status()["location_zones"][0].clone();
@@ -45,21 +45,22 @@ fn counted(server: &Server, requests: u64) -> Value {
 }
 
 /// A client asks for something, and goes when the upstream server has the request.
-pub fn left_waiting(server: &Server, upstream: &Upstream, target: &str, is_reset: bool) -> Peer {
+pub fn left_waiting(server: &TestServer, upstream: &TestUpstream, target: &str, is_reset: bool) -> Peer {
     let mut client = server.connect();
     client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
     let mut peer = upstream.accept();
     peer.head();
-    match is_reset {
-        true => client.reset(),
-        false => drop(client),
+    if is_reset {
+        client.reset()
+    } else {
+        drop(client)
     }
     peer
 }
 
 /// The client of the request with this number is known to have gone, and the line in the log says what it got.
 #[track_caller]
-fn is_logged(server: &Server, peer: Peer, (number, target): (usize, &str), told: &str) {
+fn is_logged(server: &TestServer, peer: Peer, (number, target): (usize, &str), told: &str) {
     eventually("the client has gone", || server.error_log().matches(NOTED).count() == number + 1);
     end(peer, target);
     let logged = server.access_lines(number + 1);
@@ -69,7 +70,7 @@ fn is_logged(server: &Server, peer: Peer, (number, target): (usize, &str), told:
 
 /// Both requests are counted as those of clients that had gone, and what was answered is stored.
 #[track_caller]
-fn both_are_counted(server: &Server) {
+fn both_are_counted(server: &TestServer) {
     let counted = counted(server, 2);
     assert_eq!((&counted["responses"]["5xx"], &counted["discarded"]), (&json!(0), &json!(2)), "{counted}");
     settled(server);
@@ -84,7 +85,7 @@ fn who_has_gone_is_logged_with_what_it_got() {
     }
     for lines in ["", "proxy_cache_lock on;", "limit_rate 100;"] {
         for is_reset in [false, true] {
-            let upstream = Upstream::new();
+            let upstream = TestUpstream::new();
             let server = before(&upstream, lines);
             for (number, target) in ["/closed", "/answered"].into_iter().enumerate() {
                 let peer = left_waiting(&server, &upstream, target, is_reset);
@@ -102,7 +103,7 @@ fn who_has_gone_does_not_count_where_that_is_ignored() {
         return;
     }
     for is_reset in [false, true] {
-        let upstream = Upstream::new();
+        let upstream = TestUpstream::new();
         let server = before(&upstream, "proxy_ignore_client_abort on;");
         for (number, target) in ["/closed", "/answered"].into_iter().enumerate() {
             let peer = left_waiting(&server, &upstream, target, is_reset);
@@ -122,7 +123,7 @@ fn a_stream_that_has_gone_is_logged_with_what_it_got() {
         return;
     }
     for resets_stream in [true, false] {
-        let upstream = Upstream::new();
+        let upstream = TestUpstream::new();
         let server = before(&upstream, "");
         for (number, target) in ["/closed", "/answered"].into_iter().enumerate() {
             let mut http2 = Http2::new(server.connect());
@@ -147,7 +148,7 @@ fn who_waits_for_another_request_and_goes_is_logged_at_once() {
         return;
     }
     for is_http2 in [false, true] {
-        let upstream = Upstream::new();
+        let upstream = TestUpstream::new();
         let server = before(&upstream, "proxy_cache_lock on;");
         let mut first = server.connect();
         first.send("GET /answered HTTP/1.1\r\nHost: a\r\n\r\n");

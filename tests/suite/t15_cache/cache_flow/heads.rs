@@ -1,6 +1,6 @@
 //! Heads of hits: what is made once is used again, and only where the next client gets the same.
 
-use freerun_testkit::{Response, Server, Upstream, require};
+use freerun_testkit::{Response, TestServer, TestUpstream, require};
 
 use super::{before, ok, serve, settled};
 
@@ -22,7 +22,7 @@ fn shown(response: &Response) -> String {
 }
 
 /// What this target gives, three times, of which the last two must be the same: a head that was made, and one made again.
-fn thrice(server: &Server, target: &str, fields: &str) -> String {
+fn thrice(server: &TestServer, target: &str, fields: &str) -> String {
     server.get_with(target, fields);
     let (second, third) = (shown(&server.get_with(target, fields)), shown(&server.get_with(target, fields)));
     assert_eq!(second, third, "{target} {fields}");
@@ -34,7 +34,7 @@ fn each_location_has_its_own_head_of_a_stored_response() {
     if !require::freerun() {
         return;
     }
-    let origin = Upstream::answering(|_| {
+    let origin = TestUpstream::answering(|_| {
         ok(
             "Cache-Control: max-age=1000|Content-Type: text/plain; charset=utf-8|X-One: 1|X-Two: 2|ETag: \"e\"",
             "the body",
@@ -71,7 +71,7 @@ fn what_depends_on_the_request_is_made_for_each() {
     if !require::freerun() {
         return;
     }
-    let origin = Upstream::answering(|_| {
+    let origin = TestUpstream::answering(|_| {
         ok("Cache-Control: max-age=1000|Set-Cookie: a=1; Path=/|Location: /to|X-Accel-Limit-Rate: 100000", "the body")
     });
     let server = before(
@@ -92,7 +92,7 @@ fn head_finds_what_is_becoming_a_stored_response() {
     if !require::freerun() {
         return;
     }
-    let origin = Upstream::answering(|_| ok("Cache-Control: max-age=1000", "the body"));
+    let origin = TestUpstream::answering(|_| ok("Cache-Control: max-age=1000", "the body"));
     let server = before(&origin, "proxy_cache_convert_head off; keepalive_requests 100000;");
     let mut client = server.connect();
     for number in 0..1000 {
@@ -109,7 +109,7 @@ fn head_has_the_length_that_is_known() {
     if !require::freerun() {
         return;
     }
-    let origin = Upstream::answering(|request| {
+    let origin = TestUpstream::answering(|request| {
         let length = if request.target() == "/said" { "Content-Length: 8\r\n" } else { "" };
         // Without a length the body of GET ends with the connection.
         let body = if request.target() == "/said" && request.line().starts_with("GET") { "the body" } else { "" };

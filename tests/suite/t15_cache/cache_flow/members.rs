@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use freerun_cache::key::{Key, Levels};
-use freerun_testkit::{Peer, Server, Setup, Site, Upstream, fastcgi_record, require};
+use freerun_testkit::{Peer, Setup, Site, TestServer, TestUpstream, fastcgi_record, require};
 
 use super::{counting, said, settled, until_open};
 
@@ -40,7 +40,7 @@ fn read_request(member: &str, peer: &mut Peer) -> Option<()> {
 
 /// The address of an application whose every answer has another number, and may be kept for long.
 fn application(member: &'static str) -> String {
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let address = upstream.address();
     std::thread::spawn(move || {
         for number in 1.. {
@@ -65,7 +65,7 @@ fn application(member: &'static str) -> String {
 }
 
 /// A server whose cache has these keys, with these lines.
-fn cached(member: &str, lines: &str, site: &Site) -> Server {
+fn cached(member: &str, lines: &str, site: &Site) -> TestServer {
     let lines = format!("location = /status {{ status; }} {lines}");
     let server = Setup::server(site, &lines)
         .http(&format!(
@@ -77,7 +77,7 @@ fn cached(member: &str, lines: &str, site: &Site) -> Server {
     server
 }
 
-fn stored_file(server: &Server, key: &str) -> PathBuf {
+fn stored_file(server: &TestServer, key: &str) -> PathBuf {
     let levels = Levels::parse("").expect("levels");
     server.path("cache").join(levels.file_name(Key::of(key.as_bytes())))
 }

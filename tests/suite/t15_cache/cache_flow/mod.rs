@@ -12,11 +12,13 @@ mod rules;
 mod slices;
 mod stalled_fills;
 
-use freerun_testkit::{Answering, Received, Response, Server, Setup, Site, Upstream, eventually};
+use freerun_testkit::{
+    AnsweringUpstream, ReceivedRequest, Response, Setup, Site, TestServer, TestUpstream, eventually,
+};
 
 /// A server with a cache, which has its status in each response, and with `/status`. The cache is open: without that, nothing is stored,
 /// and requests are answered all the same when opening takes longer than a second.
-pub fn serve(lines: &str, more: &str) -> Server {
+pub fn serve(lines: &str, more: &str) -> TestServer {
     let lines = format!("location = /status {{ proxy_cache off; status; }} {lines}");
     let setup = Setup::server(&Site::new(), &lines).http(&format!(
         "proxy_cache_path @DIR@/cache levels=1:2 keys_zone=z:1m {more}; proxy_cache z;
@@ -28,7 +30,7 @@ pub fn serve(lines: &str, more: &str) -> Server {
 }
 
 /// Waits until its only cache is open; what an unclean end left may still be looked at.
-pub fn until_open(server: &Server) {
+pub fn until_open(server: &TestServer) {
     eventually("the cache is open", || {
         let status = server.status();
         let state = &status["caches"][0]["state"];
@@ -37,12 +39,12 @@ pub fn until_open(server: &Server) {
 }
 
 /// A server in front of this origin, whose cache is ready.
-pub fn before(origin: &Answering, lines: &str) -> Server {
+pub fn before(origin: &AnsweringUpstream, lines: &str) -> TestServer {
     serve(&format!("{lines}\nlocation / {{ proxy_pass http://{}; }}", origin.address()), "")
 }
 
 /// Waits until nothing is being fetched any more: all that was asked for is stored.
-pub fn settled(server: &Server) {
+pub fn settled(server: &TestServer) {
     eventually("nothing is fetched", || server.status()["caches"][0]["fills"]["now"] == 0);
 }
 
@@ -60,9 +62,9 @@ pub fn ok(fields: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
 }
 
 /// An origin whose every answer is another one.
-pub fn counting(fields: &'static str) -> Answering {
+pub fn counting(fields: &'static str) -> AnsweringUpstream {
     let count = std::sync::atomic::AtomicUsize::new(0);
-    Upstream::answering(move |request: &Received| {
+    TestUpstream::answering(move |request: &ReceivedRequest| {
         let number = count.fetch_add(1, std::sync::atomic::Ordering::SeqCst) + 1;
         ok(fields, format!("{} {number}", request.target()))
     })

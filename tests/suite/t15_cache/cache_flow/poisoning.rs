@@ -1,6 +1,6 @@
 //! One client must not choose what another one gets.
 
-use freerun_testkit::{Upstream, require};
+use freerun_testkit::{TestUpstream, require};
 
 use super::{before, counting, ok, said};
 
@@ -9,7 +9,7 @@ fn the_body_of_a_get_is_nobody_elses() {
     if !require::freerun() {
         return;
     }
-    let origin = Upstream::answering(|request| {
+    let origin = TestUpstream::answering(|request| {
         ok("Cache-Control: max-age=1000", format!("{}{}", request.target(), String::from_utf8_lossy(&request.body)))
     });
     let server = before(&origin, "");
@@ -27,7 +27,7 @@ fn head_is_never_an_answer_to_get() {
         return;
     }
     for convert in ["on", "off"] {
-        let origin = Upstream::answering(|request| {
+        let origin = TestUpstream::answering(|request| {
             let whole = ok("Cache-Control: max-age=1000", "the body");
             if request.line().starts_with("HEAD") { whole[..whole.len() - 8].to_vec() } else { whole }
         });
@@ -83,7 +83,7 @@ fn what_a_client_asks_a_part_of_is_stored_whole() {
         "If-Unmodified-Since: Sat, 21 Nov 1999 13:42:48 GMT",
         "rAnGe: bytes=0-1",
     ] {
-        let origin = Upstream::answering(|request| {
+        let origin = TestUpstream::answering(|request| {
             let names = ["range", "if-range", "if-none-match", "if-modified-since", "if-match", "if-unmodified-since"];
             let asked = names.iter().any(|name| request.header(name).is_some());
             ok("Cache-Control: max-age=1000|ETag: \"a\"", if asked { "poison" } else { "whole" })
@@ -117,7 +117,7 @@ fn what_is_asked_for_is_what_it_is_found_by() {
         "/a//b",
         "/a/./b?e",
     ];
-    let origin = Upstream::answering(|request| ok("Cache-Control: max-age=1000", request.target()));
+    let origin = TestUpstream::answering(|request| ok("Cache-Control: max-age=1000", request.target()));
     for lines in ["", "location /a { proxy_pass http://@; }", "merge_slashes off;"] {
         let lines = lines.replace("http://@", &format!("http://{}", origin.address()));
         let server = before(&origin, &lines);
@@ -139,7 +139,7 @@ fn fields_that_choose_are_kept_apart() {
     if !require::freerun() {
         return;
     }
-    let origin = Upstream::answering(|request| {
+    let origin = TestUpstream::answering(|request| {
         let host = request.header("x-forwarded-host").unwrap_or("none").to_owned();
         ok("Cache-Control: max-age=1000|Vary: X-Forwarded-Host", host)
     });
@@ -154,7 +154,7 @@ fn cookies_are_not_shared() {
     if !require::freerun() {
         return;
     }
-    let origin = Upstream::answering(|request| {
+    let origin = TestUpstream::answering(|request| {
         let who = request.header("cookie").unwrap_or("nobody").to_owned();
         ok(&format!("Cache-Control: max-age=1000|Set-Cookie: id={who}"), who)
     });
@@ -171,7 +171,7 @@ fn fields_that_the_proxy_sets_are_never_the_clients() {
         return;
     }
     const NAMES: [&str; 3] = ["x-forwarded-host", "x-forwarded-for", "x-forwarded-proto"];
-    let origin = Upstream::answering(|request| {
+    let origin = TestUpstream::answering(|request| {
         let is_one = |line: &&str| line.to_ascii_lowercase().replace('_', "-").starts_with("x-forwarded");
         let seen: Vec<&str> = request.head.lines().filter(is_one).collect();
         ok("Cache-Control: max-age=1000", seen.join(", "))

@@ -1,13 +1,13 @@
 //! Purges: of a key, of all keys that begin alike, and of tags.
 
-use freerun_testkit::{Upstream, require};
+use freerun_testkit::{TestUpstream, require};
 
 use super::{before, counting, ok, said, serve, settled};
 
 const PURGE: &str = "set $purge 0; if ($request_method = PURGE) { set $purge 1; } proxy_cache_purge $purge;
     proxy_cache_key $uri;";
 
-fn purge(server: &freerun_testkit::Server, target: &str, fields: &str) -> u16 {
+fn purge(server: &freerun_testkit::TestServer, target: &str, fields: &str) -> u16 {
     server.send(format!("PURGE {target} HTTP/1.1\r\nHost: a\r\n{fields}\r\n")).status
 }
 
@@ -53,7 +53,7 @@ fn what_has_a_tag_is_purged_whatever_its_key() {
     if !require::freerun() {
         return;
     }
-    let origin = Upstream::answering(|request| {
+    let origin = TestUpstream::answering(|request| {
         let tags = match request.target() {
             "/a" => "Cache-Control: max-age=1000|Surrogate-Key: red blue",
             "/b" => "Cache-Control: max-age=1000|Cache-Tag: blue, green",
@@ -100,7 +100,7 @@ fn what_was_answered_to_head_goes_with_the_rest() {
     if !require::freerun() {
         return;
     }
-    let origin = Upstream::answering(|request| {
+    let origin = TestUpstream::answering(|request| {
         let whole = ok("Cache-Control: max-age=1000", "the body");
         if request.line().starts_with("HEAD") { whole[..whole.len() - 8].to_vec() } else { whole }
     });

@@ -1,6 +1,6 @@
 //! `proxy_cache_rfc9111`, and settings of our own.
 
-use freerun_testkit::{Upstream, require};
+use freerun_testkit::{TestUpstream, require};
 
 use super::{before, ok, said};
 
@@ -9,7 +9,7 @@ fn an_unsafe_method_invalidates() {
     if !require::freerun() {
         return;
     }
-    let origin = Upstream::answering(|request| match request.line().split(' ').next() {
+    let origin = TestUpstream::answering(|request| match request.line().split(' ').next() {
         Some("GET") => ok("Cache-Control: max-age=1000", request.target()),
         _ if request.target() == "/fails" => b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n".to_vec(),
         _ => ok("Location: /other", ""),
@@ -31,7 +31,7 @@ fn age_and_what_the_client_wants() {
     if !require::freerun() {
         return;
     }
-    let origin = Upstream::answering(|request| ok("Cache-Control: max-age=1000|Age: 100", request.target()));
+    let origin = TestUpstream::answering(|request| ok("Cache-Control: max-age=1000|Age: 100", request.target()));
     let server = before(&origin, "proxy_cache_rfc9111 on;");
     server.get("/a");
     let hit = server.get("/a");
@@ -48,7 +48,7 @@ fn a_304_changes_what_is_stored() {
     if !require::freerun() {
         return;
     }
-    let origin = Upstream::answering(|request| match request.header("if-none-match") {
+    let origin = TestUpstream::answering(|request| match request.header("if-none-match") {
         Some("\"a\"") => b"HTTP/1.1 304 Not Modified\r\nCache-Control: max-age=1000\r\nX-New: yes\r\n\r\n".to_vec(),
         _ => ok("Cache-Control: max-age=0|ETag: \"a\"|X-New: no", "the body"),
     });

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use freerun_testkit::http2::Http2;
-use freerun_testkit::{Answering, Received, Server, Upstream, eventually, require};
+use freerun_testkit::{AnsweringUpstream, ReceivedRequest, TestServer, TestUpstream, eventually, require};
 
 use super::{said, serve, settled};
 
@@ -14,7 +14,7 @@ const SLICE: usize = 1024;
 const WHOLE: usize = 100 * SLICE;
 
 /// The asked part of a body, or all of it if `refuses` says so.
-fn answer(request: &Received, fields: &str, refuses: bool) -> Vec<u8> {
+fn answer(request: &ReceivedRequest, fields: &str, refuses: bool) -> Vec<u8> {
     let body = vec![b'x'; WHOLE];
     let range = request.header("range").and_then(|range| range.strip_prefix("bytes=")?.split_once('-'));
     let part = range.filter(|_| !refuses).map(|(begin, last)| {
@@ -30,12 +30,12 @@ fn answer(request: &Received, fields: &str, refuses: bool) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-fn sliced(origin: &Answering, lines: &str) -> Server {
+fn sliced(origin: &AnsweringUpstream, lines: &str) -> TestServer {
     sliced_by(SLICE, origin, lines, "")
 }
 
 /// A server whose responses come in slices of this size; `more` are further lines of it.
-fn sliced_by(slice: usize, origin: &Answering, lines: &str, more: &str) -> Server {
+fn sliced_by(slice: usize, origin: &AnsweringUpstream, lines: &str, more: &str) -> TestServer {
     serve(
         &format!(
             "location / {{ slice {slice}; proxy_cache_key $uri$slice_range; proxy_set_header Range $slice_range; {lines}
@@ -65,7 +65,7 @@ fn a_stale_slice_is_asked_for_as_a_slice() {
     }
     let (refuses, fields) = (Arc::new(AtomicBool::new(false)), "Cache-Control: max-age=1, stale-while-revalidate=1000");
     let refusal = refuses.clone();
-    let origin = Upstream::answering(move |request| answer(request, fields, refusal.load(SeqCst)));
+    let origin = TestUpstream::answering(move |request| answer(request, fields, refusal.load(SeqCst)));
     for lines in [
         "proxy_cache_background_update on; proxy_cache_use_stale updating;",
         "proxy_cache_background_update on;",
@@ -109,7 +109,7 @@ fn a_stale_slice_is_asked_for_as_a_slice() {
 }
 
 /// The first slice, or a later one that is wrong in the way that the target names.
-fn answer_wrong_later(request: &Received) -> Vec<u8> {
+fn answer_wrong_later(request: &ReceivedRequest) -> Vec<u8> {
     let is_first = request.header("range").is_some_and(|range| range.starts_with("bytes=0-"));
     let answer = |refuses| String::from_utf8(answer(request, "X: y", refuses)).expect("text");
     let text = match request.target() {
@@ -135,7 +135,7 @@ fn a_first_slice_that_is_another_one_is_an_error() {
     if !require::freerun() {
         return;
     }
-    let origin = Upstream::answering(|request| {
+    let origin = TestUpstream::answering(|request| {
         let head = format!("HTTP/1.1 206 Partial Content\r\nContent-Range: bytes {SLICE}-{}/{WHOLE}", 2 * SLICE - 1);
         let body = "x".repeat(if request.line().starts_with("HEAD") { 0 } else { SLICE });
         format!("{head}\r\nETag: \"a\"\r\nContent-Length: {SLICE}\r\n\r\n{body}").into_bytes()
@@ -151,7 +151,7 @@ fn a_later_slice_that_is_another_one_is_an_error_if_nothing_was_sent() {
     if !require::freerun() {
         return;
     }
-    let origin = Upstream::answering(answer_wrong_later);
+    let origin = TestUpstream::answering(answer_wrong_later);
     let more = "http2 on; error_page 502 =503 /sorry; location = /sorry { return 200 sorry; }";
     let server = sliced_by(SLICE, &origin, "", more);
     for (target, line) in WRONG {
@@ -174,7 +174,7 @@ fn a_later_slice_that_is_another_one_cuts_what_was_sent() {
     if !require::freerun() {
         return;
     }
-    let origin = Upstream::answering(answer_wrong_later);
+    let origin = TestUpstream::answering(answer_wrong_later);
     for slice in [4 * SLICE, SLICE] {
         let server = sliced_by(slice, &origin, "", "http2 on;");
         for (target, line) in WRONG {
@@ -200,7 +200,7 @@ fn files_about_the_cache_are_private() {
     if !require::freerun() {
         return;
     }
-    let origin = Upstream::answering(|request| answer(request, "Cache-Control: max-age=1000|Cache-Tag: a", false));
+    let origin = TestUpstream::answering(|request| answer(request, "Cache-Control: max-age=1000|Cache-Tag: a", false));
     let server = sliced(&origin, "proxy_cache_purge $arg_purge;");
     server.get_with("/f", "Range: bytes=0-1\r\n");
     settled(&server);

@@ -1,8 +1,8 @@
 //! Responses that come to a halt while they are fetched for the cache: each kind of request that follows one asks the
 //! server itself, and goes on where it is.
 
-use freerun_testkit::http2::{End, Http2};
-use freerun_testkit::{Client, Peer, Server, Setup, Site, Upstream, require};
+use freerun_testkit::http2::{Http2, StreamEnd};
+use freerun_testkit::{Peer, Setup, Site, TestClient, TestServer, TestUpstream, require};
 
 use super::until_open;
 
@@ -11,7 +11,7 @@ const BEGUN: &str =
     "HTTP/1.1 200 OK\r\nCache-Control: max-age=1000\r\nAccept-Ranges: bytes\r\nContent-Length: 10\r\n\r\n01234";
 
 /// A server in front of the upstream; `/page.html` is a file, and may include others.
-fn before(upstream: &Upstream, site: &Site) -> Server {
+fn before(upstream: &TestUpstream, site: &Site) -> TestServer {
     let lines = format!(
         "http2 on; location = /status {{ status; }} location = /page.html {{ ssi on; }}
          location / {{ proxy_cache z; proxy_cache_lock_age 200ms; proxy_pass http://{}; }}",
@@ -23,7 +23,7 @@ fn before(upstream: &Upstream, site: &Site) -> Server {
 }
 
 /// Has a client begin a fetch that comes to a halt. Nothing of these two may be dropped before the others are served.
-fn halted(server: &Server, upstream: &Upstream) -> (Client, Peer) {
+fn halted(server: &TestServer, upstream: &TestUpstream) -> (TestClient, Peer) {
     let mut client = server.connect();
     client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
     let mut peer = upstream.accept();
@@ -35,7 +35,7 @@ fn halted(server: &Server, upstream: &Upstream) -> (Client, Peer) {
 
 /// Answers the fetch of a request that follows.
 #[track_caller]
-fn answer_whole(upstream: &Upstream) {
+fn answer_whole(upstream: &TestUpstream) {
     let mut peer = upstream.accept();
     let head = peer.head();
     assert!(head.starts_with("GET /a ") && !head.contains("Range"), "{head}");
@@ -47,7 +47,7 @@ fn a_stream_that_follows_goes_on() {
     if !require::freerun() {
         return;
     }
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = before(&upstream, &Site::new());
     let _halted = halted(&server, &upstream);
     let mut http2 = Http2::new(server.connect());
@@ -55,7 +55,7 @@ fn a_stream_that_follows_goes_on() {
     assert_eq!(http2.body_of(stream, 5), b"01234");
     answer_whole(&upstream);
     let answer = http2.answer(stream);
-    assert_eq!((answer.text().as_str(), answer.end), ("0123456789", End::Whole));
+    assert_eq!((answer.text().as_str(), answer.end), ("0123456789", StreamEnd::Whole));
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn a_part_that_is_followed_goes_on() {
         return;
     }
     for (range, part) in [("3-8", "345678"), ("0-5", "012345"), ("7-", "789"), ("-2", "89")] {
-        let upstream = Upstream::new();
+        let upstream = TestUpstream::new();
         let server = before(&upstream, &Site::new());
         let _halted = halted(&server, &upstream);
         let mut client = server.connect();
@@ -80,7 +80,7 @@ fn a_fragment_that_follows_goes_on() {
     if !require::freerun() {
         return;
     }
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let site = Site::new();
     site.file("page.html", "[<!--# include virtual=\"/a\" -->]");
     let server = before(&upstream, &site);
@@ -96,7 +96,7 @@ fn a_head_needs_no_more_of_the_body() {
     if !require::freerun() {
         return;
     }
-    let upstream = Upstream::new();
+    let upstream = TestUpstream::new();
     let server = before(&upstream, &Site::new());
     let _halted = halted(&server, &upstream);
     let mut client = server.connect();

@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use freerun_testkit::{Answering, Kind, Received, Server, Setup, Site, Upstream, eventually, require};
+use freerun_testkit::{
+    AnsweringUpstream, Kind, ReceivedRequest, Setup, Site, TestServer, TestUpstream, eventually, require,
+};
 use rustix::process::Signal;
 
 use crate::t15_cache::cache_flow::until_open;
@@ -11,9 +13,9 @@ const PURGE: &str = "set $purge 0; if ($request_method = PURGE) { set $purge 1; 
     location = /status { proxy_cache off; status; }";
 
 /// An origin whose every answer is another one.
-fn origin() -> Answering {
+fn origin() -> AnsweringUpstream {
     let count = std::sync::atomic::AtomicUsize::new(0);
-    Upstream::answering(move |request: &Received| {
+    TestUpstream::answering(move |request: &ReceivedRequest| {
         let number = count.fetch_add(1, std::sync::atomic::Ordering::SeqCst) + 1;
         let body = format!("{} {number} {}", request.target(), "x".repeat(10_000));
         let head = format!("HTTP/1.1 200 OK\r\nCache-Control: max-age=1000\r\nContent-Length: {}\r\n\r\n", body.len());
@@ -22,7 +24,7 @@ fn origin() -> Answering {
 }
 
 /// A server with its cache in a folder of the site, so that another one can find it there.
-fn server(kind: Kind, site: &Site, origin: &Answering, parameters: &str, lines: &str) -> Server {
+fn server(kind: Kind, site: &Site, origin: &AnsweringUpstream, parameters: &str, lines: &str) -> TestServer {
     let folder = site.at("cache");
     let lines = format!("{lines}\nlocation / {{ proxy_pass http://{}; }}", origin.address());
     let cache = format!(
@@ -38,7 +40,7 @@ fn server(kind: Kind, site: &Site, origin: &Answering, parameters: &str, lines: 
 }
 
 /// A server whose cache has `/1` to `/20`, the first twenty answers of the origin.
-fn with_twenty(site: &Site, origin: &Answering) -> Server {
+fn with_twenty(site: &Site, origin: &AnsweringUpstream) -> TestServer {
     let server = server(Kind::Freerun, site, origin, "", PURGE);
     for number in 1..=20 {
         assert_eq!(get(&server, &format!("/{number}")), miss(&format!("/{number} {number}")));
@@ -54,7 +56,7 @@ fn site() -> Site {
 }
 
 /// How a response came to be, and the begin of its text.
-fn get(server: &Server, target: &str) -> (String, String) {
+fn get(server: &TestServer, target: &str) -> (String, String) {
     let response = server.get(target);
     let text = response.text().split(" x").next().unwrap_or_default().to_owned();
     (response.header("x-cache").unwrap_or("-").to_owned(), text)
@@ -69,7 +71,7 @@ fn miss(text: &str) -> (String, String) {
 }
 
 /// How far the index has come.
-fn state(server: &Server) -> String {
+fn state(server: &TestServer) -> String {
     server.status()["caches"][0]["state"].as_str().expect("a state").to_owned()
 }
 
@@ -178,7 +180,7 @@ fn a_folder_of_nginx_is_taken_over() {
 }
 
 /// Whether the worker has the thread of the cache.
-fn has_thread(server: &Server) -> bool {
+fn has_thread(server: &TestServer) -> bool {
     let threads = std::fs::read_dir(format!("/proc/{}/task", server.worker())).expect("its threads").flatten();
     threads
         .filter_map(|thread| std::fs::read_to_string(thread.path().join("comm")).ok())

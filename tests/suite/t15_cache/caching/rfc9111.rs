@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use freerun_testkit::{Answering, Response, Server, Setup, Site, Upstream, require};
+use freerun_testkit::{AnsweringUpstream, Response, Setup, Site, TestServer, TestUpstream, require};
 
 use crate::t15_cache::cache_flow::until_open;
 
@@ -14,14 +14,14 @@ type Row = (&'static str, &'static str, &'static str);
 /// A server whose cache follows RFC 9111, in front of one that answers by the table: each body says how often its target
 /// was answered in full.
 struct Node {
-    server: Server,
-    origin: Answering,
+    server: TestServer,
+    origin: AnsweringUpstream,
 }
 
 impl Node {
     fn start(rows: &'static [Row], lines: &str) -> Node {
         let counts = Mutex::new(HashMap::<String, usize>::new());
-        let origin = Upstream::answering(move |request| {
+        let origin = TestUpstream::answering(move |request| {
             let target = request.target();
             let row = rows.iter().find(|row| row.0 == target);
             let (fields, renewed) = row.map_or(("", ""), |row| (row.1, row.2));

@@ -1,6 +1,6 @@
 //! From nginx to freerun and back, and from freerun to freerun, while clients ask: nobody is refused.
 
-use freerun_testkit::{Client, Kind, eventually, require};
+use freerun_testkit::{Kind, TestClient, eventually, require};
 use rustix::process::Signal;
 
 use super::daemon::{Daemon, Load, ends, signal};
@@ -9,7 +9,7 @@ const HTTP: &str = "server { listen 127.0.0.1:@PORT@; listen unix:@DIR@/socket; 
 
 /// The name of the server that answers.
 fn server(daemon: &Daemon) -> String {
-    let response = Client::connect(daemon.address()).get("/");
+    let response = TestClient::connect(daemon.address()).get("/");
     response.header("server").unwrap_or_default().split('/').next().unwrap_or_default().to_owned()
 }
 

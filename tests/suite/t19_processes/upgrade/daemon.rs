@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
 
 use freerun_testkit::{
-    Client, Kind, PATIENCE, Response, TempDir, certificates, eventually, ports, private_tree, within,
+    Kind, PATIENCE, Response, TempDir, TestClient, certificates, eventually, ports, private_tree, within,
 };
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -31,7 +31,7 @@ impl Daemon {
         assert!(ended.success(), "{}", daemon.log());
         // Signals that come before nginx has a worker are lost.
         eventually("a worker", || daemon.pid().is_some_and(|master| !daemon.workers(master).is_empty()));
-        eventually("it listens", || Client::try_connect(daemon.address()).is_ok());
+        eventually("it listens", || TestClient::try_connect(daemon.address()).is_ok());
         daemon
     }
 
@@ -93,7 +93,7 @@ impl Daemon {
 
     #[track_caller]
     pub fn get(&self, target: &str) -> Response {
-        Client::connect(self.address()).get(target)
+        TestClient::connect(self.address()).get(target)
     }
 
     /// The id in the pid file.
@@ -232,7 +232,7 @@ impl Load {
             while !stop.load(Relaxed) {
                 let failed = |what: &str, why: String| format!("request {count}: {what}: {why}");
                 let mut client =
-                    Client::try_connect(address).map_err(|error| failed("connecting", error.to_string()))?;
+                    TestClient::try_connect(address).map_err(|error| failed("connecting", error.to_string()))?;
                 let request = "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
                 client.try_send(request).map_err(|error| failed("sending", error.to_string()))?;
                 let response = client.try_response("GET").map_err(|error| failed("reading", error))?;

@@ -39,9 +39,10 @@ fn lines(path: &PathBuf) -> Vec<String> {
     let bytes = fs::read(path).unwrap_or_default();
     let mut text = String::new();
     // A member of gzip that is not whole yet gives what there is of it.
-    let _ = match path.extension().is_some_and(|kind| kind == "gz") {
-        true => std::io::Read::read_to_string(&mut flate2::read::MultiGzDecoder::new(&bytes[..]), &mut text),
-        false => std::io::Read::read_to_string(&mut &bytes[..], &mut text),
+    let _ = if path.extension().is_some_and(|kind| kind == "gz") {
+        std::io::Read::read_to_string(&mut flate2::read::MultiGzDecoder::new(&bytes[..]), &mut text)
+    } else {
+        std::io::Read::read_to_string(&mut &bytes[..], &mut text)
     };
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     lines.sort();

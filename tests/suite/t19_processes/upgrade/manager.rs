@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use freerun_testkit::{Client, Kind, PATIENCE, Server, Setup, Site, TempDir, eventually, require, within};
+use freerun_testkit::{Kind, PATIENCE, Setup, Site, TempDir, TestClient, TestServer, eventually, require, within};
 use rustix::process::Signal;
 
 use super::daemon::{Daemon, ends, signal};
@@ -40,14 +40,14 @@ fn sockets_are_found_by_their_addresses_and_stay_the_manager_s() {
     let daemon = Daemon::prepare(&program, "daemon off;", &http);
     let local = UnixListener::bind(daemon.path("local")).expect("binding");
     // A connection that came before the server was there.
-    let mut early = Client::connect(address);
+    let mut early = TestClient::connect(address);
     let child = start(&daemon, [web.into(), local.into(), spare.into()]);
     assert_eq!(early.get("/").text(), address.port().to_string());
     daemon.logs(&format!("using the service manager's sockets: {address} unix:"));
-    eventually("its own socket", || Client::try_connect(daemon.address()).is_ok());
+    eventually("its own socket", || TestClient::try_connect(daemon.address()).is_ok());
     UnixStream::connect(daemon.path("local")).expect("the manager's Unix socket");
     daemon.logs(&format!("the service manager's socket \"spare\" is not used: no \"listen\" directive names {unused}"));
-    assert!(Client::try_connect(unused).is_err(), "it was closed");
+    assert!(TestClient::try_connect(unused).is_err(), "it was closed");
 
     // A new binary has the sockets too, and knows whose they are.
     eventually("the pid file", || daemon.pid() == Some(child.id()));
@@ -55,7 +55,7 @@ fn sockets_are_found_by_their_addresses_and_stay_the_manager_s() {
     signal(old, Signal::QUIT);
     let mut child = child;
     assert!(child.wait().expect("its end").success());
-    assert_eq!(Client::connect(address).get("/").text(), address.port().to_string());
+    assert_eq!(TestClient::connect(address).get("/").text(), address.port().to_string());
     signal(new, Signal::QUIT);
     ends(new);
     assert!(daemon.path("local").exists(), "the manager's file stays");
@@ -79,7 +79,7 @@ impl Manager {
     }
 
     /// Starts a server that tells it.
-    fn run(&self, site: &Site, environment: &[(&str, &str)]) -> Server {
+    fn run(&self, site: &Site, environment: &[(&str, &str)]) -> TestServer {
         let mut setup = Setup::server(site, "location /v { return 200 one; }");
         setup = setup.environment("NOTIFY_SOCKET", &self.path().display().to_string());
         for (name, value) in environment {

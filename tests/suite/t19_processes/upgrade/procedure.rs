@@ -3,8 +3,10 @@
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use freerun_testkit::{Client, Kind, Setup, Site, eventually, require};
+use freerun_testkit::{Kind, Setup, Site, TestClient, eventually, require};
 use rustix::process::Signal;
+
+use crate::t03_connections::quic::sockets;
 
 use super::daemon::{Daemon, children, ends, lives, signal};
 
@@ -150,7 +152,7 @@ fn a_request_that_runs_ends_with_the_old_worker_and_the_master_may_quit_at_once(
     let http = "server { listen 127.0.0.1:@PORT@; root @DIR@; }";
     let daemon = Daemon::run("worker_processes 2;", http);
     std::fs::write(daemon.path("big"), vec![b'x'; 30_000_000]).expect("a file");
-    let mut slow = Client::try_connect_narrow(daemon.address(), 65_536).expect("connecting");
+    let mut slow = TestClient::try_connect_narrow(daemon.address(), 65_536).expect("connecting");
     slow.send("GET /big HTTP/1.1\r\nHost: h\r\n\r\n").at_least(1);
     let (old, new) = daemon.change();
     signal(old, Signal::QUIT);
@@ -186,7 +188,7 @@ fn after_winch_a_reload_starts_a_worker() {
     let master = daemon.master();
     signal(master, Signal::WINCH);
     eventually("the worker has ended", || daemon.workers(master).is_empty());
-    let mut early = Client::connect(daemon.address());
+    let mut early = TestClient::connect(daemon.address());
     daemon.configure("worker_processes 1;", "no such directive;");
     signal(master, Signal::HUP);
     daemon.logs("unknown directive \"no\" in ");
@@ -292,4 +294,25 @@ fn in_the_foreground_the_binary_is_changed_too() {
     signal(new, Signal::QUIT);
     ends(new);
     assert!(!server.path("server.pid").exists());
+}
+
+#[test]
+fn a_new_binary_has_the_sockets_of_quic() {
+    if !require::freerun() {
+        return;
+    }
+    let http = "server { listen 127.0.0.1:@PORT@; listen 127.0.0.1:@PORT@ quic; return 200 served;
+        ssl_certificate @CERTS@/ec.crt; ssl_certificate_key @CERTS@/ec.key; }";
+    let daemon = Daemon::run("worker_processes 2;", http);
+    let before = sockets(daemon.address().port());
+    assert_eq!(before.len(), 2);
+    let (old, new) = daemon.change();
+    assert_eq!(sockets(daemon.address().port()), before, "no packet waits in a socket that nobody reads");
+    signal(old, Signal::QUIT);
+    ends(old);
+    assert_eq!(sockets(daemon.address().port()), before);
+    assert_eq!(daemon.get("/").text(), "served");
+    signal(new, Signal::HUP);
+    daemon.logs("configuration 2 is in use");
+    assert_eq!(sockets(daemon.address().port()), before);
 }

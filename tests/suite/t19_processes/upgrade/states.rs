@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering::SeqCst};
 
-use freerun_testkit::{Client, Received, Refusing, Tls, TlsVersion, Upstream, eventually, ok, require};
+use freerun_testkit::{
+    ReceivedRequest, RefusingAddress, TestClient, TestUpstream, Tls, TlsVersion, eventually, ok, require,
+};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -32,7 +34,7 @@ fn limits_go_on() {
     let daemon = Daemon::run("worker_processes 2;", http);
     // Of a key that was not asked for, twenty requests pass; of another one not more than minutes have passed since.
     let is_new = |key: &str| {
-        let mut client = Client::connect(daemon.address());
+        let mut client = TestClient::connect(daemon.address());
         let passed = (0..20).filter(|_| client.get(&format!("/?k={key}")).status == 200).count();
         assert!(passed == 20 || passed < 10, "{passed} of {key}");
         passed == 20
@@ -69,7 +71,7 @@ fn locks_of_webdav_go_on() {
     std::fs::create_dir(daemon.path("dav")).and_then(|()| std::fs::write(daemon.path("dav/a"), "a")).expect("a file");
     let ask = |method: &str, body: &str| {
         let request = format!("{method} /a HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n{body}", body.len());
-        Client::connect(daemon.address()).send(request).response().status
+        TestClient::connect(daemon.address()).send(request).response().status
     };
     let body = "<lockinfo xmlns='DAV:'><lockscope><exclusive/></lockscope><locktype><write/></locktype></lockinfo>";
     assert_eq!(ask("LOCK", body), 200);
@@ -87,7 +89,7 @@ fn sessions_of_tls_are_resumed() {
                 ssl_session_cache shared:s:1m;
                 server { listen 127.0.0.1:@PORT@ ssl; return 200 $ssl_session_reused; }";
     let daemon = Daemon::run("worker_processes 2;", http);
-    let visit = |tls: &Tls| Client::connect(daemon.address()).tls(tls).get("/").text();
+    let visit = |tls: &Tls| TestClient::connect(daemon.address()).tls(tls).get("/").text();
     let clients: Vec<Tls> = TlsVersion::ALL
         .into_iter()
         .flat_map(|version| [Tls::new().resuming().only(version), Tls::new().resuming_by_id().only(version)])
@@ -108,9 +110,9 @@ fn what_is_known_of_upstream_servers_goes_on() {
     if !require::freerun() {
         return;
     }
-    let (dead, answer) = (Refusing::new(), Arc::new(AtomicU16::new(500)));
+    let (dead, answer) = (RefusingAddress::new(), Arc::new(AtomicU16::new(500)));
     let checked = answer.clone();
-    let good = Upstream::answering(move |request: &Received| match request.target() {
+    let good = TestUpstream::answering(move |request: &ReceivedRequest| match request.target() {
         "/well" => format!("HTTP/1.1 {} X\r\nContent-Length: 0\r\n\r\n", checked.load(SeqCst)).into_bytes(),
         _ => ok("answered"),
     });
@@ -142,7 +144,7 @@ fn a_cache_goes_over_when_the_old_worker_is_told_to_go() {
     if !require::freerun() {
         return;
     }
-    let origin = Upstream::answering(|_: &Received| ok("stored"));
+    let origin = TestUpstream::answering(|_: &ReceivedRequest| ok("stored"));
     let http = format!(
         "proxy_cache_path @DIR@/cache levels=1:2 keys_zone=z:1m;
          server {{ listen 127.0.0.1:@PORT@; root @DIR@; location = /status {{ status; }}
@@ -161,7 +163,7 @@ fn a_cache_goes_over_when_the_old_worker_is_told_to_go() {
     let how = |daemon: &Daemon| daemon.get("/stored/a").header("x-cache").unwrap_or_default().to_owned();
     eventually("it is stored", || how(&daemon) == "HIT");
     let asked = origin.take_requests().len();
-    let mut slow = Client::try_connect_narrow(daemon.address(), 65_536).expect("connecting");
+    let mut slow = TestClient::try_connect_narrow(daemon.address(), 65_536).expect("connecting");
     slow.send("GET /big HTTP/1.1\r\nHost: h\r\n\r\n").at_least(1);
 
     let (old, new) = daemon.change();

@@ -5,7 +5,7 @@ use std::thread;
 
 use rustix::process::Signal;
 
-use freerun_testkit::{Client, Dns, Reply};
+use freerun_testkit::{Dns, DnsReply, TestClient};
 
 use super::*;
 
@@ -24,7 +24,7 @@ fn kept_in(folder: &TempDir, more: &str) -> Setup {
 }
 
 /// The addresses of the group's servers as they are configured, and as requests are given to them.
-fn addresses(server: &Server) -> [Vec<String>; 2] {
+fn addresses(server: &TestServer) -> [Vec<String>; 2] {
     let list = |all: &Value| -> Vec<String> {
         let all = all.as_array().expect("a list").iter();
         all.map(|one| one["server"].as_str().expect("an address").to_owned()).collect()
@@ -40,7 +40,7 @@ fn in_file(folder: &TempDir) -> Vec<String> {
 /// Asks again and again over a kept connection until it is told to stop; the answers that were wrong.
 fn load(address: std::net::SocketAddr, stop: &AtomicBool, asked: &AtomicUsize) -> Vec<String> {
     let mut wrong = Vec::new();
-    let mut client = Client::connect(address);
+    let mut client = TestClient::connect(address);
     while !stop.load(Relaxed) {
         let response = client.get("/g");
         asked.fetch_add(1, Relaxed);
@@ -48,7 +48,7 @@ fn load(address: std::net::SocketAddr, stop: &AtomicBool, asked: &AtomicUsize) -
             wrong.push(response.text());
         }
         if response.says_close() {
-            client = Client::connect(address);
+            client = TestClient::connect(address);
         }
     }
     wrong
@@ -56,7 +56,7 @@ fn load(address: std::net::SocketAddr, stop: &AtomicBool, asked: &AtomicUsize) -
 
 /// Adds, changes, drains and removes each of these servers in turn, and adds the last one again. Each change has to be in effect
 /// when it is answered.
-fn write(server: &Server, own: &[&str]) {
+fn write(server: &TestServer, own: &[&str]) {
     let is_there = |id: &Value| {
         let peers = get(server, "/http/upstreams/g")["peers"].clone();
         peers.as_array().expect("a list").iter().any(|peer| peer["id"] == *id)
@@ -93,7 +93,7 @@ fn nothing_fails_while_two_change_the_servers() {
     if !require::freerun() {
         return;
     }
-    let behind: Vec<Answering> = (0..5).map(|_| named("here")).collect();
+    let behind: Vec<AnsweringUpstream> = (0..5).map(|_| named("here")).collect();
     let addresses_of =
         |range: std::ops::Range<usize>| -> Vec<&str> { behind[range].iter().map(|one| one.address()).collect() };
     let folder = for_workers("changed-servers");
@@ -248,7 +248,7 @@ fn a_name_that_takes_the_place_of_an_address_is_looked_up() {
     let behind = named("here");
     let port = behind.address().rsplit_once(':').expect("a port").1;
     let names = Dns::start();
-    names.set("app.test", Reply::address([127, 0, 0, 1].into(), 60));
+    names.set("app.test", DnsReply::address([127, 0, 0, 1].into(), 60));
     let http = format!("resolver {} ipv6=off; upstream g {{ zone g 64k; server 127.0.0.1:9; }}", names.address());
     let server = setup(&http, "location = /g { proxy_pass http://g; }").freerun();
     let id = get(&server, SERVERS)[0]["id"].clone();
@@ -271,13 +271,13 @@ fn a_change_whose_file_cannot_be_written_is_written_later() {
     let site = "location = /status { status; }";
     let http = format!("upstream g {{ zone g 64k; state {}/g.state; }} {more}", folder.path().display());
     let mut server = setup(&http, site).freerun();
-    let change_both = |server: &Server, key: &str, address: &str| {
+    let change_both = |server: &TestServer, key: &str, address: &str| {
         let (status, _) = change(server, "POST", "/http/keyvals/p", Some(json!({key: "1"})));
         assert_eq!(status, 201);
         let (status, _) = change(server, "POST", SERVERS, Some(json!({"server": address})));
         assert_eq!(status, 201);
     };
-    let unsaved = |server: &Server| server.status()["unsaved_states"].as_array().map_or(0, Vec::len);
+    let unsaved = |server: &TestServer| server.status()["unsaved_states"].as_array().map_or(0, Vec::len);
     FILES.iter().for_each(|name| fs::create_dir(in_the_way(name)).expect("a folder"));
     change_both(&server, "a", "127.0.0.1:1");
     assert_eq!(unsaved(&server), 2, "{:?}", server.status()["unsaved_states"]);

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use freerun_testkit::{Client, Dns, Reply, Tls};
+use freerun_testkit::{Dns, DnsReply, TestClient, Tls};
 
 use super::*;
 
@@ -136,11 +136,11 @@ fn is_text(text: &str, described: &Value) -> bool {
 }
 
 /// A server with something of each kind, all of which has been used.
-fn used(behind: &Answering, names: &Dns) -> Server {
+fn used(behind: &AnsweringUpstream, names: &Dns) -> TestServer {
     let port = behind.address().rsplit_once(':').expect("a port").1.to_owned();
     let target = port.parse().expect("a number");
-    names.set("_http._tcp.services.test", Reply::Services(vec![(0, 1, target, "app.test".to_owned())], 60));
-    names.set("app.test", Reply::address([127, 0, 0, 1].into(), 60));
+    names.set("_http._tcp.services.test", DnsReply::Services(vec![(0, 1, target, "app.test".to_owned())], 60));
+    names.set("app.test", DnsReply::address([127, 0, 0, 1].into(), 60));
     let address = behind.address();
     let group = format!(
         "upstream g {{ zone g 64k; server {address} max_conns=9; server 127.0.0.1:9 max_fails=1 fail_timeout=1h;
@@ -181,7 +181,7 @@ fn used(behind: &Answering, names: &Dns) -> Server {
         eventually("names have addresses", || all(|peer| peer["service"].is_string()) == 1);
         eventually("servers have passed a check", || all(|peer| peer["health_checks"]["last_passed"] == true) >= 3);
         eventually("a server is down and others have answered", || {
-            let mut client = Client::connect(server.address_number(if protocol == "http" { 1 } else { 3 }));
+            let mut client = TestClient::connect(server.address_number(if protocol == "http" { 1 } else { 3 }));
             let answer = client.get("/g/x");
             assert_eq!(answer.status, 200, "{}", answer.text());
             server.get("/g/y");
@@ -199,8 +199,8 @@ fn used(behind: &Answering, names: &Dns) -> Server {
     server
 }
 
-fn server_tls(server: &Server, port: usize) -> Client {
-    Client::connect(server.address_number(port)).tls(&Tls::new())
+fn server_tls(server: &TestServer, port: usize) -> TestClient {
+    TestClient::connect(server.address_number(port)).tls(&Tls::new())
 }
 
 #[test]

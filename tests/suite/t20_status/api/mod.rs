@@ -9,7 +9,8 @@ use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt;
 
 use freerun_testkit::{
-    Answering, Dns, Kind, Reply, Response, Server, Setup, Site, TempDir, Upstream, check, eventually, ok, require,
+    AnsweringUpstream, Dns, DnsReply, Kind, Response, Setup, Site, TempDir, TestServer, TestUpstream, check,
+    eventually, ok, require,
 };
 use serde_json::{Value, json};
 
@@ -21,7 +22,7 @@ fn setup(http: &str, lines: &str) -> Setup {
     ))
 }
 
-fn ask(server: &Server, method: &str, path: &str, body: Option<&Value>, fields: &str) -> Response {
+fn ask(server: &TestServer, method: &str, path: &str, body: Option<&Value>, fields: &str) -> Response {
     let body = body.map(Value::to_string).unwrap_or_default();
     let length = body.len();
     let text = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n{fields}\r\n{body}");
@@ -35,14 +36,14 @@ fn parsed(response: &Response) -> Value {
     serde_json::from_slice(&response.body).expect("JSON")
 }
 
-fn get(server: &Server, path: &str) -> Value {
+fn get(server: &TestServer, path: &str) -> Value {
     let response = server.get(&format!("/api/9{path}"));
     assert_eq!(response.status, 200, "{path}: {}", response.text());
     parsed(&response)
 }
 
 /// Asks for a change; the status, and the body if there is one.
-fn change(server: &Server, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
+fn change(server: &TestServer, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
     let response = ask(server, method, &format!("/api/9{path}"), body.as_ref(), "");
     let value = if response.body.is_empty() { Value::Null } else { parsed(&response) };
     (response.status, value)
@@ -62,8 +63,8 @@ fn for_workers(name: &str) -> TempDir {
     folder
 }
 
-fn named(name: &'static str) -> Answering {
-    Upstream::answering(move |_| ok(name))
+fn named(name: &'static str) -> AnsweringUpstream {
+    TestUpstream::answering(move |_| ok(name))
 }
 
 #[test]
@@ -158,7 +159,7 @@ fn caches_tell_bytes_by_how_they_came() {
     if !require::freerun() {
         return;
     }
-    let behind = Upstream::answering(|_| {
+    let behind = TestUpstream::answering(|_| {
         "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nCache-Control: max-age=60\r\n\r\nhello".into()
     });
     let http = "proxy_cache_path @DIR@/cache keys_zone=c:1m max_size=10m;";
@@ -364,10 +365,10 @@ fn a_server_that_gets_another_name_is_looked_up_by_that() {
         return;
     }
     let (one, two) = (named("one"), named("two"));
-    let at = |name: &str, upstream: &Answering| upstream.address().replace("127.0.0.1", name);
+    let at = |name: &str, upstream: &AnsweringUpstream| upstream.address().replace("127.0.0.1", name);
     let dns = Dns::start();
     for name in ["a.test", "b.test"] {
-        dns.set(name, Reply::address(Ipv4Addr::LOCALHOST, 3600));
+        dns.set(name, DnsReply::address(Ipv4Addr::LOCALHOST, 3600));
     }
     let (resolver, first) = (dns.address(), one.address());
     let http = format!("upstream g {{ zone g 64k; resolver {resolver} ipv6=off; server {first}; }}");
@@ -509,7 +510,7 @@ fn stream_has_its_own_objects() {
         change(&server, "POST", "/stream/keyvals/names", Some(json!({"127.0.0.1": "here"}))),
         (201, Value::Null)
     );
-    let (said, _) = freerun_testkit::Client::connect(server.address_number(2)).rest();
+    let (said, _) = freerun_testkit::TestClient::connect(server.address_number(2)).rest();
     assert_eq!(said, b"here");
     eventually("the session has ended", || get(&server, "/stream/server_zones/sz")["sessions"]["2xx"] == 1);
     let zone = get(&server, "/stream/server_zones")["sz"].clone();

@@ -1,18 +1,18 @@
 //! Caches: keys are explained, removed and purged.
 
-use freerun_testkit::{Server, Upstream, eventually, require};
+use freerun_testkit::{TestServer, TestUpstream, eventually, require};
 use serde_json::{Value, json};
 
 use super::{get, origin, own, setup};
 
 /// Has a response stored: its target is its key.
-pub fn stored(server: &Server, key: &str) {
+pub fn stored(server: &TestServer, key: &str) {
     eventually("the cache is open", || get(server, "/caches/c")["state"] == "ready");
     assert_eq!(server.get(key).status, 200);
     eventually("it is stored", || explained(server, key)["entry"].is_object());
 }
 
-fn explained(server: &Server, key: &str) -> Value {
+fn explained(server: &TestServer, key: &str) -> Value {
     get(server, &format!("/caches/c/keys?key={key}"))
 }
 
@@ -48,7 +48,7 @@ fn variants_of_a_key_are_told() {
     if !require::freerun() {
         return;
     }
-    let origin = Upstream::answering(|_| {
+    let origin = TestUpstream::answering(|_| {
         "HTTP/1.1 200 OK\r\nVary: Accept\r\nContent-Length: 1\r\nCache-Control: max-age=600\r\n\r\nv".into()
     });
     let server = setup(&origin, "", "").freerun();

@@ -1,27 +1,27 @@
 //! Event loops that take no new connections.
 
-use freerun_testkit::{Client, Server, eventually, require};
+use freerun_testkit::{TestClient, TestServer, eventually, require};
 use serde_json::{Value, json};
 
 use super::{TWO, get, origin, own, setup};
 
 /// How many connections each loop has accepted.
-fn accepted(server: &Server) -> Vec<u64> {
+fn accepted(server: &TestServer) -> Vec<u64> {
     let loops = get(server, "/loops");
     let loops = loops.as_array().expect("a list");
     loops.iter().map(|each| each["connections"]["accepted"].as_u64().expect("a number")).collect()
 }
 
-fn drain(server: &Server, index: usize, drain: bool) -> (u16, Value) {
+fn drain(server: &TestServer, index: usize, drain: bool) -> (u16, Value) {
     own(server, "PATCH", &format!("/loops/{index}"), Some(json!({ "drain": drain })))
 }
 
 /// Makes connections until each of these loops has accepted some.
-fn both_accept(server: &Server) {
+fn both_accept(server: &TestServer) {
     let before = accepted(server);
     eventually("both loops accept", || {
         // All of them at a time, so that one loop does not take them one after the other.
-        let mut clients: Vec<Client> = (0..64).map(|_| server.connect()).collect();
+        let mut clients: Vec<TestClient> = (0..64).map(|_| server.connect()).collect();
         clients.iter_mut().for_each(|client| assert_eq!(client.get("/api/freerun/1/").status, 200));
         accepted(server).iter().zip(&before).all(|(now, before)| now > before)
     });

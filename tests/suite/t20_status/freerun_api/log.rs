@@ -2,25 +2,25 @@
 
 use std::net::IpAddr;
 
-use freerun_testkit::{Client, Server, require};
+use freerun_testkit::{TestClient, TestServer, require};
 use serde_json::{Value, json};
 
 use super::{get, origin, own, setup};
 
 /// Has a client at this address ask for something that is missing, which is an error in the log.
-fn asks(server: &Server, from: &str, target: &str) {
+fn asks(server: &TestServer, from: &str, target: &str) {
     let from: IpAddr = from.parse().expect("an address");
-    let mut client = Client::try_connect_from(from, server.address()).expect("a connection");
+    let mut client = TestClient::try_connect_from(from, server.address()).expect("a connection");
     assert_eq!(client.get(target).status, 404);
 }
 
 /// The lines about a target.
-fn lines(server: &Server, target: &str) -> Vec<String> {
+fn lines(server: &TestServer, target: &str) -> Vec<String> {
     let about = format!("\"GET {target} HTTP");
     server.error_log().lines().filter(|line| line.contains(&about)).map(str::to_owned).collect()
 }
 
-fn patch(server: &Server, addresses: Value) -> (u16, Value) {
+fn patch(server: &TestServer, addresses: Value) -> (u16, Value) {
     own(server, "PATCH", "/log", Some(json!({ "addresses": addresses })))
 }
 

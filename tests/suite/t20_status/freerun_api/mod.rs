@@ -8,7 +8,7 @@ mod schema;
 
 use std::collections::BTreeSet;
 
-use freerun_testkit::{Answering, Received, Response, Server, Setup, Site, Upstream, require};
+use freerun_testkit::{AnsweringUpstream, ReceivedRequest, Response, Setup, Site, TestServer, TestUpstream, require};
 use serde_json::{Value, json};
 
 /// The loops that most tests have.
@@ -16,7 +16,7 @@ const TWO: &str = "worker_processes 2;";
 
 /// A server with a cache named `c` in front of an origin, and the API, for changing below `/api` and for reading below `/read`.
 /// `listen` are parameters of the socket.
-fn setup(origin: &Answering, main: &str, listen: &str) -> Setup {
+fn setup(origin: &AnsweringUpstream, main: &str, listen: &str) -> Setup {
     let lines = format!(
         "location /api {{ api write=on; }} location /read/ {{ api; }}
          location /p/ {{ proxy_cache c; proxy_cache_key $uri; proxy_pass http://{}; }}",
@@ -28,21 +28,21 @@ fn setup(origin: &Answering, main: &str, listen: &str) -> Setup {
     ))
 }
 
-fn origin() -> Answering {
-    Upstream::answering(|request: &Received| {
+fn origin() -> AnsweringUpstream {
+    TestUpstream::answering(|request: &ReceivedRequest| {
         let tag = if request.target().ends_with("/red") { "Surrogate-Key: red\r\n" } else { "" };
         format!("HTTP/1.1 200 OK\r\n{tag}Content-Length: 5\r\nCache-Control: max-age=600\r\n\r\nhello").into_bytes()
     })
 }
 
-fn ask(server: &Server, method: &str, path: &str, body: &str, fields: &str) -> Response {
+fn ask(server: &TestServer, method: &str, path: &str, body: &str, fields: &str) -> Response {
     let length = body.len();
     let text = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n{fields}\r\n{body}");
     server.send(text)
 }
 
 /// The status of an answer of the API that may be changed, and its JSON.
-fn own(server: &Server, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
+fn own(server: &TestServer, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
     let body = body.map(|body| body.to_string()).unwrap_or_default();
     told(&ask(server, method, &format!("/api/freerun/1{path}"), &body, ""))
 }
@@ -55,7 +55,7 @@ fn told(response: &Response) -> (u16, Value) {
     (response.status, serde_json::from_slice(&response.body).expect("JSON"))
 }
 
-fn get(server: &Server, path: &str) -> Value {
+fn get(server: &TestServer, path: &str) -> Value {
     let (status, value) = own(server, "GET", path, None);
     assert_eq!(status, 200, "{path}: {value}");
     value

@@ -46,9 +46,10 @@ fn what_is_being_stored_when_the_cache_ends_is_known_or_not_there() {
     for before_its_name in [true, false] {
         let bench = Bench::new();
         let limit = Duration::from_secs(30);
-        match before_its_name {
-            true => bench.faults.write(FaultBehaviour::Hang, 0),
-            false => bench.faults.name(FaultBehaviour::Hang),
+        if before_its_name {
+            bench.faults.write(FaultBehaviour::Hang, 0)
+        } else {
+            bench.faults.name(FaultBehaviour::Hang)
         }
         store(&bench, 1, None, body(1, LARGE));
         eventually("it hangs", || bench.faults.waiting() == 1);

@@ -1,8 +1,8 @@
 //! nginx's rules: documented with `proxy_cache_valid`, `proxy_ignore_headers` and `proxy_no_cache`.
 //!
 //! `X-Accel-Expires` counts before `Cache-Control`, and that before `Expires`, in whatever order they come (since
-//! 1.23.0); `*_cache_valid` counts if the response has none of them. Comparisons with nginx showed the rest: nginx
-//! looks for the words of `Cache-Control` anywhere in the value, `no-storex` included, and it does not store a response
+//! 1.23.0); `*_cache_valid` counts if the response has none of them. Comparisons with nginx showed the rest. nginx
+//! looks for the words of `Cache-Control` anywhere in the value, `no-storex` included. It does not store a response
 //! with a time that it cannot read. Of several `X-Accel-Expires` or `Expires` the first counts (since 1.23.0).
 
 use bytes::Bytes;
@@ -44,8 +44,9 @@ pub fn judge(answer: &Answer<'_>, rules: &Rules<'_>, now: u64) -> Verdict {
     }
 }
 
-/// The state of a stored response after a 304. A time in the 304 counts; otherwise the time in the stored fields, from
-/// now on, or that of `*_cache_valid`; if there is none either, the stored response stays as stale as it is.
+/// The state of a stored response after a 304. A time in the 304 counts. Otherwise the time in the stored fields
+/// counts, from now on, or the time of `*_cache_valid`. If there is none either, the stored response stays as stale as
+/// it is.
 pub fn revalidated(stored: &Answer<'_>, not_modified: &[Field], rules: &Rules<'_>, now: u64) -> Revalidation {
     let said = FieldState::of(not_modified, rules, now);
     if let Some(until) = said.until

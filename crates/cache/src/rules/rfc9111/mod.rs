@@ -1,9 +1,9 @@
 //! The rules of RFC 9111 (`*_cache_rfc9111 on`), for a shared cache.
 //!
-//! nginx's own rules stay in front: `X-Accel-Expires` counts before everything else that the response says about
-//! caching, and `*_cache_valid` counts in place of a heuristic if the response says nothing; a response with
-//! `Set-Cookie` is not stored unless `*_ignore_headers` names the field (RFC 9111 section 7.3 leaves that open, and a
-//! shared session is no small mistake).
+//! nginx's own rules stay in front. `X-Accel-Expires` counts before everything else that the response says about
+//! caching. `*_cache_valid` counts in place of a heuristic if the response says nothing. A response with `Set-Cookie`
+//! is not stored unless `*_ignore_headers` names the field: RFC 9111 section 7.3 leaves that open, and a shared session
+//! is no small mistake.
 
 use super::control::{DirectiveScope, ResponseControl, Time};
 use super::headers::{Field, seconds, values};
@@ -58,9 +58,10 @@ impl<'a> Fields<'a> {
         let first = |name: &'static [u8]| values(fields, name).next();
         let accel = || values(fields, b"x-accel-expires").filter_map(|value| accel_expires(value, now)).last();
         Fields {
-            control: match ignored.cache_control {
-                true => ResponseControl::default(),
-                false => ResponseControl::of(values(fields, b"cache-control")),
+            control: if ignored.cache_control {
+                ResponseControl::default()
+            } else {
+                ResponseControl::of(values(fields, b"cache-control"))
             },
             accel: if ignored.accel_expires { None } else { accel() },
             date: first(b"date").and_then(date),
@@ -117,12 +118,13 @@ pub fn judge(asked: &RequestFacts, answer: &Answer<'_>, rules: &Rules<'_>, now: 
     if let Some(why) = forbidden(asked, answer, rules, &said) {
         return Verdict::DoNot(why);
     }
-    let vary = match rules.ignored.vary {
-        true => None,
-        false => match vary::names(answer.fields, MAX_VARY) {
+    let vary = if rules.ignored.vary {
+        None
+    } else {
+        match vary::names(answer.fields, MAX_VARY) {
             Ok(names) => names,
             Err(()) => return Verdict::DoNot(NotStoredReason::Vary),
-        },
+        }
     };
     match lifetime(asked, answer.status, rules, &said, now) {
         Ok(lifetime) => Verdict::Store { lifetime, vary },

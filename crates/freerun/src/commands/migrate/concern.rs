@@ -72,7 +72,8 @@ const IN_PRINCIPLE: &[&str] = &[
 /// tables.
 const MISSED: &[&str] = &["debug_connection", "ssl_ech_file"];
 
-/// Whether the difference of this directive concerns what it says. One that is not known here does.
+/// Whether the difference of this directive concerns what it says. The difference of a directive that is unknown here
+/// does.
 pub fn differs(node: &Node) -> bool {
     let name = node.name.text.as_str();
     let generic = FAMILY.iter().find_map(|prefix| name.strip_prefix(prefix)).map(|rest| format!("proxy_{rest}"));

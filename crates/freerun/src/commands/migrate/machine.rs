@@ -1,8 +1,8 @@
-//! What a machine with nginx has beside the configuration, and would no longer work.
+//! Files of a machine with nginx besides the configuration that would no longer work.
 
 use freerun_conf::{Loader, text_of};
 
-use super::survey::Told;
+use super::survey::SurveyMessage;
 
 /// The rotation of logs, as packages of nginx install it.
 const LOGROTATE: &str = "/etc/logrotate.d/nginx";
@@ -11,7 +11,7 @@ const LOGROTATE: &str = "/etc/logrotate.d/nginx";
 const BY_NAME: [&str; 4] = ["invoke-rc.d nginx", "service nginx", "systemctl", "nginx -s"];
 
 /// Warnings about files of the machine.
-pub fn warnings(loader: &mut dyn Loader) -> Vec<Told> {
+pub fn warnings(loader: &mut dyn Loader) -> Vec<SurveyMessage> {
     let Ok(text) = loader.load(LOGROTATE) else { return Vec::new() };
     let text = text_of(&text);
     let number = text.lines().position(|line| {
@@ -19,7 +19,7 @@ pub fn warnings(loader: &mut dyn Loader) -> Vec<Told> {
         !line.starts_with('#') && line.contains("nginx") && BY_NAME.iter().any(|command| line.contains(command))
     });
     let Some(number) = number else { return Vec::new() };
-    vec![Told {
+    vec![SurveyMessage {
         message: "logrotate tells a process called nginx to reopen its logs; freerun would go on in the renamed files"
             .to_owned(),
         place: Some(format!("{LOGROTATE}:{}", number + 1)),

@@ -64,15 +64,16 @@ pub fn run(migrate: &Migrate) -> ExitCode {
     if !paths.conf_given {
         survey.warnings.extend(machine::warnings(&mut survey::disk()));
     }
-    match migrate.json {
-        false => console::output(&report::text(&survey, &start(&migrate.options), &input.conf_prefix, migrate.quiet)),
-        true => match serde_json::to_string_pretty(&survey) {
+    if migrate.json {
+        match serde_json::to_string_pretty(&survey) {
             Ok(text) => console::output(&format!("{text}\n")),
             Err(error) => {
                 eprintln!("freerun: {error}");
                 return ExitCode::from(NO_REPORT);
             }
-        },
+        }
+    } else {
+        console::output(&report::text(&survey, &start(&migrate.options), &input.conf_prefix, migrate.quiet));
     }
     ExitCode::from(survey.verdict() as u8)
 }
@@ -91,8 +92,9 @@ fn start(options: &Options) -> String {
 /// A word as a shell reads it.
 fn quoted(word: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+=:,@%".contains(letter);
-    match !word.is_empty() && word.chars().all(is_plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
     }
 }

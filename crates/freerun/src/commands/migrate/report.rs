@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use freerun_conf::fold;
 
-use super::survey::{Survey, Told, Used};
+use super::survey::{Survey, SurveyMessage, UsedName};
 
 /// The width of the column with the names; longer ones push the place to the right.
 const NAME: usize = 30;
@@ -48,7 +48,7 @@ pub fn text(survey: &Survey, start: &str, conf_prefix: &str, quiet: bool) -> Str
 }
 
 /// The directives that differ in a way that what is written does not meet: their names are enough.
-fn in_principle(text: &mut String, list: &[Used]) {
+fn in_principle(text: &mut String, list: &[UsedName]) {
     if list.is_empty() {
         return;
     }
@@ -60,24 +60,24 @@ fn in_principle(text: &mut String, list: &[Used]) {
     text.push_str("        \"freerun explain NAME\" says of each how it differs\n");
 }
 
-fn directives(text: &mut String, title: &str, list: &[Used], below: &impl Fn(&str) -> String) {
+fn directives(text: &mut String, title: &str, list: &[UsedName], below: &impl Fn(&str) -> String) {
     if list.is_empty() {
         return;
     }
     let _ = writeln!(text, "\n{title} ({}):", list.len());
-    for Used { name, uses, first, module, told } in list {
+    for UsedName { name, uses, first, module, told } in list {
         let _ = write!(text, "{uses:6}  {name:NAME$}  {}", below(first));
         let _ = writeln!(text, "{}", module.map(|module| format!("  ({module})")).unwrap_or_default());
         text.push_str(&fold(told.as_deref().unwrap_or_default(), 12));
     }
 }
 
-fn messages(text: &mut String, title: &str, list: &[Told], below: &impl Fn(&str) -> String) {
+fn messages(text: &mut String, title: &str, list: &[SurveyMessage], below: &impl Fn(&str) -> String) {
     if list.is_empty() {
         return;
     }
     let _ = writeln!(text, "\n{title} ({}):", list.len());
-    for Told { message, place, help } in list {
+    for SurveyMessage { message, place, help } in list {
         match place {
             Some(place) => {
                 let _ = writeln!(text, "  {}\n    {message}", below(place));

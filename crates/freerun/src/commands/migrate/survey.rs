@@ -1,8 +1,8 @@
-//! What a configuration of nginx is for this program: every directive is looked up in the tables, and the rest is tried as
-//! a start would try it.
+//! The survey of a configuration of nginx: it looks up every directive in the tables, and tries the rest as a start
+//! would.
 //!
-//! What the tables do not have is noted and taken out. Of what remains a configuration is built; what is wrong with a
-//! directive is noted, the directive is taken out, and it is built again, until nothing is left to complain about.
+//! A directive that the tables do not have is noted and taken out. The rest is built; a directive with an error is
+//! noted and taken out, too, and the rest is built again, until it has no errors.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -15,17 +15,17 @@ use serde::Serialize;
 use super::concern;
 use crate::commands::check;
 use crate::commands::reference::variables;
-use crate::configuration::{Known, Side, build_tree, registry};
+use crate::configuration::{KnownFacts, Side, build_tree, registry};
 use crate::source::Input;
 use crate::source::loader::Recorder;
 
-/// How often the configuration is built at most, with what was wrong taken out.
+/// The most attempts to build the configuration, each without what was wrong before.
 const MAX_ROUNDS: usize = 64;
 
 /// After how many messages about values, files and names the search for further ones ends.
 const MAX_MESSAGES: usize = 200;
 
-/// What is told of a host that has no address.
+/// The note about a host that has no address.
 const NOT_NEEDED: &str = "a server starts without it, and uses it as soon as it has an address";
 
 /// For how many unknown names similar ones are looked for.
@@ -36,32 +36,32 @@ const MAX_COMPARED: usize = 500;
 pub struct Survey {
     /// The main file.
     pub configuration: String,
-    /// How many files were read, the main file included.
+    /// Number of files that were read, the main file included.
     pub files: usize,
-    /// How many directives there are, `include` not counted.
+    /// Number of directives, `include` not counted.
     pub directives: usize,
-    /// How many of them work, though perhaps not as in nginx, or are accepted without effect.
+    /// Number of directives that work, though perhaps not as in nginx, or that are accepted without effect.
     pub accepted: usize,
-    /// Those that are the same as in nginx, or that nginx does not have.
-    pub works: Vec<Used>,
-    /// Those that work, with a difference that concerns what is written.
-    pub differs: Vec<Used>,
-    /// Those that work, with a difference that what is written does not meet.
-    pub differs_in_principle: Vec<Used>,
-    /// Those that are accepted and have no effect.
-    pub no_effect: Vec<Used>,
-    /// Those that freerun does not have.
-    pub missing: Vec<Used>,
+    /// Directives that are the same as in nginx, or that nginx does not have.
+    pub works: Vec<UsedName>,
+    /// Directives that work, with a difference that concerns what is written.
+    pub differs: Vec<UsedName>,
+    /// Directives that work, with a difference that what is written does not meet.
+    pub differs_in_principle: Vec<UsedName>,
+    /// Directives that are accepted and have no effect.
+    pub no_effect: Vec<UsedName>,
+    /// Directives that freerun does not have.
+    pub missing: Vec<UsedName>,
     /// Variables of nginx that freerun does not have.
-    pub missing_variables: Vec<Used>,
-    /// What else a start would be refused for.
-    pub refused: Vec<Told>,
+    pub missing_variables: Vec<UsedName>,
+    /// Other reasons to refuse a start.
+    pub refused: Vec<SurveyMessage>,
     /// Files, hosts and users that the configuration needs and this machine does not have, and what files that are not
     /// there may define.
-    pub not_found: Vec<Told>,
-    /// What a start would warn of.
-    pub warnings: Vec<Told>,
-    /// How many of the things that were not found would keep a server from starting on this machine.
+    pub not_found: Vec<SurveyMessage>,
+    /// Warnings of a start.
+    pub warnings: Vec<SurveyMessage>,
+    /// Number of the things not found that would keep a server from starting on this machine.
     pub needed_to_start: usize,
     /// Whether so much was refused that not all of it was looked for.
     pub may_be_more: bool,
@@ -72,10 +72,10 @@ pub struct Survey {
 
 /// A name and its uses.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-pub struct Used {
+pub struct UsedName {
     /// The directive, or the variable with its `$`.
     pub name: String,
-    /// How often it is written.
+    /// Number of times that it is written.
     pub uses: usize,
     /// The place of the first use, `FILE:LINE`.
     pub first: String,
@@ -89,13 +89,13 @@ pub struct Used {
 
 /// A message about one place.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-pub struct Told {
+pub struct SurveyMessage {
     /// The message, in nginx's words where nginx has some.
     pub message: String,
     /// `FILE:LINE`, if it is about a place.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,
-    /// What to do.
+    /// Advice for the user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub help: Option<String>,
 }
@@ -103,7 +103,7 @@ pub struct Told {
 /// The result in a number, which is the exit code of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// What is written works as in nginx.
+    /// Everything that is written works as in nginx.
     Works = 0,
     /// All of it is accepted, but something that is written does another thing than in nginx.
     Differs = 1,
@@ -114,10 +114,12 @@ pub enum Verdict {
 impl Survey {
     /// The result in a number.
     pub fn verdict(&self) -> Verdict {
-        match !self.is_accepted() || self.needed_to_start > 0 {
-            true => Verdict::Missing,
-            false if self.differs.is_empty() && !self.is_effect_missed => Verdict::Works,
-            false => Verdict::Differs,
+        if !self.is_accepted() || self.needed_to_start > 0 {
+            Verdict::Missing
+        } else if self.differs.is_empty() && !self.is_effect_missed {
+            Verdict::Works
+        } else {
+            Verdict::Differs
         }
     }
 
@@ -131,7 +133,7 @@ impl Survey {
     /// # Errors
     /// The main file cannot be read.
     pub fn of(input: &Input, loader: &mut dyn Loader) -> Result<Survey, Problem> {
-        let mut files = Included { loader, problems: Vec::new() };
+        let mut files = IncludeLoader { loader, problems: Vec::new() };
         let mut tree = freerun_conf::parse(&input.conf, input.globals.as_deref(), &input.conf_prefix, &mut files);
         if tree.sources.iter().all(|source| source.command_line)
             && let Some(error) = tree.error
@@ -146,29 +148,29 @@ impl Survey {
             ..Survey::default()
         };
         let absent = std::mem::take(&mut files.problems);
-        survey.not_found.extend(absent.iter().map(|problem| Told::of(problem, &sources)));
+        survey.not_found.extend(absent.iter().map(|problem| SurveyMessage::of(problem, &sources)));
         survey.needed_to_start = survey.not_found.len();
         if let Some(error) = tree.error.take() {
-            let mut told = Told::of(&error, &sources);
+            let mut told = SurveyMessage::of(&error, &sources);
             told.help.get_or_insert("what follows the error is not in this report".to_owned());
             survey.refused.push(told);
         }
         let mut tables = Tables::new(&sources);
         tables.variables(&tree.nodes);
-        let mut removed = Removed::default();
+        let mut removed = RemovedNames::default();
         tables.take_missing(&mut tree.nodes, Contexts::MAIN, &mut removed);
         let mut wrong = HashSet::new();
         let whole = std::mem::take(&mut tree.nodes);
         let mut rest = whole.clone();
         for round in 1.. {
             let attempt = Tree { nodes: rest.clone(), ..tree.clone() };
-            let (known, zones) = (Known::default(), Zones::default());
+            let (known, zones) = (KnownFacts::default(), Zones::default());
             let failure = match build_tree(input, attempt, files.loader, Side::Master, known, zones) {
                 Ok(built) => {
                     let warnings = built.warnings.iter().filter(|warning| warning.level == Severity::Warn);
-                    survey.warnings.extend(warnings.map(|warning| Told::of(warning, &sources)));
+                    survey.warnings.extend(warnings.map(|warning| SurveyMessage::of(warning, &sources)));
                     survey.not_found.extend(check::unknown_names(&built).iter().map(|name| {
-                        let mut told = Told::of(name, &sources);
+                        let mut told = SurveyMessage::of(name, &sources);
                         told.help.get_or_insert_with(|| NOT_NEEDED.to_owned());
                         told
                     }));
@@ -179,7 +181,7 @@ impl Survey {
             let mut culprits = Vec::new();
             for problem in failure.problems.iter() {
                 let culprit = culprit(&rest, problem);
-                let mut told = Told::of(problem, &sources);
+                let mut told = SurveyMessage::of(problem, &sources);
                 if !removed.explains(problem) && !tables.explains(problem) {
                     let is_elsewhere = !absent.is_empty() && is_undefined(problem);
                     if is_elsewhere {
@@ -222,20 +224,20 @@ impl Survey {
     }
 }
 
-impl Told {
-    fn of(problem: &Problem, sources: &Sources) -> Told {
+impl SurveyMessage {
+    fn of(problem: &Problem, sources: &Sources) -> SurveyMessage {
         let place = problem.reported.or(problem.place).and_then(|place| sources.location(place));
-        Told { message: problem.message.clone(), place, help: problem.hint.clone() }
+        SurveyMessage { message: problem.message.clone(), place, help: problem.hint.clone() }
     }
 }
 
 /// The files of a configuration. An included file that cannot be read is noted.
-struct Included<'l> {
+struct IncludeLoader<'l> {
     loader: &'l mut dyn Loader,
     problems: Vec<Problem>,
 }
 
-impl Loader for Included<'_> {
+impl Loader for IncludeLoader<'_> {
     fn load(&mut self, path: &str) -> std::io::Result<Vec<u8>> {
         self.loader.load(path)
     }
@@ -265,30 +267,30 @@ fn inside(node: &Node) -> usize {
     if is_raw { 0 } else { count(node.children()) }
 }
 
-/// Uses of one name, by what is told about it.
+/// Uses of one name, by the note about it.
 #[derive(Default)]
-struct Uses(BTreeMap<(String, Option<String>), Used>);
+struct Uses(BTreeMap<(String, Option<String>), UsedName>);
 
 impl Uses {
     fn add(&mut self, name: &str, told: Option<String>, first: String, module: Option<&'static str>) {
-        let new = || Used { name: name.to_owned(), uses: 0, first, module, told: told.clone() };
+        let new = || UsedName { name: name.to_owned(), uses: 0, first, module, told: told.clone() };
         self.0.entry((name.to_owned(), told.clone())).or_insert_with(new).uses += 1;
     }
 
-    /// What was told of a name when it was met before.
-    fn told(&self, name: &str) -> Option<Option<String>> {
+    /// The note about a name that was met before.
+    fn note_of(&self, name: &str) -> Option<Option<String>> {
         let ((known, told), _) = self.0.range((name.to_owned(), None)..).next()?;
         (known == name).then(|| told.clone())
     }
 
-    fn list(self) -> Vec<Used> {
-        let mut list: Vec<Used> = self.0.into_values().collect();
+    fn list(self) -> Vec<UsedName> {
+        let mut list: Vec<UsedName> = self.0.into_values().collect();
         list.sort_by(|a, b| b.uses.cmp(&a.uses).then_with(|| a.name.cmp(&b.name)));
         list
     }
 }
 
-/// What the tables say of the directives.
+/// The directives by what the tables say of them.
 struct Tables<'s> {
     sources: &'s Sources,
     works: Uses,
@@ -299,7 +301,7 @@ struct Tables<'s> {
     missing_variables: Uses,
     /// The directives that are missing, those inside of them included.
     lost: usize,
-    /// How many different names were looked for among similar ones.
+    /// Number of different names that were compared with all known ones.
     compared: usize,
     /// Whether a directive without effect is there whose effect somebody may miss.
     is_effect_missed: bool,
@@ -328,13 +330,13 @@ impl<'s> Tables<'s> {
     }
 
     /// Takes out the directives that no table has, with what is inside of them.
-    fn take_missing(&mut self, nodes: &mut Vec<Node>, context: Contexts, removed: &mut Removed) {
+    fn take_missing(&mut self, nodes: &mut Vec<Node>, context: Contexts, removed: &mut RemovedNames) {
         nodes.retain_mut(|node| {
             let name = node.name.text.as_str();
             if !registry().knows(name) {
                 // Similar names are looked for once, and not for each use; and not without end, as each of them is compared
                 // with all that there are.
-                let advice = match self.missing.told(name) {
+                let advice = match self.missing.note_of(name) {
                     Some(told) => told,
                     None if self.compared >= MAX_COMPARED => None,
                     None => {
@@ -444,9 +446,9 @@ fn variables_in(text: &str) -> impl Iterator<Item = String> {
 
 /// The words of directives that were taken out: others may refer to what these define.
 #[derive(Default)]
-struct Removed(HashSet<String>);
+struct RemovedNames(HashSet<String>);
 
-/// How messages begin that are about something which another directive should have defined.
+/// Beginnings of messages about something that another directive should have defined.
 const UNDEFINED: &[&str] =
     &["unknown \"", "unknown log format \"", "zero size shared memory zone ", "no ", "host not found "];
 
@@ -454,7 +456,7 @@ fn is_undefined(problem: &Problem) -> bool {
     UNDEFINED.iter().any(|begin| problem.message.starts_with(begin))
 }
 
-impl Removed {
+impl RemovedNames {
     fn add(&mut self, node: &Node) {
         self.0.insert(node.name.text.clone());
         for word in &node.args {
@@ -498,7 +500,7 @@ fn culprit<'n>(nodes: &'n [Node], problem: &Problem) -> Option<&'n Node> {
 const KEPT: &[&str] = &["events", "http", "stream"];
 
 /// Takes out directives by their position; whether any was there.
-fn remove(nodes: &mut Vec<Node>, orders: &HashSet<u32>, removed: &mut Removed) -> bool {
+fn remove(nodes: &mut Vec<Node>, orders: &HashSet<u32>, removed: &mut RemovedNames) -> bool {
     let before = nodes.len();
     nodes.retain(|node| {
         let stays = !orders.contains(&node.order) || KEPT.contains(&node.name.text.as_str());

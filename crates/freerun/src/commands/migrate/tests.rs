@@ -6,7 +6,7 @@ use std::io;
 use freerun_conf::Loader;
 
 use super::report;
-use super::survey::{Survey, Used, Verdict};
+use super::survey::{Survey, UsedName, Verdict};
 use crate::cli::Options;
 use crate::source::Input;
 
@@ -44,7 +44,7 @@ fn survey(text: &str) -> Survey {
 }
 
 /// Names with their uses and first places.
-fn names(list: &[Used]) -> Vec<(&str, usize, &str)> {
+fn names(list: &[UsedName]) -> Vec<(&str, usize, &str)> {
     list.iter()
         .map(|used| (used.name.as_str(), used.uses, used.first.strip_prefix(MAIN).unwrap_or(&used.first)))
         .collect()

@@ -80,10 +80,10 @@ mod tests {
     use freerun_serve::configuration::zones::Zones;
     use freerun_serve::tls::files::{KnownFile, SecretFiles};
     use freerun_testkit::TempDir;
-    use freerun_testkit::mmdb::{Value, database};
+    use freerun_testkit::mmdb::{MmdbValue, database};
 
     use super::*;
-    use crate::configuration::{Known, Side, read_after, registry};
+    use crate::configuration::{KnownFacts, Side, read_after, registry};
     use crate::source::Input;
 
     const MAIN: &str = "/stub/nginx.conf";
@@ -140,6 +140,7 @@ mod tests {
             file("/etc/ssl/example.com.ocsp", include_bytes!("../../../../tls/tests/fixtures/ec.ocsp")),
             file("/etc/ssl/passwords", b"secret\n"),
             file("/etc/ssl/ticket.key", &[7; 80]),
+            file("/etc/ssl/quic.key", &[8; 32]),
             file(
                 "/etc/nginx/jwks.json",
                 br#"{"keys":[{"kty":"oct","kid":"1","k":"AyM1SysPpbyDfgZld3umj1qzKObwVMko"}]}"#,
@@ -157,7 +158,7 @@ mod tests {
             error_log: "stderr".to_owned(),
             privileged: true,
         };
-        let known = Known { secrets: secrets(), ..Known::default() };
+        let known = KnownFacts { secrets: secrets(), ..KnownFacts::default() };
         let failure = read_after(&input, &mut Text(text.to_owned()), Side::Worker, known, Zones::default()).err()?;
         Some(failure.problems.render(&failure.sources, ""))
     }
@@ -172,7 +173,7 @@ mod tests {
         let mut wrong = String::new();
         let folder = TempDir::new("examples");
         let countries = folder.path().join("countries.mmdb");
-        let record = Value::Map(vec![("country", Value::Map(vec![("iso_code", Value::Text("JP"))]))]);
+        let record = MmdbValue::Map(vec![("country", MmdbValue::Map(vec![("iso_code", MmdbValue::Text("JP"))]))]);
         std::fs::write(&countries, database(&[("127.0.0.0/8", record)], 1)).unwrap();
         for example in &all {
             let text = whole(example.context, &example.text).replace(COUNTRIES, &countries.display().to_string());

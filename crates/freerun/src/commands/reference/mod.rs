@@ -17,7 +17,7 @@ use crate::cli::Reference;
 use crate::configuration;
 use crate::console;
 
-/// What the reference has besides the tables of directives.
+/// Pages and tables of the reference besides the tables of directives.
 pub fn additions() -> Additions {
     let page = |file: &str, title: &str, text: String| (file.to_owned(), title.to_owned(), text);
     let status = freerun_modules::content::status::FIELDS.to_owned();

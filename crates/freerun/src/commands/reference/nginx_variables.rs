@@ -1,6 +1,6 @@
 //! The variables that nginx 1.31.5 documents, with their modules.
 //!
-//! The names are those of nginx's public documentation (its index of variables). A name that ends in `_` is a family.
+//! The names come from nginx's public documentation (its index of variables). A name that ends in `_` is a family.
 
 /// Every module with its variables, sorted by name.
 #[rustfmt::skip]

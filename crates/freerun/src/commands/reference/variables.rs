@@ -65,7 +65,7 @@ impl Row {
     }
 }
 
-/// What stands above the table.
+/// The text above the table.
 const INTRODUCTION: &str = "\
 A variable is written as `$name` or `${name}`, where its value ends before a letter. `http` has those of requests,
 `stream` those of sessions. In a family, such as `$arg_NAME`, `NAME` stands for any name. A variable without a value is
@@ -84,7 +84,7 @@ pub fn page() -> String {
     for protocol in [&http, &stream] {
         rows.extend(protocol.rows.values().map(|row| (row.name, row, protocol)));
     }
-    // Those of http come first among equal names.
+    // Variables of http come first among equal names.
     rows.sort_by_key(|(name, ..)| *name);
     for (_, row, protocol) in rows {
         let value = row.documentation.replace('|', "\\|");
@@ -112,8 +112,8 @@ pub fn missing() -> Vec<(&'static str, Vec<&'static str>)> {
     lacking.filter(|(_, names)| !names.is_empty()).collect()
 }
 
-/// What the reference says of a variable, as plain text for a terminal; `None` if there is none of this name, which is given
-/// without the `$`.
+/// The reference's text about a variable, as plain text for a terminal; `None` if there is no variable of this name.
+/// The name comes without the `$`.
 pub fn explain(name: &str) -> Option<String> {
     let name = name.to_ascii_lowercase();
     let mut parts = Vec::new();

@@ -14,7 +14,7 @@ use crate::cli::{SERVE_DIRECTORY, ServeAcme};
 /// The word that is no name of a server, but of the local authority.
 const INTERNAL: &str = "internal";
 
-/// The folder of accounts and certificates below that of the program's data.
+/// The folder of accounts and certificates below the folder of the program's data.
 const FOLDER: &str = "acme";
 
 /// A text as a word of a configuration, whatever is in it.
@@ -25,15 +25,15 @@ pub fn word(text: &str) -> String {
 /// Lines of the configuration.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Lines {
-    /// Those of `http`.
+    /// Directives of `http`.
     pub http: String,
-    /// Those of the server of the folder, which listens at `https`.
+    /// Directives of the server that serves the folder and listens at `https`.
     pub server: String,
 }
 
 impl ServeAcme {
-    /// Refuses names that the CA gives nobody a certificate for. The one that is asked unless another is named is open to the
-    /// world: to ask it for such a name only opens ports, and counts against the owner's limits there.
+    /// Refuses names that the CA gives nobody a certificate for. The default CA is open to the world: asking it for
+    /// such a name only opens ports, and counts against the owner's limits there.
     ///
     /// # Errors
     /// There is such a name: a sentence about it.
@@ -59,7 +59,7 @@ impl ServeAcme {
         })
     }
 
-    /// What the configuration says of the certificate. `state` is the folder for accounts and certificates.
+    /// The directives for the certificate. `state` is the folder for accounts and certificates.
     ///
     /// # Errors
     /// A file is not there.
@@ -95,10 +95,10 @@ impl ServeAcme {
     }
 }
 
-/// The folder for accounts and certificates, below that of the program's data. It is made for this user alone.
+/// The folder for accounts and certificates, below the folder of the program's data. It is made for this user alone.
 ///
 /// # Errors
-/// It cannot be made, which is told with its name.
+/// It cannot be made: the error has its name.
 pub fn folder(data: Option<PathBuf>) -> Result<Option<PathBuf>, String> {
     let Some(data) = data else { return Ok(None) };
     let folder = data.join(FOLDER);

@@ -1,8 +1,8 @@
 //! The local authority of `freerun serve --tls internal`, as it is kept in the user's data folder, so that it has to be
 //! trusted once.
 //!
-//! Its certificate and its key are a folder of their own, which gets its name when both are in it: two servers that start at
-//! the same time never mix theirs.
+//! Its certificate and its key have a folder of their own, which gets its name when both are in it. Two servers that
+//! start at the same time therefore never mix their files.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -21,7 +21,7 @@ const SOON: i64 = 60 * 24 * 3600;
 /// The most bytes of one of its files.
 const MAX_FILE: u64 = 64 * 1024;
 
-/// The folder of the authority below that of the program's data.
+/// The folder of the authority below the folder of the program's data.
 const FOLDER: &str = "local-authority";
 
 const CERTIFICATE: &str = "authority.crt";
@@ -36,19 +36,20 @@ pub struct Local {
     pub kept: Result<PathBuf, String>,
 }
 
-/// The folder for the program's data: `freerun` in `$XDG_DATA_HOME` or, if that is not set, in `~/.local/share` (XDG Base
-/// Directory Specification, by which relative paths are ignored).
+/// The folder for the program's data: `freerun` in `$XDG_DATA_HOME` or, if that is not set, in `~/.local/share`.
+/// Relative paths are ignored (XDG Base Directory Specification).
 pub fn data_folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let shared = absolute("XDG_DATA_HOME").or_else(|| Some(absolute("HOME")?.join(".local/share")))?;
     Some(shared.join("freerun"))
 }
 
-/// The authority that is kept in this folder, or a new one, which is kept there if it can be; `host` is in the name of a new
-/// one, which may sign for `names` and for local ones. `now` is in seconds since 1970.
+/// The authority that is kept in this folder, or a new one, kept there if possible. A new one has `host` in its name
+/// and may sign for `names` and for local names. `now` is in seconds since 1970.
 ///
 /// # Errors
-/// There is one that cannot be used, or none can be made. One that is there is never replaced for that: somebody trusts it.
+/// The authority in the folder cannot be used, or none can be made. An existing authority is never replaced for that:
+/// somebody trusts it.
 pub fn find(folder: Option<&Path>, host: &str, names: &[String], now: i64) -> Result<Local, String> {
     let make = || Authority::new(&format!("freerun on {host}"), names, now).map_err(|error| error.to_string());
     let Some(data) = folder else {

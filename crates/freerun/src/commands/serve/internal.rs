@@ -14,13 +14,13 @@ use zeroize::Zeroizing;
 pub const CERTIFICATE: &str = "internal.crt";
 pub const KEY: &str = "internal.key";
 
-/// How long a certificate is valid, in seconds: a week.
+/// The time for which a certificate is valid, in seconds: a week.
 const LIFE: i64 = 7 * 24 * 3600;
 
-/// How long before its end there is another one, in seconds: two days.
+/// The time between the issue of the next certificate and the end of this one, in seconds: two days.
 const EARLY: i64 = 2 * 24 * 3600;
 
-/// The names that the certificate is for: those of this machine, the address that is listened on, and further ones.
+/// The names in the certificate: the machine's names, the address that is listened on, and further ones.
 pub fn names(host: &str, address: SocketAddr, further: &[String]) -> Vec<String> {
     let mut names: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
     let listening = Some(address.ip()).filter(|ip| !ip.is_unspecified()).map(|ip| ip.to_string());
@@ -38,7 +38,7 @@ struct Leaf {
     authority: Authority,
     names: Vec<String>,
     issued: IssuedCertificate,
-    /// How many there were.
+    /// Number of the certificates so far.
     number: i64,
 }
 
@@ -48,8 +48,7 @@ impl Leaf {
         Ok(Leaf { authority, names, issued, number: 1 })
     }
 
-    /// One of the files, unless it is the one with the stamp `known`. The certificate is looked at before the key, so it alone
-    /// is renewed.
+    /// Reads a file, unless its stamp is `known`. The certificate is looked at before the key, so it alone is renewed.
     fn read(&mut self, path: &str, known: Option<Stamp>, now: i64) -> io::Result<FileState> {
         if path == CERTIFICATE && self.issued.expires < now.saturating_add(EARLY) {
             self.issued = self.authority.issue(&self.names, now, LIFE).map_err(io::Error::other)?;
@@ -68,7 +67,7 @@ impl Leaf {
     }
 }
 
-/// What reads the two files of the configuration; there are no others.
+/// The reader of the two files of the configuration; there are no others.
 ///
 /// # Errors
 /// No certificate can be made.

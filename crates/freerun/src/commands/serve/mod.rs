@@ -19,12 +19,12 @@ use freerun_serve::tls::files::ReadFile;
 use crate::cli::{Serve, ServeTls, help};
 use crate::console;
 use crate::logs::STDERR;
-use crate::master::inherited::Inherited;
+use crate::master::inherited::InheritedSockets;
 use crate::master::listeners;
 use crate::master::{self, Start};
 use crate::settings::user::privileged;
 use crate::source::Input;
-use crate::source::loader::Recorded;
+use crate::source::loader::RecordedTexts;
 use acme::Lines;
 
 /// The configuration. The folder is its prefix, so that no character of the folder's name has a meaning in it.
@@ -97,7 +97,7 @@ pub fn run(options: &Serve) -> ExitCode {
         },
         embedded: Some(embedded),
         secrets,
-        inherited: Inherited { listeners: adopted, ..Inherited::default() },
+        inherited: InheritedSockets { listeners: adopted, ..InheritedSockets::default() },
         log,
         on_ready: Some(Box::new(move || {
             let scheme = if trust.is_some() { "https" } else { "http" };
@@ -108,13 +108,13 @@ pub fn run(options: &Serve) -> ExitCode {
             let serving = format!("freerun: serving {} at {url}/ (status: {url}/status)\n", text_of_os(&dir));
             let _ = out.write_all(&bytes_of(&serving));
             let _ = out.write_all(notes(address, scheme, quiet).as_bytes());
-            let _ = out.write_all(trust.map(|trust| trust.told(&url)).unwrap_or_default().as_bytes());
+            let _ = out.write_all(trust.map(|trust| trust.notes(&url)).unwrap_or_default().as_bytes());
         })),
     };
     if master::run(start).is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Who can reach the server, what follows on the terminal and how it ends.
+/// The clients that can reach the server, the next lines on the terminal and the way to end it.
 fn notes(address: SocketAddr, scheme: &str, quiet: bool) -> String {
     let what = if address.ip().is_loopback() { "reach it" } else { "read its status" };
     let reach = format!("only this machine can {what}; ");
@@ -124,8 +124,8 @@ fn notes(address: SocketAddr, scheme: &str, quiet: bool) -> String {
     format!("{others}freerun: {reach}{shown}Ctrl-C ends it\n")
 }
 
-/// The address by which others reach a server that listens at all addresses: the one that this machine would send from.
-/// Connecting a datagram socket sends nothing.
+/// The address where others reach a server that listens at all addresses: this machine would send from it. Connecting a
+/// datagram socket sends nothing.
 fn own_address(address: SocketAddr) -> Option<SocketAddr> {
     if !address.ip().is_unspecified() {
         return None;
@@ -144,18 +144,18 @@ fn own_address(address: SocketAddr) -> Option<SocketAddr> {
     Some(SocketAddr::new(own, address.port())).filter(|own| !own.ip().is_loopback())
 }
 
-/// What https needs.
+/// The parts of a configuration for https.
 struct Secure {
-    /// What reads the certificate and its key, if they are no files.
+    /// The reader of the certificate and its key, if they are no files.
     secrets: Option<ReadFile>,
-    /// What the configuration says.
+    /// The configuration's lines.
     lines: Lines,
-    /// What clients have to trust.
+    /// The authority that clients have to trust.
     trust: Trust,
 }
 
 impl Secure {
-    /// What https needs at this address, for this machine's names and for `hosts`.
+    /// The parts for https at this address, for this machine's names and for `hosts`.
     ///
     /// # Errors
     /// The local authority cannot be used, or a file is missing.
@@ -184,11 +184,11 @@ impl Secure {
     }
 }
 
-/// Whom clients have to trust.
+/// The authority that clients have to trust.
 enum Trust {
     /// The local authority.
     Local {
-        /// Where its certificate is, or why it is nowhere.
+        /// The path of its certificate, or the reason why it has none.
         kept: Result<PathBuf, String>,
         /// The names for which it may not sign.
         refused: Vec<String>,
@@ -199,13 +199,13 @@ enum Trust {
         name: String,
         /// The URL of the CA's directory.
         directory: String,
-        /// Where certificates are kept.
+        /// The folder of the certificates.
         state: Option<PathBuf>,
     },
 }
 
 impl Trust {
-    /// Where clients find the server that listens at this address.
+    /// The URL of the server that listens at this address.
     fn url(&self, address: SocketAddr) -> String {
         match self {
             Trust::Local { .. } => format!("https://{}", reachable(address)),
@@ -214,8 +214,8 @@ impl Trust {
         }
     }
 
-    /// What the user is told; the server is at `url`.
-    fn told(&self, url: &str) -> String {
+    /// The lines for the user; the server is at `url`.
+    fn notes(&self, url: &str) -> String {
         match self {
             Trust::Local { kept: Ok(path), refused } => {
                 let shown = text_of_os(&path);
@@ -224,14 +224,15 @@ impl Trust {
                      for example: curl --cacert {shown} {url}/\n{}",
                     trusting(&shown)
                 );
-                match refused.is_empty() {
-                    true => told,
-                    false => format!(
+                if refused.is_empty() {
+                    told
+                } else {
+                    format!(
                         "{told}freerun: its certificate is not for {}, for which this authority may not sign;\n         \
-                         without {} there will be a new one, which has to be trusted anew\n",
+                     without {} there will be a new one, which has to be trusted anew\n",
                         refused.join(", "),
                         path.parent().map(text_of_os).unwrap_or_default()
-                    ),
+                    )
                 }
             }
             Trust::Local { kept: Err(why), .. } => {
@@ -251,8 +252,8 @@ impl Trust {
     }
 }
 
-/// How a machine is told to trust the authority of this file: programs by the folder of certificates that the distribution
-/// has, Chromium by a database of its own. Nothing is said where there is no such folder.
+/// The ways to make a machine trust the authority of this file. Programs use the distribution's folder of certificates,
+/// Chromium has a database of its own. Nothing is said where there is no such folder.
 fn trusting(certificate: &str) -> String {
     const STORES: [(&str, &str); 2] = [
         ("/usr/local/share/ca-certificates", "update-ca-certificates"),
@@ -290,7 +291,7 @@ fn internal_lines() -> Lines {
 
 /// The texts of the configuration, with the address and the lines of TLS filled in. An address has no character that would
 /// need quotes. Clients on this machine that come to one of its addresses have that address themselves.
-fn recorded(address: SocketAddr, tls: Option<&Lines>, options: &Serve, host: &str) -> Recorded {
+fn recorded(address: SocketAddr, tls: Option<&Lines>, options: &Serve, host: &str) -> RecordedTexts {
     let listen = if tls.is_some() { format!("{address} ssl") } else { address.to_string() };
     let (http, server) = tls.map_or(("", ""), |lines| (&lines.http, &lines.server));
     let conf = CONFIGURATION.replace("{{listen}}", &listen).replace("{{tls}}", server).replace("{{http}}", http);
@@ -300,7 +301,7 @@ fn recorded(address: SocketAddr, tls: Option<&Lines>, options: &Serve, host: &st
     let conf = conf.replace("{{access}}", if options.quiet { "off" } else { "/dev/stdout serve" });
     let conf = conf.replace("{{names}}", &names(options, host)).replace("{{files}}", &file_lines(options));
     let files = [(NAME, conf.as_str()), ("mime.types", TYPES)];
-    Recorded {
+    RecordedTexts {
         files: files.into_iter().map(|(name, text)| (name.to_owned(), bytes_of(text).into_owned())).collect(),
         globs: BTreeMap::new(),
         hosts: BTreeMap::new(),
@@ -308,7 +309,7 @@ fn recorded(address: SocketAddr, tls: Option<&Lines>, options: &Serve, host: &st
     }
 }
 
-/// The lines of the map of names: those of this machine, which is called `host`, of the certificate and of `--host`.
+/// The lines of the map of names: names of this machine, which is called `host`, of the certificate and of `--host`.
 fn names(options: &Serve, host: &str) -> String {
     let of_tls = match &options.tls {
         Some(ServeTls::Acme(order)) => order.names.as_slice(),
@@ -332,10 +333,11 @@ fn names(options: &Serve, host: &str) -> String {
 /// The lines about files that are not for everybody.
 fn file_lines(options: &Serve) -> String {
     let mut lines = String::new();
-    match options.hidden {
-        true => lines += "        fancyindex_show_dotfiles on;\n",
+    if options.hidden {
+        lines += "        fancyindex_show_dotfiles on;\n";
+    } else {
         // `.well-known` is for clients (RFC 8615).
-        false => lines += "        location ~ \"/\\.(?!well-known(/|$))\" { return 404; }\n",
+        lines += "        location ~ \"/\\.(?!well-known(/|$))\" { return 404; }\n";
     }
     if !options.follow_links {
         lines += "        disable_symlinks on from=$document_root;\n        fancyindex_hide_symlinks on;\n";
@@ -406,7 +408,7 @@ mod tests {
             error_log: STDERR.to_owned(),
             privileged: false,
         };
-        let known = configuration::Known { read: Some(read), ..Default::default() };
+        let known = configuration::KnownFacts { read: Some(read), ..Default::default() };
         let texts = recorded(address, Some(&internal_lines()), &options("127.0.0.1:8443"), "the-box");
         let read = configuration::read_after(&input, &mut Replay(&texts), Side::Master, known, Default::default());
         let configuration = read.map_err(|failure| failure.problems.render(&failure.sources, ""))?;

@@ -9,24 +9,24 @@ use freerun_serve::listen::{ListenKey, ListenSpec, Protocol};
 use rustix::io::Errno as Code;
 use socket2::{Socket, Type};
 
-use super::{Bound, Listeners, Origin};
+use super::{BoundAddress, Listeners, Origin};
 
 /// The name of the service of a socket whose `listen` directive is not known yet.
 const UNKNOWN: &str = "";
 
 impl Listeners {
-    /// Takes a socket of another process under the address that it is bound to. Several of one address are those of
-    /// `reuseport`.
+    /// Takes a socket of another process under the address that it is bound to. Several sockets of one address belong
+    /// to `reuseport`.
     ///
     /// # Errors
     /// It has no address that `listen` could name, or the error of getsockname(2).
     pub fn inherit(&mut self, socket: OwnedFd, origin: Origin) -> io::Result<ListenKey> {
         let socket = Socket::from(socket);
         let spec = spec_of(&socket)?;
-        // A service manager may hand over one that waits.
+        // A service manager may hand over a blocking socket.
         socket.set_nonblocking(true)?;
         let key = spec.key();
-        let bound = self.0.entry(key.clone()).or_insert_with(|| Bound { spec, sockets: Vec::new(), origin });
+        let bound = self.0.entry(key.clone()).or_insert_with(|| BoundAddress { spec, sockets: Vec::new(), origin });
         bound.sockets.push(Arc::new(socket));
         Ok(key)
     }
@@ -72,7 +72,7 @@ mod tests {
 
     use freerun_runtime::log::ErrorLog;
 
-    use super::super::Others;
+    use super::super::OtherBinaries;
     use super::*;
 
     #[test]
@@ -102,13 +102,14 @@ mod tests {
         assert!(Arc::ptr_eq(&taken.0[&keys[0]].sockets[0], &listeners.0[&keys[0]].sockets[0]));
         assert!(!taken.has(&keys[1]));
         assert_eq!(taken.0[&keys[2]].origin, Origin::OldBinary);
-        for others in
-            [Others { old_binary: true, ..Others::default() }, Others { new_binary: true, ..Others::default() }]
-        {
+        for others in [
+            OtherBinaries { old_binary: true, ..OtherBinaries::default() },
+            OtherBinaries { new_binary: true, ..OtherBinaries::default() },
+        ] {
             taken.unlink(None, others, &log);
             UnixStream::connect(&path).unwrap();
         }
-        taken.unlink(None, Others::default(), &log);
+        taken.unlink(None, OtherBinaries::default(), &log);
         assert!(!path.exists());
     }
 

@@ -14,23 +14,25 @@ use freerun_conf::path_of;
 use freerun_http::settings::listen::SERVICE;
 use freerun_runtime::log::{Errno, ErrorLog, Level};
 use freerun_runtime::net::choose_congestion_control;
+use freerun_runtime::net::udp::steering;
 use freerun_serve::listen::{Keepalive, ListenKey, ListenSpec, Protocol};
 use rustix::io::Errno as Code;
 use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 
 use crate::error::Error;
 
-/// How often binding a busy address is tried.
+/// The most attempts to bind a busy address.
 const TRIES: u32 = 5;
 
 /// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// One address: its sockets, and the parameters that they were made with.
+/// The sockets of one address, and the parameters that they were made with.
 #[derive(Clone, Debug)]
-struct Bound {
+struct BoundAddress {
     spec: ListenSpec,
-    /// One socket, or one for each loop ([`ListenSpec::is_sharded`]), and those of loops that there were before.
+    /// A single socket, or one for each loop ([`ListenSpec::is_sharded`]), and the sockets of loops that there were
+    /// before.
     sockets: Vec<Arc<Socket>>,
     origin: Origin,
 }
@@ -38,7 +40,7 @@ struct Bound {
 /// The process that has made a socket. It may need the file of a Unix socket when this process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// This process.
+    /// The process itself.
     Own,
     /// The old binary, in whose place this process was started.
     OldBinary,
@@ -48,7 +50,7 @@ pub enum Origin {
 
 /// Whether other processes serve the same sockets.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Others {
+pub struct OtherBinaries {
     /// The old binary lives, whose sockets this process has inherited.
     pub old_binary: bool,
     /// A new binary lives, which has inherited all sockets.
@@ -57,11 +59,11 @@ pub struct Others {
 
 /// The sockets of one configuration. Addresses that two configurations have in common share the sockets.
 #[derive(Clone, Debug, Default)]
-pub struct Listeners(BTreeMap<ListenKey, Bound>);
+pub struct Listeners(BTreeMap<ListenKey, BoundAddress>);
 
 impl Listeners {
-    /// Sockets for these addresses: those of `self` if it has them, new ones otherwise. `self` does not change, except
-    /// for the options and backlogs of the sockets that are kept. Errors are logged with nginx's messages.
+    /// Sockets for these addresses, from `self` if it has them, new ones otherwise. `self` does not change, except for
+    /// the options and backlogs of the sockets that are kept. Errors are logged with nginx's messages.
     ///
     /// # Errors
     /// An address cannot be bound; this repeats the last message.
@@ -99,9 +101,9 @@ impl Listeners {
         Ok(new)
     }
 
-    /// Has all sockets listen, after every address is bound: with `reuseport` a listening socket takes connections away
-    /// from a server that is there already, and a start that fails must not do that. A socket that listens already gets
-    /// a new backlog in this way.
+    /// Has all sockets listen, after every address is bound. With `reuseport` a listening socket takes connections away
+    /// from a server that is there already; a start that fails must not do that. A socket that listens already gets a
+    /// new backlog in this way.
     fn listen(&self, log: &ErrorLog) -> Result<(), Error> {
         for bound in self.0.values().filter(|bound| bound.spec.protocol == Protocol::Stream) {
             for socket in &bound.sockets {
@@ -115,7 +117,7 @@ impl Listeners {
         Ok(())
     }
 
-    fn bind(&self, spec: &ListenSpec, loops: usize, log: &ErrorLog) -> Result<Bound, Error> {
+    fn bind(&self, spec: &ListenSpec, loops: usize, log: &ErrorLog) -> Result<BoundAddress, Error> {
         let wanted = spec.sockets(loops);
         let (mut sockets, origin) = match self.0.get(&spec.key()) {
             Some(bound) => {
@@ -142,15 +144,18 @@ impl Listeners {
             tune(socket, spec, log);
         }
         while sockets.len() < wanted {
-            // Without `reuseport` the first socket has the address to itself, and the option only afterwards: another
-            // server that is there is an error, as it is when there is one socket.
+            // Without `reuseport` the first socket has the address to itself, and gets the option only afterwards.
+            // Another server at the address is an error, as it is with a single socket.
             let shares = spec.reuseport || !sockets.is_empty();
             sockets.push(Arc::new(open(spec, shares, log)?));
             if wanted > 1 && !shares {
                 option(log, spec, "SO_REUSEPORT", sockets[0].set_reuse_port(true));
             }
         }
-        Ok(Bound { spec: spec.clone(), sockets, origin })
+        if spec.protocol == Protocol::Datagram {
+            steer(spec, &sockets, log);
+        }
+        Ok(BoundAddress { spec: spec.clone(), sockets, origin })
     }
 
     /// The addresses with their sockets.
@@ -160,7 +165,7 @@ impl Listeners {
 
     /// Removes the files of Unix sockets that neither `kept` has nor `others` need. To be called when they are not used any
     /// more.
-    pub fn unlink(&self, kept: Option<&Listeners>, others: Others, log: &ErrorLog) {
+    pub fn unlink(&self, kept: Option<&Listeners>, others: OtherBinaries, log: &ErrorLog) {
         for bound in self.0.values() {
             let Some(path) = bound.spec.unix_path() else { continue };
             let is_needed = match bound.origin {
@@ -204,6 +209,23 @@ fn option(log: &ErrorLog, spec: &ListenSpec, what: &str, result: io::Result<()>)
     }
 }
 
+/// Has the kernel choose among the sockets of an address for datagrams: for QUIC by the ID of the connection, otherwise by the
+/// client. The sockets are in the order in which they were bound.
+fn steer(spec: &ListenSpec, sockets: &[Arc<Socket>], log: &ErrorLog) {
+    let [first, _, ..] = sockets else { return };
+    if !spec.quic {
+        // An earlier configuration, or another binary, may have had QUIC there.
+        let _ = steering::steer_by_addresses(first);
+        return;
+    }
+    let number = u8::try_from(sockets.len()).unwrap_or(u8::MAX);
+    if let Err(error) = steering::steer_by_connection_id(first, number) {
+        let (name, why) = (&spec.name, Errno(&error));
+        let message = format_args!("packets of QUIC on {name} come to any socket, and are passed on ({why})");
+        log.write(Level::Notice, None, message);
+    }
+}
+
 /// A socket for the address, with the options that binding depends on, and the address itself. `shares`: other sockets
 /// may have the address, too.
 fn socket(spec: &ListenSpec, shares: bool, log: &ErrorLog) -> Result<(Socket, SockAddr), Error> {
@@ -216,10 +238,7 @@ fn socket(spec: &ListenSpec, shares: bool, log: &ErrorLog) -> Result<(Socket, So
         Protocol::Datagram => Type::DGRAM,
     };
     let domain = Domain::from(i32::from(address.family()));
-    let socket = match spec.multipath {
-        true => multipath(domain, spec, log),
-        false => Socket::new(domain, kind, None),
-    };
+    let socket = if spec.multipath { multipath(domain, spec, log) } else { Socket::new(domain, kind, None) };
     let socket = socket.map_err(failed("socket", spec))?;
     socket.set_nonblocking(true).map_err(failed("fcntl", spec))?;
     // For datagrams the option would let any number of servers have the address (socket(7)).
@@ -235,8 +254,8 @@ fn socket(spec: &ListenSpec, shares: bool, log: &ErrorLog) -> Result<(Socket, So
     Ok((socket, address))
 }
 
-/// A socket of Multipath TCP, or of TCP alone if the kernel does not have that, or was told not to (`net.mptcp.enabled`):
-/// clients then use one path, as those that know no other.
+/// A socket of Multipath TCP, or of TCP alone if the kernel lacks Multipath TCP or has it switched off
+/// (`net.mptcp.enabled`). Clients then use one path, as clients without Multipath TCP do.
 fn multipath(domain: Domain, spec: &ListenSpec, log: &ErrorLog) -> io::Result<Socket> {
     match Socket::new(domain, Type::STREAM, Some(socket2::Protocol::MPTCP)) {
         Err(error) if lacks_protocol(&error) => {
@@ -343,7 +362,7 @@ pub fn bind_plain(address: SocketAddr, log: &ErrorLog) -> Result<(Listeners, Soc
     let address = socket.local_addr().ok().and_then(|address| address.as_socket()).unwrap_or(address);
     spec.ip = Some(address);
     spec.name = address.to_string();
-    let bound = Bound { spec: spec.clone(), sockets: vec![Arc::new(socket)], origin: Origin::Own };
+    let bound = BoundAddress { spec: spec.clone(), sockets: vec![Arc::new(socket)], origin: Origin::Own };
     Ok((Listeners(BTreeMap::from([(spec.key(), bound)])), address))
 }
 

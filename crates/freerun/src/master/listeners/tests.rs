@@ -108,9 +108,9 @@ fn unix_sockets_replace_dead_ones_and_are_removed() {
     // A socket file with a listener stays.
     let error = Listeners::default().bind(&a, 1, &log).unwrap_err();
     assert_eq!(error.to_string(), format!("bind() to unix:{path} failed (98: Address already in use)"));
-    bound.unlink(Some(&bound), Others::default(), &log);
+    bound.unlink(Some(&bound), OtherBinaries::default(), &log);
     assert!(std::fs::metadata(path).is_ok());
-    bound.unlink(None, Others::default(), &log);
+    bound.unlink(None, OtherBinaries::default(), &log);
     assert!(std::fs::metadata(path).is_err());
 }
 
@@ -210,4 +210,45 @@ fn each_loop_has_a_socket_for_datagrams_and_another_server_has_none() {
     assert_eq!(ids(&more, &udp).len(), 4);
     udp.in_range = true;
     assert_eq!(ids(&bound.extend(std::slice::from_ref(&udp), 4, &log).unwrap(), &udp), ids(&bound, &udp)[..1]);
+}
+
+#[test]
+fn packets_of_quic_come_to_the_socket_of_their_connection_also_after_a_reload() {
+    use std::net::UdpSocket;
+    let log = ErrorLog::none();
+    let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut quic = ListenSpec { protocol: Protocol::Datagram, quic: true, ..spec(address) };
+    /// Sends packets with connection IDs that begin with every byte, and returns which bytes each socket got.
+    fn got(bound: &Listeners, spec: &ListenSpec) -> Vec<Vec<u8>> {
+        let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let mut got = vec![Vec::new(); bound.0[&spec.key()].sockets.len()];
+        for id in 0..=u8::MAX {
+            // A short header in one half of the packets, and a long one in the other.
+            let short = [0x40, id, 1, 2, 3, 4, 5, 6];
+            let long = [0xc0, 0, 0, 0, 1, 8, id, 1, 2, 3];
+            client.send_to(if id % 2 == 0 { &short } else { &long }, spec.ip.unwrap()).unwrap();
+            for (socket, got) in bound.0[&spec.key()].sockets.iter().zip(&mut got) {
+                let mut buffer = [std::mem::MaybeUninit::uninit(); 8];
+                got.extend(std::iter::from_fn(|| socket.recv(&mut buffer).ok()).map(|_| id));
+            }
+        }
+        got
+    }
+    let wanted = |sockets: u8| -> Vec<Vec<u8>> {
+        (0..sockets).map(|number| (0..=u8::MAX).filter(|id| id % sockets == number).collect()).collect()
+    };
+    let bound = Listeners::default().extend(std::slice::from_ref(&quic), 3, &log).unwrap();
+    assert_eq!(got(&bound, &quic), wanted(3));
+    let more = bound.extend(std::slice::from_ref(&quic), 5, &log).unwrap();
+    assert_eq!(ids(&more, &quic)[..3], ids(&bound, &quic));
+    drop(bound);
+    assert_eq!(got(&more, &quic), wanted(5));
+    // Packets may wait in any of them.
+    let fewer = more.extend(std::slice::from_ref(&quic), 2, &log).unwrap();
+    drop(more);
+    assert_eq!(got(&fewer, &quic), wanted(5));
+    // Sessions of stream have the address now: all that one client sends comes to one socket.
+    quic.quic = false;
+    let sessions = fewer.extend(std::slice::from_ref(&quic), 5, &log).unwrap();
+    assert_eq!(got(&sessions, &quic).iter().filter(|got| !got.is_empty()).count(), 1);
 }

@@ -18,9 +18,9 @@ const MAX_POOL_THREADS: u32 = 1024;
 /// `worker_processes`: how many event loops the worker has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loops {
-    /// One for each processor that this process may use.
+    /// A loop for each processor that this process may use.
     Auto,
-    /// This number, at least 1.
+    /// The number of loops, at least 1.
     Number(usize),
 }
 
@@ -94,7 +94,7 @@ impl Value for Variable {
     }
 }
 
-/// One `thread_pool` directive.
+/// A `thread_pool` directive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pool {
     /// The pool's name.
@@ -194,18 +194,18 @@ settings! {
         ///
         /// Only a master started as root can change it. Without the directive the worker runs as `nobody`.
         user: Option<UserSetting>, in MAIN;
-        /// How many event loops the worker has.
+        /// Number of event loops of the worker.
         ///
-        /// In nginx these are processes; here they are threads of one worker process. A reload may change the number: connections
-        /// of loops that are too many go to the others between two requests, and such a loop ends with its last request or
-        /// session. The limits of the process stay those of its start.
+        /// In nginx these are processes; here they are threads of one worker process. A reload may change the number.
+        /// Connections of a loop that is not needed any more go to the others between two requests; the loop ends with
+        /// its last request or session. The limits of the process stay as at its start.
         worker_processes: Loops = "1", in MAIN,
             fidelity = Differs("threads of one process");
         /// The processors each event loop is bound to, as masks of zeros and ones, or `auto`.
         worker_cpu_affinity: Option<Affinity>, in MAIN;
         /// The scheduling priority of the worker; a lower number is a higher priority.
         worker_priority: Option<Priority>, in MAIN;
-        /// How many descriptors each event loop may have open.
+        /// Number of descriptors that each event loop may have open.
         ///
         /// The worker's RLIMIT_NOFILE becomes this number times the number of event loops, as one process does the work
         /// of nginx's several. Without the directive the soft limit is raised as far as needed and allowed.
@@ -213,7 +213,7 @@ settings! {
             fidelity = Differs("the limit is shared by the event loops of one process, and 64 at least");
         /// Largest core file the worker may write (RLIMIT_CORE).
         worker_rlimit_core: Option<Offset>, in MAIN;
-        /// How long a worker that shuts down gracefully goes on; then its connections are closed.
+        /// The longest time that a worker goes on while it shuts down gracefully; then its connections are closed.
         ///
         /// It is the time of everything that the worker does, whatever the protocol. After a reload it is the time for which
         /// tunnels (WebSocket, CONNECT) of the configuration before go on.
@@ -241,13 +241,14 @@ settings! {
         /// Whether regular expressions known at start are compiled to machine code.
         pcre_jit: bool = "off", in MAIN,
             fidelity = NoEffect("regular expressions are always compiled to machine code where the processor allows");
-        /// How often nginx asks the kernel for the time.
+        /// The interval at which nginx asks the kernel for the time.
         timer_resolution: Option<Duration>, in MAIN,
             fidelity = NoEffect("reading the clock costs no system call");
         /// A module of nginx in a file of its own.
         ///
-        /// No code is loaded, and the file need not exist. The line is taken for modules whose function is built in, and, with
-        /// a warning, for known ones that do nothing without directives of their own; any other is refused.
+        /// No code is loaded, and the file need not exist. The line is accepted for modules whose function is built in.
+        /// With a warning it is accepted for known modules that do nothing without directives of their own; any other
+        /// is refused.
         load_module: Many<LoadModule>, in MAIN,
             fidelity = Differs("nothing is loaded: modules are known by the names of their files");
         /// Whether files of certificates and keys that have not been modified since are not read again for the next
@@ -255,6 +256,9 @@ settings! {
         ///
         /// A file counts as modified when it is another one (its inode) or when it has another time of modification.
         ssl_object_cache_inheritable: bool = "on", in MAIN, since = "1.27.4";
+        /// Whether packets of QUIC find the worker process that has their connection.
+        quic_bpf: bool = "off", in MAIN, since = "1.25.0",
+            fidelity = NoEffect("packets always find their connection's event loop, and no rights are needed for that");
         /// The action of nginx when one of its internal checks fails.
         debug_points: Option<DebugPoints>, in MAIN, fidelity = NoEffect("there are no such points");
     }

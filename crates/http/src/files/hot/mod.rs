@@ -1,9 +1,9 @@
 //! Hot files: open files and small contents of one loop, for as long as nothing has changed.
 //!
 //! A server that opens, stats, reads and closes a file for every request spends more time on that than on the response.
-//! What is kept of a file is watched, with every folder and link on the way to it ([`watches`](super::watches)), and
-//! before it is used for a request, the loop has looked for changes. Where that cannot be, the file's attributes are
-//! asked for each time, by a call that does not wait. `open_file_cache off` keeps nothing.
+//! A kept file is watched, with every folder and link on the way to it ([`watches`](super::watches)). The loop looks
+//! for changes before a request uses the file. Where that cannot be, the file's attributes are asked for each time, by
+//! a call that does not wait. `open_file_cache off` keeps nothing.
 
 use std::ffi::CStr;
 use std::hash::Hasher;
@@ -21,11 +21,11 @@ use freerun_runtime::watch::WatchResult;
 use freerun_serve::loops::local::LoopLocal;
 use rustc_hash::{FxHashMap, FxHasher};
 
-use crate::files::known::{KnownFile, KnownFiles};
+use crate::files::known_files::{KnownFile, KnownFiles};
 use crate::files::watches::{Stale, WatchRequest, WatchSight, Watches};
 
-/// How long a file is kept after it was opened. A change is noticed without that; but what is not asked for any more
-/// must not hold descriptors, nor memory, and changes through a shared mapping are not reported.
+/// The time for which a file is kept after it was opened. A change is noticed without that. But a file that nobody
+/// requests any more must hold neither descriptors nor memory, and changes through a shared mapping are not reported.
 pub const VALID: Duration = Duration::from_secs(1);
 /// Contents up to this size are kept.
 pub const MAX_CONTENT: u64 = 32 * 1024;
@@ -36,7 +36,7 @@ const SHARE: u64 = 8;
 /// The most bytes of contents that a loop keeps.
 const MAX_BYTES: usize = 4 << 20;
 
-/// How many names are remembered that were asked for once: a file is kept from the second time on.
+/// Number of names that are remembered after one request: a file is kept from the second time on.
 const SEEN: usize = 1024;
 
 /// The number of changes that the server itself has made to files.
@@ -93,11 +93,11 @@ impl HotFile {
     }
 }
 
-/// How a kept file is known to be unchanged.
+/// The reason to trust that a kept file is unchanged.
 enum Trust {
-    /// It is watched, and so is the way to it.
+    /// The file is watched, and so is the way to it.
     Watched { watch: i32, way: Rc<[u8]> },
-    /// Its attributes have to be asked for.
+    /// The file's attributes have to be asked for.
     Asked,
 }
 
@@ -140,7 +140,7 @@ pub struct KeptFile {
 
 /// A file that was just opened, and that may be kept.
 pub struct OpenedFile<'o> {
-    /// The path by which it was opened.
+    /// The path that was opened.
     pub path: &'o CStr,
     /// The file.
     pub file: &'o Arc<OpenFile>,
@@ -152,12 +152,12 @@ pub struct OpenedFile<'o> {
 
 /// The hot files of one loop.
 pub struct HotFiles<L> {
-    // The names are those of existing files, and their number is bounded: no client can fill the map with names of its
+    // The names belong to existing files, and their number is bounded: no client can fill the map with names of its
     // choice.
     files: FxHashMap<Box<[u8]>, HotEntry>,
-    /// How many places there were so far.
+    /// The number of places that there were so far.
     places: u64,
-    /// What is watched for them.
+    /// The watches for the files.
     watches: Watches,
     /// The names that were asked for lately, as hashes, and the second of that.
     seen: Box<[(u32, u32)]>,
@@ -218,8 +218,8 @@ impl<L> HotFiles<L> {
         }
     }
 
-    /// A number that grows when the way to a file is found to have changed: a file that was opened after one answer leads
-    /// where its path says as long as the answer stays the same.
+    /// A number that grows when the way to a file is found to have changed. As long as it stays the same, a file that
+    /// was opened meanwhile is still the file that its path leads to.
     pub fn moment(&self) -> u64 {
         self.watches.forgotten()
     }
@@ -276,7 +276,7 @@ impl<L> HotFiles<L> {
             return HotLookup::No;
         };
         let mut way = self.watches.way(if folder.is_empty() { b"/" } else { folder }, now);
-        // The last name may be that of a link, which is to be watched, too. Some file systems do not say that without
+        // The last name may belong to a link, which is to be watched, too. Some file systems do not say that without
         // waiting if there is a link on the way.
         if matches!(way, WatchSight::Watched(_)) && files.is_named(opened.path, opened.file) != Some(true) {
             way = self.watches.way(path, now);

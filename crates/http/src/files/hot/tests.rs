@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use freerun_runtime::era;
+use freerun_runtime::arrival_era;
 use freerun_runtime::files::Aio;
 use freerun_runtime::pool::{PoolSpec, ThreadPool};
 use freerun_runtime::watch::watch_way;
@@ -35,7 +35,7 @@ impl Site {
 
     /// Whether the file is kept, as a request sees it.
     fn has(&mut self, path: &Path) -> bool {
-        era::begin();
+        arrival_era::begin();
         self.hot.get(path.as_os_str().as_bytes(), Instant::now()).is_some()
     }
 
@@ -222,7 +222,7 @@ fn a_path_is_known_in_its_location_for_as_long_as_the_file() {
         assert!(site.hot.known(&one, b"/a").is_some_and(|known| known.media_type == html()));
         assert!(site.hot.known(&one, b"/b").is_none() && site.hot.known(&other, b"/a").is_none());
         fs::write(&a, "changed").unwrap();
-        era::begin();
+        arrival_era::begin();
         assert!(site.hot.known(&one, b"/a").is_none(), "forgotten with the file");
         site.keep(&a);
         site.hot.learn(&one, b"/a", name, html());

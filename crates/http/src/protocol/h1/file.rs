@@ -8,7 +8,7 @@ use freerun_runtime::loops;
 use freerun_runtime::pool::PoolError;
 use freerun_transport::FileSending;
 
-use crate::connection::gone::ClientGone;
+use crate::connection::client_gone::ClientGone;
 use crate::content::pull::Reader;
 use crate::content::{aio, direct};
 use crate::log_error;
@@ -17,8 +17,8 @@ use crate::request::Request;
 use crate::request::core_settings::CoreSettings;
 use crate::request::response::{BodySource, FileRange};
 use crate::write::WriteError;
-use crate::write::beside::meanwhile;
 use crate::write::file::{SMALL_FILE, cut_short, unreadable};
+use crate::write::source_progress::meanwhile;
 
 /// The most that one inline `sendfile` moves unless `sendfile_max_chunk` is smaller, so that a fast client with a large
 /// file takes turns with the others.
@@ -30,14 +30,14 @@ const MAX_COPIED: usize = 512 << 10;
 
 /// The size of the first `sendfile` after a head. Together with the head, it nearly fills but never exceeds the first
 /// segment of 64 KiB that the network card (or the loopback) takes. A head that is sent by itself costs a segment more,
-/// and a longer first piece has to be split by the kernel: 23 and 27 µs for 100 KB, against 22.
+/// and the kernel has to split a longer first piece. Measured for 100 KB: 23 and 27 µs, against 22.
 const FIRST_CHUNK: u64 = 56 * 1024;
-/// The head of a longer range is sent by itself (unless `tcp_nopush` is on), as in nginx: one segment more does not
+/// The head of a longer range is sent by itself (unless `tcp_nopush` is on), as in nginx. One segment more does not
 /// matter among hundreds, and pages that begin where segments do are cheaper.
 const FIRST_CHUNK_FOR: u64 = 256 * 1024;
 
-/// How many bytes are tried at least after the client had to be waited for: the socket may take more than the last
-/// time.
+/// The least number of bytes for the next attempt after the client had to be waited for: the socket may take more than
+/// the last time.
 const LEAST_AFTER_FULL: u64 = 64 * 1024;
 
 /// Sends a range of a file, with the rest of the head before it.
@@ -101,7 +101,7 @@ pub async fn of_source(
     send(request, writer, range, Chunks { first: MAX_INLINE, ends, cursor }, &aio, Some(source)).await
 }
 
-/// How a range of a file is split and sent.
+/// The sizes of the pieces in which a range of a file is sent.
 struct Chunks {
     /// The most that the first call sends.
     first: u64,
@@ -132,10 +132,8 @@ async fn send(
     let (mut in_this_turn, mut since_full, mut at_once) = (0, 0, u64::MAX);
     while len > 0 {
         loops::note(writer.connection.number, "sending a file");
-        let limit = match writer.pace.is_free() {
-            true => limit,
-            false => limit.min(meanwhile(&mut source, writer.room(len)).await),
-        };
+        let limit =
+            if writer.pace.is_free() { limit } else { limit.min(meanwhile(&mut source, writer.room(len)).await) };
         let most = if ends { before_end(writer.connection, len) } else { len };
         let chunk = most.min(limit).min(at_once).min(std::mem::replace(&mut first, inline_max)).min(inline_max);
         let transport = &writer.connection.transport;
@@ -185,8 +183,8 @@ async fn send(
     Ok(())
 }
 
-/// Sends a range of a file piece by piece through memory that belongs to the response, if it is read past the page cache
-/// (`directio`), or if the bytes are changed on their way (TLS).
+/// Sends a range of a file piece by piece through memory that belongs to the response. It is for files that are read
+/// past the page cache (`directio`), and for bytes that are changed on their way (TLS).
 async fn by_copying(
     request: &Request,
     writer: &mut Writer<'_>,

@@ -10,12 +10,12 @@ pub mod read;
 mod requests;
 mod send;
 pub mod tunnel_request;
-mod upgraded;
+mod upgraded_connection;
 mod words;
 mod writer;
 
 pub use requests::{Continuation, requests};
-pub use upgraded::Upgraded;
+pub use upgraded_connection::UpgradedConnection;
 
 use crate::request::ClientConnection;
 

@@ -1,10 +1,11 @@
-//! One request of a connection: from its first byte to its line in the log, and the decision about the connection.
+//! A request of a connection: from its first byte to its line in the log, and the decision about the connection.
 
 use std::rc::Rc;
 use std::time::Duration;
 
+use freerun_proto::h1::{CloseReason, DiscardResult, EndStep, ExchangeEnd, ExpectHead, LingerMode, ResponseFraming};
 use freerun_proto::head::HeadRules;
-use freerun_proto::{BodyFraming, Version};
+use freerun_proto::{BodyFraming, Status};
 use freerun_runtime::log::Errno;
 use freerun_runtime::timer::Timer;
 use freerun_runtime::{buffers, loops};
@@ -16,27 +17,25 @@ use crate::connection::takeover::Takeover;
 use crate::finish::{self, InProgress};
 use crate::http_loop::HttpLoop;
 use crate::log_error;
-use crate::message::persistence::CloseReason;
 use crate::message::scratch::RequestScratch;
 use crate::phases::{self, Answer, keepalive, post_action};
-use crate::protocol::h1::read::{self, Reading};
-use crate::protocol::h1::upgraded::Upgraded;
+use crate::protocol::early_end::{self, AwaitedData};
+use crate::protocol::h1::read::{self, HeadResult};
+use crate::protocol::h1::upgraded_connection::UpgradedConnection;
 use crate::protocol::h1::{send, words};
-use crate::protocol::tls;
-use crate::protocol::unanswered::{self, Awaited};
+use crate::protocol::request_steps;
 use crate::request::core_settings::{CoreSettings, LingeringClose};
 use crate::request::response::{Body, Response};
 use crate::request::{ClientConnection, ClientStream, Head, Request};
 use crate::settings::server::ServerSettings;
 use crate::write::WriteError;
-use crate::write::decide::Framing;
 
-/// What the connection does after a request.
+/// The connection's next step after a request.
 pub(super) enum After {
     /// Serves another request; bytes of it may be here already.
     Next(Vec<u8>, Keep),
     /// Leaves HTTP, while the connection goes on.
-    Upgraded(Box<Upgraded>),
+    Upgraded(Box<UpgradedConnection>),
     /// Reads on for a while, because the client may still be sending, so that it sees the response.
     Linger(Duration, Duration),
     /// Closes.
@@ -55,29 +54,23 @@ pub(super) async fn one_request(
     let settings = servers.entry.settings.get::<ServerSettings>();
     let rules = read::rules(settings);
     loops::note(connection.number, "reading a request head");
-    let pipelined = serial > 1 && !buffer.is_empty();
+    let pipelined = ExpectHead::is_pipelined(serial, buffer.len());
     let mut first_byte = loops::now();
     let timeout = settings.client_header_timeout;
     let reading = read::read(connection, timer, buffer, scratch.head(), &rules, timeout, &mut first_byte).await;
     let (head, fault) = match reading {
-        Reading::Head(head) => (head, None),
-        Reading::Bad(mut head, error) => {
-            // A request line that was not understood is answered with a head, unlike a request of HTTP/0.9.
-            if head.parsed.version == Version::Http09 {
-                head.parsed.version = Version::Http10;
-            }
-            (head, Some(Fault::Protocol(error)))
-        }
-        Reading::TimedOut(head) => {
+        HeadResult::Head(head) => (head, None),
+        HeadResult::Bad(head, error) => (head, Some(Fault::Protocol(error))),
+        HeadResult::TimedOut(head) => {
             let text = words::timed_out(&head, pipelined);
-            (head, Some(Fault::Silent(408, text)))
+            (head, Some(Fault::Silent(Status::REQUEST_TIMEOUT, text)))
         }
-        Reading::Broken(head, error) => {
+        HeadResult::Broken(head, error) => {
             let text = words::broken(&head, pipelined, error.as_ref());
-            (head, Some(Fault::Silent(400, text)))
+            (head, Some(Fault::Silent(Status::BAD_REQUEST, text)))
         }
-        Reading::Nothing(end) => {
-            unanswered::log(http, connection, if serial == 1 { Awaited::First } else { Awaited::Next }, &end);
+        HeadResult::Nothing(end) => {
+            early_end::log(http, connection, if serial == 1 { AwaitedData::First } else { AwaitedData::Next }, &end);
             return After::Close;
         }
     };
@@ -94,14 +87,11 @@ pub(super) async fn one_request(
     }
     let routed = match fault {
         Some(Fault::Silent(status, text)) => {
-            if !request.head.parsed.method_text.is_empty() {
-                // The host and path are needed for the log only.
-                let _ = arrive::route_server(request, &servers, false, settings.merge_slashes, scratch);
-            }
-            request.count_begin();
+            // The host and path are needed for the log only.
+            let _ = request_steps::route(request, &servers, false, settings.merge_slashes, scratch);
             log_error!(request, Info, "{text}");
-            request.sent.status = status;
-            if status == 408 {
+            request.sent.status = Some(status);
+            if status == Status::REQUEST_TIMEOUT {
                 reset_if_wanted(connection, request);
             }
             finish::finish(request);
@@ -109,23 +99,15 @@ pub(super) async fn one_request(
         }
         Some(Fault::Protocol(error)) => {
             // The part before the error chooses the server, and is in the log.
-            let understood = !request.head.parsed.method_text.is_empty();
             let whole = error.is_of_the_whole_head();
-            let routed =
-                understood.then(|| arrive::route_server(request, &servers, whole, settings.merge_slashes, scratch));
-            request.count_begin();
-            match routed {
-                Some(Err(earlier)) => Err(earlier),
-                _ => {
-                    log_error!(request, Info, "{}", words::bad(&request.head, pipelined, error));
-                    Err(error.status())
-                }
-            }
+            request_steps::route(request, &servers, whole, settings.merge_slashes, scratch).and_then(|()| {
+                log_error!(request, Info, "{}", words::bad(&request.head, pipelined, error));
+                Err(error.status())
+            })
         }
         None => {
             keepalive::asked(request, still_listens);
-            let routed = arrive::route_server(request, &servers, true, settings.merge_slashes, scratch);
-            request.count_begin();
+            let routed = request_steps::route(request, &servers, true, settings.merge_slashes, scratch);
             let routed = match routed {
                 Ok(()) if !request.place.server.is_same(&servers.server) => apply_rules(request, &rules),
                 routed => routed,
@@ -133,21 +115,16 @@ pub(super) async fn one_request(
             routed.and_then(|()| arrive::refuse_methods(request))
         }
     };
-    let is_gone = match routed {
-        Ok(()) => match tls::verify_anew(request, &servers) {
-            Some(verifying) => verifying.await.is_none(),
-            None => false,
-        },
-        Err(_) => false,
+    let is_gone = match request_steps::verification(request, &servers, routed) {
+        Some(verifying) => verifying.await.is_none(),
+        None => false,
     };
     if is_gone {
         finish::finish(request);
         return After::Close;
     }
-    let answer = match routed.and_then(|()| arrive::judge_tls(request, &servers)) {
-        Ok(()) => phases::respond(request).await,
-        Err(status) => phases::respond_with_status(request, status).await,
-    };
+    let judged = request_steps::judge(request, &servers, routed);
+    let answer = phases::respond(request, judged).await;
     let after = conclude(connection, request, timer, answer).await;
     in_progress.release();
     // Only these parts are passed on: passing the whole request would move it.
@@ -157,7 +134,7 @@ pub(super) async fn one_request(
 
 /// Judges the head by the rules of the chosen server.
 #[inline(never)]
-fn apply_rules(request: &mut Request, read_by: &HeadRules) -> Result<(), u16> {
+fn apply_rules(request: &mut Request, read_by: &HeadRules) -> Result<(), Status> {
     let chosen = request.place.server.entry.settings.get::<ServerSettings>();
     read::apply_rules_of_chosen(&mut request.head, read_by, chosen).map_err(|error| {
         log_error!(request, Info, "{}", words::bad(&request.head, request.arrival.pipelined, error));
@@ -174,12 +151,12 @@ fn log_ignored(request: &Request) {
     }
 }
 
-/// Why a request does not reach the phases.
+/// The reason why a request does not reach the phases.
 enum Fault {
     /// The head is wrong: the request is answered with the error's status.
-    Protocol(freerun_proto::Error),
+    Protocol(freerun_proto::RequestError),
     /// The head is incomplete: the request is logged with this status, and the connection closed without a response.
-    Silent(u16, String),
+    Silent(Status, String),
 }
 
 /// Sends the answer, logs, and decides what the connection does next.
@@ -217,18 +194,16 @@ async fn conclude(
             written
         }
         Answer::Close => {
-            if request.sent.status == 0 {
-                request.sent.status = 444;
-            }
+            request_steps::note_unanswered(request);
             request.answered.persistence.close(CloseReason::NoResponse);
-            if matches!(request.sent.status, 444 | 408) {
+            if matches!(request.sent.code(), 444 | 408) {
                 reset_if_wanted(connection, request);
             }
             finish::finish(request);
             return After::Close;
         }
     };
-    connection.responding.set(false);
+    connection.sending.end_response();
     connection.free_places();
     if let Err(error) = &written {
         log_write_error(request, error);
@@ -241,44 +216,55 @@ async fn conclude(
     }
     finish::finish(request);
     let Ok(framing) = written else { return After::Close };
-    let is_kept = request.answered.persistence.is_kept() && !request.answered.ends_untold;
-    if is_kept || awaits_body(request, framing) {
-        match finish_discarding(request, timer, core.lingering_timeout, core.lingering_time).await {
-            Ok(()) if is_kept => {
-                return After::Next(rest_of(request), core.keep());
-            }
-            Ok(()) => {}
-            Err(BodyError::TimedOut | BodyError::Broken(_)) => return After::Close,
-            Err(_) => return linger_or_close(core, true),
-        }
-    }
-    let unread = !request.body.is_done();
-    let pipelined = request.head.buffer.len() > request.body.used();
-    let may_be_sending = unread || pipelined || (!was_emptied_now(request) && has_more(connection, request));
-    // A client that knows the end of the response by that of the connection alone takes a whole one for one that was cut if
-    // `close_notify` is missing (RFC 8446 section 6.1).
-    let waits_for_room = framing == Framing::Close && !connection.transport.end_session();
-    linger_or_close(core, may_be_sending || waits_for_room)
+    end_exchange(connection, request, timer, core, framing).await
 }
 
-/// Sends the response to an error in place of one of which nothing was sent.
+/// Acts on what the machine decides about the connection behind a whole response.
+#[inline]
+async fn end_exchange(
+    connection: &ClientConnection,
+    request: &mut Request,
+    timer: &mut Timer,
+    core: &CoreSettings,
+    framing: ResponseFraming,
+) -> After {
+    let linger = match core.lingering_close {
+        LingeringClose::Off => LingerMode::Off,
+        LingeringClose::On => LingerMode::On,
+        LingeringClose::Always => LingerMode::Always,
+    };
+    let (persistence, ends_untold) = (request.answered.persistence, request.answered.ends_untold);
+    let mut end = ExchangeEnd::new(persistence, ends_untold, framing, linger);
+    loop {
+        match end.step(&request.body, request.head.buffer.len()) {
+            EndStep::DiscardBody => {
+                let discarded = finish_discarding(request, timer, core.lingering_timeout, core.lingering_time).await;
+                end.body_discarded(match discarded {
+                    Ok(()) => DiscardResult::Complete,
+                    Err(BodyError::TimedOut | BodyError::Broken) => DiscardResult::Silent,
+                    Err(_) => DiscardResult::Faulty,
+                });
+            }
+            EndStep::LookForInput => end.input_found(!was_emptied_now(request) && has_more(connection, request)),
+            EndStep::EndSession => end.session_ended(connection.transport.end_session()),
+            EndStep::NextRequest => return After::Next(rest_of(request), core.keep()),
+            EndStep::Linger => return After::Linger(core.lingering_timeout, core.lingering_time),
+            EndStep::Close => return After::Close,
+        }
+    }
+}
+
+/// Sends the response to an error in place of a response without a byte sent.
 #[cold]
 async fn send_instead(
     connection: &ClientConnection,
     request: &mut Request,
-    status: u16,
-) -> Result<Framing, WriteError> {
-    match phases::respond_with_status(request, status).await {
+    status: Status,
+) -> Result<ResponseFraming, WriteError> {
+    match phases::respond(request, Err(status)).await {
         Answer::Response(response) => send::response(connection, request, response, false).await,
         Answer::Close => Err(WriteError::Unsent(status)),
     }
-}
-
-/// Whether a connection that ends after the response waits for the body first that nobody wanted, as in nginx: a client that
-/// is about to send it finds the connection whole. If the end of the connection is that of the response, the client must see
-/// it.
-fn awaits_body(request: &Request, framing: Framing) -> bool {
-    !request.body.is_done() && request.body.received() == 0 && framing != Framing::Close
 }
 
 /// Sends the head that ends HTTP; then another protocol goes on.
@@ -297,9 +283,9 @@ async fn take_over(
     if let Some(places) = places {
         connection.keep_places(places);
     }
-    connection.responding.set(false);
+    connection.sending.end_response();
     match written {
-        Ok(_) => After::Upgraded(Box::new(Upgraded::new(takeover, connection, request))),
+        Ok(_) => After::Upgraded(Box::new(UpgradedConnection::new(takeover, connection, request))),
         Err(error) => {
             log_write_error(request, &error);
             finish::finish(request);
@@ -308,18 +294,15 @@ async fn take_over(
     }
 }
 
-/// Prepares the answer to a CONNECT that gets no tunnel. A client that did not wait for it has sent bytes that it means
-/// for a server of its own choice, or of somebody else's: they must not be taken for its next request, so the
-/// connection ends. It ends with a success, too, which the client takes for a tunnel; such a head may have no length
-/// (RFC 9110 section 9.3.6).
+/// Prepares the answer to a CONNECT that gets no tunnel. The head of a success, which the client takes for a tunnel, may have
+/// no length (RFC 9110 section 9.3.6).
 #[cold]
 fn without_tunnel(connection: &ClientConnection, request: &mut Request, response: &mut Response) {
-    let success = matches!(response.status, 200..300);
-    response.no_length |= success;
-    let early = request.head.buffer.len() > request.body.used();
-    if success || early || !connection.transport.is_quiet(true) {
-        request.answered.persistence.close(CloseReason::RefusedMethod);
-    }
+    let is_success = matches!(response.status.code(), 200..300);
+    response.no_length |= is_success;
+    let has_early_bytes =
+        !request.body.unused(&request.head.buffer).is_empty() || !is_success && !connection.transport.is_quiet(true);
+    request.answered.persistence.apply_refused_tunnel(is_success, has_early_bytes);
 }
 
 /// Applies `reset_timedout_connection`.
@@ -346,24 +329,15 @@ fn has_more(connection: &ClientConnection, request: &mut Request) -> bool {
     has_more
 }
 
-fn linger_or_close(core: &CoreSettings, may_be_sending: bool) -> After {
-    match core.lingering_close {
-        LingeringClose::Off => After::Close,
-        LingeringClose::On if !may_be_sending => After::Close,
-        _ => After::Linger(core.lingering_timeout, core.lingering_time),
-    }
-}
-
 /// Takes the received bytes of the next request, in the head's buffer; without any, the buffer goes back to the loop.
-/// Line ends that some clients send behind a body are not part of it (RFC 9112 section 2.2).
 fn rest_of(request: &mut Request) -> Vec<u8> {
-    let used = request.body.used();
+    let begin = request.body.next_request(&request.head.buffer);
     let mut buffer = std::mem::take(&mut request.head.buffer);
-    if buffer.iter().skip(used).all(|byte| matches!(byte, b'\r' | b'\n')) {
+    let Some(begin) = begin else {
         buffers::give_back(buffer);
         return Vec::new();
-    }
-    buffer.drain(..used);
+    };
+    buffer.drain(..begin);
     buffer
 }
 
@@ -375,6 +349,6 @@ fn log_write_error(request: &Request, error: &WriteError) {
         WriteError::TimedOut => {
             log_error!(request, Info, "client timed out (110: Connection timed out) while sending response to client")
         }
-        WriteError::Body | WriteError::Unsent(_) => {}
+        WriteError::Stream(_) | WriteError::Body | WriteError::Unsent(_) => {}
     }
 }

@@ -3,23 +3,24 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use freerun_proto::head::{HeadParser, HeadRules, Progress, parse_request};
-use freerun_proto::{Error, RequestHead};
+use freerun_proto::h1::{ExpectHead, HeadEnd};
+use freerun_proto::head::{HeadRules, Progress, parse_request};
+use freerun_proto::{RequestError, RequestHead};
 use freerun_runtime::loops::LoopStats;
 use freerun_runtime::timer::Timer;
-use freerun_runtime::{buffers, era, loops};
+use freerun_runtime::{arrival_era, buffers, loops};
 
-use crate::protocol::unanswered::End;
+use crate::protocol::early_end::End;
 use crate::request::ClientConnection;
 use crate::request::Head;
 use crate::settings::server::ServerSettings;
 
 /// The result of reading a head.
-pub enum Reading {
+pub enum HeadResult {
     /// A complete head; bytes that came after it stand behind it in the buffer.
     Head(Head),
     /// A head that is wrong or too large, with the parts that were understood.
-    Bad(Head, Error),
+    Bad(Head, RequestError),
     /// The connection ended before the client sent anything: there is no request.
     Nothing(End),
     /// The client closed, or its connection broke, in the middle of the head.
@@ -46,7 +47,11 @@ pub fn rules(settings: &ServerSettings) -> HeadRules {
 ///
 /// # Errors
 /// There are more fields than the chosen server allows.
-pub fn apply_rules_of_chosen(head: &mut Head, read_by: &HeadRules, chosen: &ServerSettings) -> Result<(), Error> {
+pub fn apply_rules_of_chosen(
+    head: &mut Head,
+    read_by: &HeadRules,
+    chosen: &ServerSettings,
+) -> Result<(), RequestError> {
     let rules = HeadRules {
         max_headers: chosen.max_headers as usize,
         ignore_invalid_headers: chosen.ignore_invalid_headers,
@@ -58,7 +63,7 @@ pub fn apply_rules_of_chosen(head: &mut Head, read_by: &HeadRules, chosen: &Serv
     }
     match parse_request(&head.buffer, &rules) {
         Ok(Some(parsed)) => head.parsed = parsed,
-        Err(Error::TooManyHeaders) => return Err(Error::TooManyHeaders),
+        Err(RequestError::TooManyHeaders) => return Err(RequestError::TooManyHeaders),
         Ok(None) | Err(_) => {}
     }
     Ok(())
@@ -78,8 +83,8 @@ pub async fn read(
     rules: &HeadRules,
     timeout: Duration,
     first_byte: &mut Instant,
-) -> Reading {
-    let mut parser = spare.map_or_else(HeadParser::new, HeadParser::reusing);
+) -> HeadResult {
+    let mut expected = ExpectHead::new(spare);
     let start = *first_byte;
     let mut counted = None;
     let mut answered = None;
@@ -89,20 +94,19 @@ pub async fn read(
         answered = connection.transport.read_now(&mut buffer).filter(|answer| !matches!(answer, Ok(1..)));
     }
     loop {
-        if !buffer.is_empty() {
-            match parser.advance(&buffer, rules) {
-                Ok(Progress::Complete) => {
-                    // What the event announced may have been the empty line in front of the request.
-                    if buffer.first().is_some_and(u8::is_ascii_whitespace) {
-                        era::begin();
-                    }
-                    return Reading::Head(Head { buffer, parsed: parser.into_head() });
+        match expected.receive(&buffer, rules) {
+            Ok(Progress::Complete) => {
+                // What the event announced may have been the empty line in front of the request.
+                if buffer.first().is_some_and(u8::is_ascii_whitespace) {
+                    arrival_era::begin();
                 }
-                Ok(Progress::Partial) => {
-                    counted.get_or_insert_with(|| Reader::begin(&connection.loop_state.stats));
-                }
-                Err(error) => return Reading::Bad(Head { buffer, parsed: parser.into_head() }, error),
+                return HeadResult::Head(Head { buffer, parsed: expected.into_head() });
             }
+            Ok(Progress::Partial) if buffer.is_empty() => {}
+            Ok(Progress::Partial) => {
+                counted.get_or_insert_with(|| HeadReadingCount::begin(&connection.loop_state.stats));
+            }
+            Err(error) => return HeadResult::Bad(Head { buffer, parsed: expected.into_faulty_head() }, error),
         }
         let answer = match answered.take() {
             Some(answer) => answer,
@@ -110,49 +114,54 @@ pub async fn read(
                 make_room(&mut buffer, rules.max_len());
                 let left = timeout.saturating_sub(loops::now().saturating_duration_since(start));
                 let Some(answer) = timer.within(left, connection.transport.read(&mut buffer)).await else {
-                    if buffer.is_empty() {
-                        buffers::give_back(buffer);
-                        return Reading::Nothing(End::TimedOut);
-                    }
-                    return Reading::TimedOut(cut(buffer, parser));
+                    return match cut(buffer, expected) {
+                        Some(head) => HeadResult::TimedOut(head),
+                        None => HeadResult::Nothing(End::TimedOut),
+                    };
                 };
                 answer
             }
         };
-        match answer {
-            Ok(0) if buffer.is_empty() => {
-                buffers::give_back(buffer);
-                return Reading::Nothing(End::Closed);
+        let error = match answer {
+            Ok(0) => None,
+            Ok(n) => {
+                if n == buffer.len() {
+                    *first_byte = loops::now();
+                }
+                continue;
             }
-            Ok(0) => return Reading::Broken(cut(buffer, parser), None),
-            Ok(n) if n == buffer.len() => *first_byte = loops::now(),
-            Ok(_) => {}
-            Err(error) if buffer.is_empty() => {
-                buffers::give_back(buffer);
-                return Reading::Nothing(End::Broken(error));
-            }
-            Err(error) => return Reading::Broken(cut(buffer, parser), Some(error)),
+            Err(error) => Some(error),
+        };
+        return match (cut(buffer, expected), error) {
+            (Some(head), error) => HeadResult::Broken(head, error),
+            (None, None) => HeadResult::Nothing(End::Closed),
+            (None, Some(error)) => HeadResult::Nothing(End::Broken(error)),
+        };
+    }
+}
+
+/// The head as far as it has come; `None` if there is no request.
+fn cut(buffer: Vec<u8>, expected: ExpectHead) -> Option<Head> {
+    match expected.end(&buffer) {
+        HeadEnd::Cut(parsed) => Some(Head { buffer, parsed }),
+        HeadEnd::Nothing => {
+            buffers::give_back(buffer);
+            None
         }
     }
 }
 
-/// The head as far as it has come.
-fn cut(buffer: Vec<u8>, parser: HeadParser) -> Head {
-    let parsed = parser.into_cut_head(&buffer);
-    Head { buffer, parsed }
-}
-
 /// Counts a connection as reading a head while this value lives.
-struct Reader<'s>(&'s LoopStats);
+struct HeadReadingCount<'s>(&'s LoopStats);
 
-impl Reader<'_> {
-    fn begin(stats: &LoopStats) -> Reader<'_> {
+impl HeadReadingCount<'_> {
+    fn begin(stats: &LoopStats) -> HeadReadingCount<'_> {
         stats.reading.add_alone();
-        Reader(stats)
+        HeadReadingCount(stats)
     }
 }
 
-impl Drop for Reader<'_> {
+impl Drop for HeadReadingCount<'_> {
     fn drop(&mut self) {
         self.0.reading.sub_alone();
     }

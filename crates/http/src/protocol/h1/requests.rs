@@ -3,14 +3,14 @@
 use std::rc::Rc;
 
 use freerun_runtime::timer::Timer;
-use freerun_runtime::{era, loops};
+use freerun_runtime::{arrival_era, loops};
 
 use crate::connection::idle::Keep;
 use crate::http_loop::HttpLoop;
 use crate::message::scratch::RequestScratch;
 use crate::protocol::h1::linger;
 use crate::protocol::h1::one_request::{After, one_request};
-use crate::protocol::h1::upgraded::Upgraded;
+use crate::protocol::h1::upgraded_connection::UpgradedConnection;
 use crate::request::ClientConnection;
 
 /// The continuation of a connection whose requests have all been answered.
@@ -18,7 +18,7 @@ pub enum Continuation {
     /// The connection waits for its next request.
     Idle(Keep),
     /// The connection has left HTTP.
-    Upgraded(Box<Upgraded>),
+    Upgraded(Box<UpgradedConnection>),
     /// The connection is closed.
     Close,
 }
@@ -37,10 +37,11 @@ pub async fn requests(
         // A client that always has its next request ready must not keep the others waiting.
         loops::consume_budget().await;
         if !std::mem::take(&mut is_announced) {
-            era::begin();
+            arrival_era::begin();
         }
         let serial = connection.requests.get() + 1;
         connection.requests.set(serial);
+        connection.sending.expect_response();
         match one_request(http, connection, timer, buffer, serial, scratch).await {
             After::Next(rest, keep) if rest.is_empty() => return Continuation::Idle(keep),
             After::Next(rest, _) => buffer = rest,

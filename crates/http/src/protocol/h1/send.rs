@@ -5,8 +5,7 @@ use std::pin::pin;
 use std::task::Poll;
 
 use bytes::Bytes;
-use freerun_proto::chunked::{CHUNK_END, ChunkHead, LAST_CHUNK};
-use freerun_proto::encode::field;
+use freerun_proto::h1::{CutSignal, LengthMismatch, ResponseBody, ResponseFraming, write_last_chunk};
 use freerun_runtime::deadline::Deadline;
 use freerun_runtime::timer::Timer;
 use freerun_runtime::{buffers, loops};
@@ -17,11 +16,10 @@ use crate::protocol::h1::writer::{Follows, Writer, before_end};
 use crate::request::ClientConnection;
 use crate::request::Request;
 use crate::request::core_settings::CoreSettings;
-use crate::request::response::{Body, BodySource, Field, LateTrailers, Part, ReplacedBy, Response};
+use crate::request::response::{Body, BodySource, Field, LateTrailers, Part, Response, SourceError};
 use crate::settings::transfer::TransferSettings;
-use crate::write::beside::{poll_once, sent_beside};
-use crate::write::decide::Framing;
 use crate::write::pace::Pace;
+use crate::write::source_progress::{poll_once, sent_beside};
 use crate::write::text;
 use crate::write::{PAUSE, WriteError};
 
@@ -31,8 +29,8 @@ const COPIED: usize = 2048;
 /// follow.
 const COPIED_LAST: usize = 16 * 1024;
 
-/// Writes a response; with `upgrades`, one that ends HTTP on the connection (101). The request notes how much was sent,
-/// in any case. Tells what marks the response's end.
+/// Writes a response; with `upgrades`, a response that ends HTTP on the connection (101). The request notes how much
+/// was sent, in any case. Returns what marks the response's end.
 ///
 /// # Errors
 /// The response is not complete, and the connection cannot be used any more.
@@ -41,7 +39,7 @@ pub async fn response(
     request: &mut Request,
     mut response: Box<Response>,
     upgrades: bool,
-) -> Result<Framing, WriteError> {
+) -> Result<ResponseFraming, WriteError> {
     let mut out = buffers::take_to_send();
     let (decided, fields) = text::head(request, &response, upgrades, &mut out);
     if request.generation.http.keeps_sent_head {
@@ -49,7 +47,7 @@ pub async fn response(
         request.answered.head.extend_from_slice(&out[fields..]);
         request.answered.location = None;
     }
-    connection.responding.set(true);
+    connection.sending.begin_response();
     let body = std::mem::replace(&mut response.body, Body::Empty);
     let (trailers, late_trailers) = (std::mem::take(&mut response.trailers), response.late_trailers);
     // The response keeps the buffer that its head came in from another server: it is dropped before the body is sent,
@@ -57,11 +55,13 @@ pub async fn response(
     drop(response);
     let result = write(connection, request, &mut out, body, decided.framing, trailers, late_trailers).await;
     buffers::give_back_sent(out);
-    match (&result, decided.framing) {
-        (Ok(()) | Err(WriteError::Unsent(_)), _) => {}
-        (Err(_), Framing::Close) => connection.transport.reset_on_close(),
-        // The client learns from the response itself that it is not whole.
-        (Err(_), _) => connection.transport.cut_on_close(),
+    if let Err(error) = &result
+        && !matches!(error, WriteError::Unsent(_))
+    {
+        match decided.framing.cut(request.head.parsed.version) {
+            CutSignal::Reset => connection.transport.reset_on_close(),
+            CutSignal::Close => connection.transport.cut_on_close(),
+        }
     }
     request.sent.complete = result.is_ok();
     result.map(|()| decided.framing)
@@ -76,7 +76,7 @@ async fn write(
     request: &mut Request,
     head: &mut Vec<u8>,
     body: Body,
-    framing: Framing,
+    framing: ResponseFraming,
     trailers: Vec<Field>,
     late_trailers: LateTrailers,
 ) -> Result<(), WriteError> {
@@ -98,11 +98,11 @@ async fn write(
     let result = {
         let sending = pin!(async {
             match framing {
-                Framing::None => writer.all(head, b"", Follows::Nothing).await,
-                Framing::Length | Framing::Close | Framing::Stream => {
+                ResponseFraming::None => writer.all(head, b"", Follows::Nothing).await,
+                ResponseFraming::Length | ResponseFraming::UntilEnd => {
                     write_body(request, &mut writer, head, body, framing).await
                 }
-                Framing::Chunked => match write_chunked(request, &mut writer, head, body).await {
+                ResponseFraming::Chunked => match write_chunked(request, &mut writer, head, body).await {
                     Ok(()) => {
                         request.sent.bytes = before.bytes + writer.bytes;
                         request.sent.body_bytes = before.body_bytes + writer.bytes.saturating_sub(head_len);
@@ -131,13 +131,13 @@ fn at_once(
     connection: &ClientConnection,
     head: &mut Vec<u8>,
     body: Body,
-    framing: Framing,
+    framing: ResponseFraming,
     pace: &Pace,
 ) -> io::Result<(u64, Option<Body>)> {
     let bytes = match body {
-        _ if framing == Framing::Chunked || !pace.is_free() => return Ok((0, Some(body))),
+        _ if framing == ResponseFraming::Chunked || !pace.is_free() => return Ok((0, Some(body))),
         Body::Empty => Bytes::new(),
-        _ if framing == Framing::None => Bytes::new(),
+        _ if framing == ResponseFraming::None => Bytes::new(),
         Body::Bytes(bytes) => bytes,
         body => return Ok((0, Some(body))),
     };
@@ -174,14 +174,16 @@ async fn write_chunked(
     head: &mut Vec<u8>,
     body: Body,
 ) -> Result<(), WriteError> {
+    let framing = ResponseFraming::Chunked;
     match body {
-        Body::Source(_) => write_body(request, writer, head, body, Framing::Chunked).await,
+        Body::Source(_) => write_body(request, writer, head, body, framing).await,
         body => {
             if let Some(length) = body.len().filter(|length| *length > 0) {
-                head.extend_from_slice(ChunkHead::new(length).as_bytes());
-                write_body(request, writer, head, body, Framing::Chunked).await?;
+                let mut sent = ResponseBody::new(framing, None);
+                sent.begin_piece(length, head)?;
+                write_body(request, writer, head, body, framing).await?;
                 head.clear();
-                head.extend_from_slice(b"\r\n");
+                sent.end_piece(head);
             }
             Ok(())
         }
@@ -194,14 +196,7 @@ fn last_chunk(request: &mut Request, trailers: Vec<Field>, late: LateTrailers, o
     for make in [late.passed, late.added].into_iter().flatten() {
         make(request);
     }
-    if request.answered.trailers.is_empty() {
-        return out.extend_from_slice(LAST_CHUNK);
-    }
-    out.extend_from_slice(b"0\r\n");
-    for (name, value) in &request.answered.trailers {
-        field(out, name, value);
-    }
-    out.extend_from_slice(b"\r\n");
+    write_last_chunk(request.answered.trailers.iter().map(|(name, value)| (&name[..], &value[..])), out);
 }
 
 async fn write_body(
@@ -209,10 +204,10 @@ async fn write_body(
     writer: &mut Writer<'_>,
     head: &mut Vec<u8>,
     body: Body,
-    framing: Framing,
+    framing: ResponseFraming,
 ) -> Result<(), WriteError> {
     // The end of the chunk comes after the body.
-    let follows = if framing == Framing::Chunked { Follows::AtOnce } else { Follows::Nothing };
+    let follows = if framing == ResponseFraming::Chunked { Follows::AtOnce } else { Follows::Nothing };
     match body {
         Body::Empty => writer.all(head, b"", follows).await,
         Body::Bytes(bytes) if bytes.len() <= COPIED => {
@@ -245,31 +240,26 @@ async fn pull(
     writer: &mut Writer<'_>,
     head: &mut Vec<u8>,
     mut source: Box<dyn BodySource>,
-    framing: Framing,
+    framing: ResponseFraming,
 ) -> Result<(), WriteError> {
     let postpone = request.settings().get::<TransferSettings>().postpone_output.0;
     // Bytes that are held back until there are more stand behind the head.
     let held = head;
-    let mut owed = source.remaining().filter(|_| framing == Framing::Length);
+    let mut sent = ResponseBody::new(framing, source.remaining());
     let mut begun = false;
     loop {
         // A client as fast as the source must not keep other tasks from the loop.
         loops::consume_budget().await;
         if let Some(range) = source.next_in_file() {
             begun = true;
-            owe_less(&mut owed, range.len)?;
-            if framing == Framing::Chunked {
-                held.extend_from_slice(ChunkHead::new(range.len).as_bytes());
-            }
+            sent.begin_piece(range.len, held)?;
             let ends = source.remaining() == Some(0);
             writer.all_from(Some(&mut source), held, b"", Follows::AtOnce).await?;
             give_back(held, framing);
             file::of_source(request, writer, range, &mut source, follows(framing, ends)).await?;
-            if framing == Framing::Chunked {
-                held.extend_from_slice(CHUNK_END);
-            }
+            sent.end_piece(held);
             if ends {
-                return end(writer, held, owed, framing).await;
+                return end(writer, held, &sent).await;
             }
             continue;
         }
@@ -302,33 +292,21 @@ async fn pull(
         let piece = match piece {
             Ok(piece) => piece,
             Err(error) => {
-                if let Some(status) = ReplacedBy::status_in(&error).filter(|_| writer.bytes == 0) {
+                if let SourceError::Replaced(status) = error
+                    && writer.bytes == 0
+                {
                     return Err(WriteError::Unsent(status));
                 }
-                // Where a source of this server fails at once, the client sees that there is no response at all. The head
-                // and the bytes that another server has sent before it broke off are passed on. The end of the last chunk
-                // is not sent: the client must find nothing that it could take for more of the framing.
-                let sent = match framing {
-                    Framing::Chunked if begun => held.strip_suffix(CHUNK_END).unwrap_or(held),
-                    _ => held,
-                };
-                let is_wanted = match error.kind() {
-                    io::ErrorKind::ConnectionAborted => true,
-                    io::ErrorKind::ConnectionReset => begun,
-                    _ => false,
-                };
-                if is_wanted && !sent.is_empty() {
-                    writer.all(sent, b"", Follows::Later).await?;
+                let unsent = sent.of_cut(held);
+                if error.keeps_unsent(begun) && !unsent.is_empty() {
+                    writer.all(unsent, b"", Follows::Later).await?;
                 }
                 return Err(WriteError::Body);
             }
         };
         begun = true;
         if let Some(piece) = &piece {
-            owe_less(&mut owed, piece.len() as u64)?;
-            if framing == Framing::Chunked {
-                held.extend_from_slice(ChunkHead::new(piece.len() as u64).as_bytes());
-            }
+            sent.begin_piece(piece.len() as u64, held)?;
             let ends = source.remaining() == Some(0);
             if ((held.len() + piece.len()) as u64) < postpone || ends && piece.len() <= COPIED_LAST {
                 if held.capacity() == 0 {
@@ -336,53 +314,47 @@ async fn pull(
                 }
                 held.extend_from_slice(piece);
             } else {
-                let ends = ends || owed == Some(0);
+                let ends = ends || sent.is_complete();
                 writer.all_from(Some(&mut source), held, piece, follows(framing, ends)).await?;
                 give_back(held, framing);
             }
-            if framing == Framing::Chunked {
-                held.extend_from_slice(CHUNK_END);
-            }
+            sent.end_piece(held);
             if !ends {
                 continue;
             }
         }
-        return end(writer, held, owed, framing).await;
+        return end(writer, held, &sent).await;
     }
 }
 
-/// Counts down the announced length. Bytes beyond it are an error: the client would take them for the next response.
-fn owe_less(owed: &mut Option<u64>, bytes: u64) -> Result<(), WriteError> {
-    if let Some(owed) = owed {
-        *owed = owed.checked_sub(bytes).ok_or(WriteError::Body)?;
+impl From<LengthMismatch> for WriteError {
+    /// A body of another length than announced is cut short: the client would take its bytes for the next response.
+    fn from(_: LengthMismatch) -> WriteError {
+        WriteError::Body
     }
-    Ok(())
 }
 
 /// Gives the buffer back: a client that is slow to take the rest needs none.
-fn give_back(held: &mut Vec<u8>, framing: Framing) {
+fn give_back(held: &mut Vec<u8>, framing: ResponseFraming) {
     match framing {
-        Framing::Chunked => held.clear(),
+        ResponseFraming::Chunked => held.clear(),
         _ => buffers::give_back_sent(std::mem::take(held)),
     }
 }
 
-/// Ends a body whose source has given all its bytes.
-async fn end(writer: &mut Writer<'_>, held: &[u8], owed: Option<u64>, framing: Framing) -> Result<(), WriteError> {
-    if owed.is_some_and(|owed| owed > 0) {
-        return Err(WriteError::Body);
+/// Ends a body whose source has given all its bytes. The last chunk goes with the held bytes.
+async fn end(writer: &mut Writer<'_>, held: &[u8], sent: &ResponseBody) -> Result<(), WriteError> {
+    sent.end()?;
+    if sent.is_chunked() {
+        return Ok(());
     }
-    match framing {
-        // The last chunk goes with the held bytes.
-        Framing::Chunked => Ok(()),
-        _ => writer.all(held, b"", Follows::Nothing).await,
-    }
+    writer.all(held, b"", Follows::Nothing).await
 }
 
-/// What follows a piece of a source; `ends`: it is the last one.
-fn follows(framing: Framing, ends: bool) -> Follows {
+/// The bytes that follow a piece of a source; `ends`: it is the last one.
+fn follows(framing: ResponseFraming, ends: bool) -> Follows {
     match framing {
-        Framing::Chunked => Follows::AtOnce,
+        ResponseFraming::Chunked => Follows::AtOnce,
         _ if ends => Follows::Nothing,
         _ => Follows::Later,
     }

@@ -1,7 +1,7 @@
 //! A request whose connection has left HTTP: all data that its log line may ask for, in little memory.
 //!
-//! A request has room for all that may happen to it, and its parsed head has room for sixteen fields: together more
-//! than a kilobyte, of which an idle tunnel would use a tenth.
+//! A request has room for all that may happen to it, and its parsed head has room for sixteen fields. Together they are
+//! more than a kilobyte, and an idle tunnel would use a tenth of it.
 
 use std::cell::Cell;
 use std::fmt::Display;
@@ -21,9 +21,9 @@ use crate::request::ClientConnection;
 use crate::request::ClientStream;
 use crate::request::generation::LoopGeneration;
 use crate::request::location::{RequestPlace, Server};
-use crate::request::processing::ProcessingCount;
+use crate::request::processing_count::ProcessingCount;
 use crate::request::{
-    Address, AnsweredResponse, Arrival, Head, Lineage, ModuleState, Request, RequestTarget, SentAmounts, States,
+    Address, Arrival, Head, Lineage, ModuleState, Request, RequestTarget, ResponseState, SentAmounts, States,
 };
 use crate::settings::server::ServerSettings;
 use crate::variables::Values;
@@ -52,7 +52,7 @@ pub struct TunnelRequest {
 struct Rare {
     /// The parsed head, if parsing the bytes again would give another one.
     parsed: Option<Box<RequestHead>>,
-    /// The target, if it is not that of the head.
+    /// The target, if it is another than the head's.
     uri: Option<Box<Uri>>,
     groups: Option<Box<Groups>>,
     /// A body that was not empty.
@@ -98,8 +98,8 @@ impl Uri {
     }
 }
 
-/// Parses the bytes of a head by the rules of the virtual server. These may differ from the rules that it was read by,
-/// which are those of the address's default server.
+/// Parses the bytes of a head by the rules of the virtual server. It was read by the rules of the address's default
+/// server, which may be others.
 fn parse(head: &[u8], server: &Server) -> Option<Box<RequestHead>> {
     parse_request(head, &read::rules(server.entry.settings.get::<ServerSettings>())).ok().flatten()
 }
@@ -176,11 +176,11 @@ impl TunnelRequest {
             captures: Captures::from_parts(rare.groups.map(|groups| *groups), self.values),
             body: rare.body.map_or_else(|| ClientBody::new(BodyFraming::None, len, false), |body| *body),
             sent: self.sent,
-            answered: AnsweredResponse {
+            answered: ResponseState {
                 head: rare.sent_head.into(),
                 location: rare.sent_location,
                 passed_to: self.passed_to,
-                ..AnsweredResponse::default()
+                ..ResponseState::default()
             },
             processing: ProcessingCount::default(),
             own: States::unpack(self.own),
@@ -194,13 +194,13 @@ impl TunnelRequest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::h1::upgraded::Upgraded;
+    use crate::protocol::h1::upgraded_connection::UpgradedConnection;
 
     /// Ten thousand tunnels may be idle at once: a new field here costs ten thousand times its size.
     #[test]
     fn what_is_left_of_a_request_stays_small() {
         assert!(size_of::<TunnelRequest>() <= 168, "{}", size_of::<TunnelRequest>());
-        assert!(size_of::<Upgraded>() <= 192, "{}", size_of::<Upgraded>());
+        assert!(size_of::<UpgradedConnection>() <= 192, "{}", size_of::<UpgradedConnection>());
         assert!(size_of::<Rare>() <= 80, "{}", size_of::<Rare>());
     }
 }

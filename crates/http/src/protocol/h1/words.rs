@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::io;
 
 use freerun_conf::text_of;
-use freerun_proto::{Error, HeaderId};
+use freerun_proto::{HeaderId, RequestError};
 use freerun_runtime::log::Errno;
 
 use crate::request::Head;
@@ -23,16 +23,16 @@ fn reading(head: &Head, pipelined: bool) -> &'static str {
 }
 
 /// The message for a wrong head.
-pub fn bad(head: &Head, pipelined: bool, error: Error) -> String {
+pub fn bad(head: &Head, pipelined: bool, error: RequestError) -> String {
     let mut text = error.to_string();
     match error {
-        Error::HeaderLine(span) => {
-            // The last byte is the one that is wrong.
+        RequestError::HeaderLine(span) => {
+            // The last byte is the wrong one.
             if let Some((last, line)) = head.text(span).split_last() {
                 let _ = write!(text, ": \"{}\\x{last:02x}...\"", text_of(line));
             }
         }
-        Error::DuplicateHeader(span) => {
+        RequestError::DuplicateHeader(span) => {
             let (name, value) = split(head.text(span));
             if name.eq_ignore_ascii_case(b"Host") {
                 "client sent duplicate host header".clone_into(&mut text);
@@ -43,7 +43,7 @@ pub fn bad(head: &Head, pipelined: bool, error: Error) -> String {
                 let _ = write!(text, ", previous value: \"{previous}\"");
             }
         }
-        Error::TransferEncoding => {
+        RequestError::TransferEncoding => {
             let value = head.value(HeaderId::TransferEncoding).unwrap_or_default();
             let _ = write!(text, ": \"{}\"", text_of(value));
         }

@@ -10,10 +10,10 @@ use freerun_runtime::timer::Timer;
 use crate::request::ClientConnection;
 use crate::request::response::BodySource;
 use crate::write::WriteError;
-use crate::write::beside::meanwhile;
 use crate::write::pace::Pace;
+use crate::write::source_progress::meanwhile;
 
-/// What follows the bytes of one write.
+/// The bytes that follow one write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Follows {
     /// More bytes of the response, at once: the kernel may hold a partial segment back for them.
@@ -24,13 +24,13 @@ pub enum Follows {
     Nothing,
 }
 
-/// The end of a response that is not split: the places of its request in the counts of limits are freed before it is
+/// The end of a response that is not split. The places of its request in the counts of limits are freed before it is
 /// sent, though the client may not take all of it at once.
 const UNSPLIT_END: u64 = 1024;
 
-/// How many of the last `left` bytes of a response may be sent now. A client that has all of them must not find the
-/// place of its request still taken (`limit_conn`), so this is freed before the last of them; what the socket has no room
-/// for counts until it has.
+/// Number of the last `left` bytes of a response that may be sent now. A client that has all of them must not find the
+/// place of its request still taken (`limit_conn`). So the place is freed before the last of them; bytes that the
+/// socket has no room for count until it has.
 pub fn before_end(connection: &ClientConnection, left: u64) -> u64 {
     if !connection.has_places() {
         return left;
@@ -48,7 +48,7 @@ pub struct Writer<'r> {
     pub connection: &'r ClientConnection,
     /// The timer of the current wait.
     pub timer: Timer,
-    /// How long the client may take no bytes.
+    /// The longest time for which the client may take no bytes.
     pub send_timeout: Duration,
     /// The pace of `limit_rate`.
     pub pace: Pace,
@@ -78,9 +78,10 @@ impl Writer<'_> {
     ) -> Result<(), WriteError> {
         while !first.is_empty() || !second.is_empty() {
             let left = first.len() + second.len();
-            let mut room = match self.pace.is_free() {
-                true => left,
-                false => usize::try_from(meanwhile(&mut source, self.room(left as u64)).await).unwrap_or(left),
+            let mut room = if self.pace.is_free() {
+                left
+            } else {
+                usize::try_from(meanwhile(&mut source, self.room(left as u64)).await).unwrap_or(left)
             };
             if follows == Follows::Nothing && room == left {
                 room = usize::try_from(before_end(self.connection, left as u64)).unwrap_or(left);

@@ -6,13 +6,10 @@
 
 mod files;
 mod preface;
-mod request;
-mod runner;
 mod serve;
 mod shared;
-mod sink;
 mod stream;
-mod unsent;
+mod unsent_limit;
 mod words;
 mod write;
 
@@ -20,78 +17,66 @@ use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-use freerun_proto::RequestHead;
 use freerun_proto::h2::ErrorCode;
-use freerun_proto::h2::Spare;
+use freerun_proto::h2::MemoryPool;
 use freerun_runtime::{loops, spare_memory, timer};
 
 use crate::http_loop::HttpLoop;
-use crate::protocol::h2::runner::RunnerPool;
-use crate::protocol::h2::shared::{Shared, StreamPlaces};
+use crate::protocol::h2::shared::{SharedConnection, StreamPlaces};
+use crate::protocol::multiplexed::RequestRunners;
 
-pub use preface::{Seen, read as read_preface};
-pub use request::RequestTask;
+pub use preface::{FirstBytes, read as read_preface};
 pub use serve::Serve;
 
 /// The connections of a loop; empty places are used again.
 #[derive(Default)]
 struct Places {
-    places: Vec<Weak<Shared>>,
+    places: Vec<Weak<SharedConnection>>,
     free: Vec<usize>,
 }
 
-/// How many heads of requests a loop keeps the memory of.
-const KEPT_HEADS: usize = 128;
-
-/// How many connections' places for streams a loop keeps.
+/// Number of connections whose places for streams a loop keeps.
 const KEPT_PLACES: usize = 64;
 
-/// How many places for streams are kept of one connection.
+/// Number of places for streams that are kept of one connection.
 const MOST_PLACES: usize = 16;
 
-/// How long a connection is left alone before it gives up what only makes its next messages shorter, and how often such
-/// connections are looked for.
+/// The time for which a connection is left alone before it gives up memory that only makes its next messages shorter.
+/// It is also the interval at which such connections are looked for.
 const LEFT_ALONE: Duration = Duration::from_secs(5);
 
-/// How many connections are looked at before other tasks get their turn.
+/// Number of connections that are looked at before other tasks get their turn.
 const LOOKED_AT: usize = 256;
 
-/// How many connections have to give up memory for it to be worth giving it back to the system.
+/// Number of connections that have to give up memory for it to be worth giving it back to the system.
 const MANY: usize = 256;
 
-/// Starts the task of a request; it is polled at once, as a part of the current poll.
-pub type Start = Rc<dyn Fn(u64, RequestTask)>;
-
 /// The state that the connections of HTTP/2 share on a loop.
-pub struct Driver {
+pub struct H2Driver {
     http: Rc<HttpLoop>,
-    start: Start,
-    /// The unused runners.
-    runners: RunnerPool,
-    /// The memory for heads of requests.
-    #[expect(clippy::vec_box, reason = "each is handed over in its box")]
-    heads: RefCell<Vec<Box<RequestHead>>>,
+    /// The futures that serve requests.
+    runners: Rc<RequestRunners>,
     /// The buffer that all connections read into.
     read: RefCell<Vec<u8>>,
     /// The memory that connections without streams have left.
-    spare: RefCell<Spare>,
+    spare: RefCell<MemoryPool>,
     /// The places for streams that they have left.
     spare_places: RefCell<Vec<StreamPlaces>>,
     /// The connections, each in a place of its own.
     connections: RefCell<Places>,
 }
 
-impl Driver {
-    /// The driver of one loop. `start` starts the tasks of requests.
-    pub fn new(http: Rc<HttpLoop>, start: Start) -> Rc<Driver> {
-        let (runners, heads, read, spare, spare_places, connections) = Default::default();
-        let driver = Rc::new(Driver { http, start, runners, heads, read, spare, spare_places, connections });
-        loops::spawn(0, "hibernating", Driver::hibernate(Rc::downgrade(&driver)));
+impl H2Driver {
+    /// The driver of one loop, whose requests these runners serve.
+    pub fn new(http: Rc<HttpLoop>, runners: Rc<RequestRunners>) -> Rc<H2Driver> {
+        let (read, spare, spare_places, connections) = Default::default();
+        let driver = Rc::new(H2Driver { http, runners, read, spare, spare_places, connections });
+        loops::spawn(0, "hibernating", H2Driver::hibernate(Rc::downgrade(&driver)));
         driver
     }
 
     /// Has connections that were left alone for long give up memory, as long as the driver lives.
-    async fn hibernate(driver: Weak<Driver>) {
+    async fn hibernate(driver: Weak<H2Driver>) {
         loop {
             timer::sleep(LEFT_ALONE).await;
             let since = loops::millis().saturating_sub(LEFT_ALONE.as_millis() as u64);
@@ -124,23 +109,10 @@ impl Driver {
         connections.iter().for_each(|shared| shared.announce_end());
     }
 
-    /// Tells the clients of all connections which of their streams was the last one that has begun.
+    /// Sends all clients the number of the last stream of their connection that has begun.
     pub fn finish(&self) {
         let connections: Vec<_> = self.connections.borrow().places.iter().filter_map(Weak::upgrade).collect();
         connections.iter().for_each(|shared| shared.with(|machine| machine.finish(ErrorCode::NO_ERROR)));
-    }
-
-    /// Memory for the head of a request, if there is any.
-    fn spare_head(&self) -> Option<Box<RequestHead>> {
-        self.heads.borrow_mut().pop()
-    }
-
-    /// Keeps the memory of a head for a later request.
-    fn keep_head(&self, head: Option<Box<RequestHead>>) {
-        let mut heads = self.heads.borrow_mut();
-        if heads.len() < KEPT_HEADS {
-            heads.extend(head);
-        }
     }
 
     /// Places for the streams of a connection that has none yet.
@@ -159,7 +131,7 @@ impl Driver {
     }
 
     /// Adds a connection to those that are asked, and returns its place.
-    fn enter(&self, shared: &Rc<Shared>) -> usize {
+    fn enter(&self, shared: &Rc<SharedConnection>) -> usize {
         let Places { places, free } = &mut *self.connections.borrow_mut();
         let connection = Rc::downgrade(shared);
         match free.pop() {

@@ -6,11 +6,11 @@ use freerun_proto::h2::frame::PREFACE;
 use freerun_runtime::timer::Timer;
 use freerun_runtime::{buffers, loops};
 
-use crate::protocol::unanswered::End;
+use crate::protocol::early_end::End;
 use crate::request::ClientConnection;
 
-/// What the first bytes are.
-pub enum Seen {
+/// The kind of the first bytes.
+pub enum FirstBytes {
     /// The beginning of HTTP/2.
     Http2,
     /// Something else.
@@ -20,15 +20,20 @@ pub enum Seen {
 }
 
 /// Reads until it is clear which protocol the client speaks, as long as `timeout`. All bytes stay in the buffer.
-pub async fn read(connection: &ClientConnection, timer: &mut Timer, timeout: Duration, buffer: &mut Vec<u8>) -> Seen {
+pub async fn read(
+    connection: &ClientConnection,
+    timer: &mut Timer,
+    timeout: Duration,
+    buffer: &mut Vec<u8>,
+) -> FirstBytes {
     let start = loops::now();
     loop {
         let len = buffer.len().min(PREFACE.len());
         if buffer[..len] != PREFACE[..len] {
-            return Seen::Other;
+            return FirstBytes::Other;
         }
         if len == PREFACE.len() {
-            return Seen::Http2;
+            return FirstBytes::Http2;
         }
         if buffer.capacity() == 0 {
             *buffer = buffers::take();
@@ -36,9 +41,9 @@ pub async fn read(connection: &ClientConnection, timer: &mut Timer, timeout: Dur
         let left = timeout.saturating_sub(loops::now().saturating_duration_since(start));
         match timer.within(left, connection.transport.read(buffer)).await {
             Some(Ok(1..)) => {}
-            Some(Ok(0)) => return Seen::Nothing(End::Closed),
-            Some(Err(error)) => return Seen::Nothing(End::Broken(error)),
-            None => return Seen::Nothing(End::TimedOut),
+            Some(Ok(0)) => return FirstBytes::Nothing(End::Closed),
+            Some(Err(error)) => return FirstBytes::Nothing(End::Broken(error)),
+            None => return FirstBytes::Nothing(End::TimedOut),
         }
     }
 }

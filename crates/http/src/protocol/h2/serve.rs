@@ -5,59 +5,50 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use freerun_proto::h2::hpack::BlockLimits;
 use freerun_proto::h2::priority::Priority;
 use freerun_proto::h2::{self, Config, ErrorCode, Event, Role, Slot};
 use freerun_proto::head::{FieldFault, FieldRules};
 use freerun_proto::{BodyFraming, HeaderId, Version};
 use freerun_runtime::deadline::Deadline;
-use freerun_runtime::{era, loops};
+use freerun_runtime::{arrival_era, loops};
 
 use crate::connection::idle::{self, AwaitedRequest, Keep};
 use crate::connection::stream::StreamFault;
-use crate::protocol::h2::Driver;
-use crate::protocol::h2::files::Reading;
-use crate::protocol::h2::request::RequestTask;
-use crate::protocol::h2::runner::Work;
-use crate::protocol::h2::shared::Shared;
-use crate::protocol::h2::sink::HeadSink;
+use crate::phases::keepalive;
+use crate::protocol::h2::H2Driver;
+use crate::protocol::h2::files::FileRead;
+use crate::protocol::h2::shared::SharedConnection;
 use crate::protocol::h2::stream::H2Stream;
-use crate::protocol::h2::unsent::Unsent;
+use crate::protocol::h2::unsent_limit::Unsent;
 use crate::protocol::h2::words;
-use crate::protocol::multiplexed::{Arrived, field_rules};
+use crate::protocol::multiplexed::head_sink::RequestHeadSink;
+use crate::protocol::multiplexed::{ArrivedRequest, RequestTask, RequestWork, block_limits, field_rules};
 use crate::request::core_settings::CoreSettings;
 use crate::request::{ClientConnection, ClientStream, Head};
 use crate::settings::http2::Http2Settings;
 use crate::settings::server::ServerSettings;
 
-/// What a field counts besides its name and its value (RFC 9113 section 6.5.2): so many bytes of
-/// `large_client_header_buffers` allow one field.
-const FIELD: usize = 32;
-
-/// How many fields a head may have, however small the buffers are.
-const LEAST_FIELDS: usize = 128;
-
-/// How long the rest of a request that is answered already may take, in milliseconds: what was on its way when the answer came
-/// has come then, over most paths.
+/// The longest time for the rest of a request that is answered already, in milliseconds. Bytes that were on their way
+/// when the answer came have come then, over most paths.
 const REST: u64 = 250;
 
-/// How long a client has to answer that it begins no further streams.
+/// The longest time for a client's answer that it begins no further streams.
 const LAST_CALL: u64 = 1000;
 
-/// How many bytes of a client that has broken the rules are read, so that it sees why the connection ends. One that goes on
-/// for longer sees a reset.
+/// Number of bytes that are read of a client that has broken the rules, so that it sees why the connection ends. A
+/// client that goes on for longer sees a reset.
 const MOST_OF_FAILED: usize = 1024 * 1024;
 
 /// Serves a connection of HTTP/2 to its end.
 pub struct Serve {
-    pub(super) shared: Rc<Shared>,
+    pub(super) shared: Rc<SharedConnection>,
     stage: Stage,
-    /// Where the driver knows the connection.
+    /// The connection's place with the driver.
     place: usize,
     deadline: Deadline,
-    /// When the client took bytes the last time, or began to have any to take, in milliseconds.
+    /// The time at which the client took bytes the last time, or began to have any to take, in milliseconds.
     pub(super) progress: u64,
-    /// When the present head began, in milliseconds.
+    /// The time at which the present head began, in milliseconds.
     head_began: Option<u64>,
     /// The present head came too late already once.
     gave_head_up: bool,
@@ -66,8 +57,8 @@ pub struct Serve {
     /// The client has not taken everything that was written last.
     pub(super) is_slow: bool,
     /// The bytes of a file that are to be written next are being read. In a box of its own, since that is rare.
-    pub(super) reading: Option<Box<Reading>>,
-    /// How much may be in the kernel.
+    pub(super) reading: Option<Box<FileRead>>,
+    /// The limit of the bytes in the kernel.
     pub(super) unsent: Unsent,
 }
 
@@ -77,19 +68,20 @@ enum Stage {
     Open,
     /// There is no stream.
     Idle(idle::Key),
-    /// The client is told of the end, and what it still sends is read and thrown away, so that it sees the end and no reset.
+    /// The connection announces its end, and throws away what the client still sends, so that the client sees the end
+    /// and no reset.
     Lingering {
         /// The time in milliseconds at which the connection is closed.
         until: u64,
-        /// How many bytes are read at most.
+        /// The most bytes that are read.
         most: usize,
         /// Everything was sent.
         is_told: bool,
     },
 }
 
-/// What came of a step.
-enum Step {
+/// The result of a step.
+enum ServeStep {
     /// The connection has ended.
     Over,
     /// There is nothing to do for now.
@@ -98,27 +90,21 @@ enum Step {
 
 impl Serve {
     /// Serves a connection whose first bytes are these; more may be there to be read. `None` if no server answers on it.
-    pub fn new(driver: &Rc<Driver>, connection: Rc<ClientConnection>, first: Vec<u8>) -> Option<Box<Serve>> {
+    pub fn new(driver: &Rc<H2Driver>, connection: Rc<ClientConnection>, first: Vec<u8>) -> Option<Box<Serve>> {
         let (_, servers, _) = driver.http.servers(&connection)?;
         let settings = servers.entry.settings.get::<ServerSettings>();
         let http2 = servers.entry.settings.get::<Http2Settings>();
-        let large = &settings.large_client_header_buffers;
-        let size = usize::try_from(large.size).unwrap_or(usize::MAX);
         let machine = h2::Connection::new(&Config {
             role: Role::Server,
             max_streams: http2.max_streams(),
             initial_window: http2.http2_body_preread_size.0,
             chunk: h2::frame::DEFAULT_FRAME_SIZE,
             connect_protocol: http2.http2_extended_connect,
-            limits: BlockLimits {
-                most_string: size,
-                most_total: size.saturating_mul(large.count as usize),
-                most_fields: (size.saturating_mul(large.count as usize) / FIELD).max(LEAST_FIELDS),
-            },
+            limits: block_limits(settings),
             now: loops::millis(),
         });
         connection.set_nodelay();
-        let shared = Shared::new(driver, connection, machine);
+        let shared = SharedConnection::new(driver, connection, machine);
         let place = driver.enter(&shared);
         let figures = &shared.connection.loop_state.shared.http2;
         figures.connections.add();
@@ -154,17 +140,17 @@ impl Serve {
         let step = self.step(context);
         self.shared.is_polled.set(false);
         match step {
-            Step::Over => Poll::Ready(()),
-            Step::Wait => Poll::Pending,
+            ServeStep::Over => Poll::Ready(()),
+            ServeStep::Wait => Poll::Pending,
         }
     }
 
-    fn step(&mut self, context: &mut Context<'_>) -> Step {
+    fn step(&mut self, context: &mut Context<'_>) -> ServeStep {
         if let Stage::Idle(key) = self.stage {
             let connection = &self.shared.connection;
             let is_readable = connection.transport.poll_readable(context).is_ready();
             if !is_readable && !connection.is_closing() && !self.shared.look(|machine| machine.wants_to_write()) {
-                return Step::Wait;
+                return ServeStep::Wait;
             }
             self.shared.driver.http.idle.leave(key);
             self.shared.resume();
@@ -175,26 +161,26 @@ impl Serve {
                 Poll::Ready(Ok(true)) => {}
                 Poll::Ready(Ok(false)) => {
                     self.shared.log_end(None);
-                    return Step::Over;
+                    return ServeStep::Over;
                 }
                 Poll::Ready(Err(error)) => {
                     self.shared.log_end(Some(&error));
-                    return Step::Over;
+                    return ServeStep::Over;
                 }
                 Poll::Pending => break,
             }
             if self.write(context).is_err() {
-                return Step::Over;
+                return ServeStep::Over;
             }
         }
         if self.write(context).is_err() {
-            return Step::Over;
+            return ServeStep::Over;
         }
         self.notice_failure();
         self.rest(context)
     }
 
-    /// Looks whether the connection has failed: what the client is told of it is ready to be written then.
+    /// Looks whether the connection has failed; the message about it to the client is ready to be written then.
     fn notice_failure(&mut self) {
         let Some(failure) = self.shared.look(|machine| machine.failure()) else { return };
         if matches!(self.stage, Stage::Lingering { .. }) {
@@ -241,7 +227,7 @@ impl Serve {
     /// Takes received bytes.
     fn received(&mut self, mut bytes: &[u8]) {
         // They may have been sent after the loop last looked for changes of files.
-        era::begin();
+        arrival_era::begin();
         if let Stage::Lingering { until, most, .. } = &mut self.stage {
             *most = most.saturating_sub(bytes.len());
             if *most == 0 {
@@ -254,7 +240,7 @@ impl Serve {
         let settings = &servers.entry.settings;
         let rules = field_rules(settings, settings.get::<Http2Settings>().http2_extended_connect);
         let driver = self.shared.driver.clone();
-        let mut sink = HeadSink::new(&rules, &driver);
+        let mut sink = RequestHeadSink::new(&rules, &driver.runners);
         let now = loops::millis();
         loop {
             let event = self.shared.look(|machine| machine.receive(&mut bytes, now, &mut sink));
@@ -278,12 +264,11 @@ impl Serve {
                 Err(_) => break self.notice_failure(),
             }
         }
-        self.head_began = match self.shared.look(|machine| machine.is_in_block()) {
-            true => Some(self.head_began.unwrap_or(now)),
-            false => {
-                self.gave_head_up = false;
-                None
-            }
+        self.head_began = if self.shared.look(|machine| machine.is_in_block()) {
+            Some(self.head_began.unwrap_or(now))
+        } else {
+            self.gave_head_up = false;
+            None
         };
         self.shared.wake_streams();
     }
@@ -322,7 +307,14 @@ impl Serve {
     }
 
     /// Begins a request.
-    fn begin(&mut self, slot: Slot, ends: bool, sink: &mut HeadSink<'_>, rules: &FieldRules, core: &CoreSettings) {
+    fn begin(
+        &mut self,
+        slot: Slot,
+        ends: bool,
+        sink: &mut RequestHeadSink<'_>,
+        rules: &FieldRules,
+        core: &CoreSettings,
+    ) {
         let connection = &self.shared.connection;
         let serial = connection.requests.get() + 1;
         connection.requests.set(serial);
@@ -352,31 +344,26 @@ impl Serve {
         let stream = H2Stream::new(self.shared.clone(), slot, ends);
         self.shared.enter(slot, stream.clone());
         let driver = &self.shared.driver;
-        let work = Work {
+        let work = RequestWork {
             http: driver.http.clone(),
             client: ClientStream::of_stream(connection.clone(), stream.clone()),
-            arrived: Arrived { head, has_body: !ends && !is_tunnel, declared, serial, fault, received },
+            arrived: ArrivedRequest { head, has_body: !ends && !is_tunnel, declared, serial, fault, received },
         };
         connection.loop_state.shared.http2.streams.add();
-        (driver.start)(connection.number, RequestTask::new(driver, stream, work));
+        driver.runners.start(connection.number, RequestTask::new(stream, work));
     }
 
     /// Whether the client is asked to begin no stream after this one.
     fn is_last(&self, serial: u64, core: &CoreSettings) -> bool {
-        let connection = &self.shared.connection;
-        serial >= u64::from(core.keepalive_requests)
-            || core.keepalive_timeout.timeout.is_zero()
-            || connection.accepted.checked_add(core.keepalive_time).is_some_and(|end| loops::now() >= end)
-            || connection.loop_state.is_draining()
-            || connection.is_closing()
+        !keepalive::reuse_facts(&*self.shared.connection, core, serial, loops::now()).keep()
     }
 
     // ---- between -----------------------------------------------------------------------------------------------------
 
     /// Decides what to wait for.
-    fn rest(&mut self, context: &mut Context<'_>) -> Step {
+    fn rest(&mut self, context: &mut Context<'_>) -> ServeStep {
         let Some((_, servers, still_listens)) = self.shared.driver.http.servers(&self.shared.connection) else {
-            return Step::Over;
+            return ServeStep::Over;
         };
         let core = &*servers.entry.core;
         let settings = servers.entry.settings.get::<ServerSettings>();
@@ -399,14 +386,14 @@ impl Serve {
                 if settings.reset_timedout_connection {
                     self.shared.connection.transport.reset_on_close();
                 }
-                return Step::Over;
+                return ServeStep::Over;
             }
             return self.wait_until(until, context);
         }
         let makes_room = self.shared.connection.is_closing() && !self.shared.connection.loop_state.is_draining();
         if is_finished && used == 0 && makes_room {
             // The client was told; others wait for the connection's place.
-            return Step::Over;
+            return ServeStep::Over;
         }
         if is_finished && used == 0 {
             self.shared.connection.transport.shutdown_write();
@@ -418,7 +405,7 @@ impl Serve {
             let until = began.saturating_add(millis(settings.client_header_timeout));
             if now >= until {
                 if std::mem::replace(&mut self.gave_head_up, true) {
-                    return Step::Over;
+                    return ServeStep::Over;
                 }
                 self.shared.log_timeout("while reading client request headers");
                 // The connection goes on if the rest comes in the same time.
@@ -426,7 +413,7 @@ impl Serve {
                 // It has that time twice more.
                 self.head_began = Some(now.saturating_add(millis(settings.client_header_timeout)));
                 context.waker().wake_by_ref();
-                return Step::Wait;
+                return ServeStep::Wait;
             }
             return self.wait_until(until, context);
         }
@@ -436,10 +423,10 @@ impl Serve {
             }
             self.shared.look(|machine| machine.cut_off_until(now.saturating_sub(REST)));
             context.waker().wake_by_ref();
-            return Step::Wait;
+            return ServeStep::Wait;
         }
         if used > 0 {
-            return Step::Wait;
+            return ServeStep::Wait;
         }
         let connection = &self.shared.connection;
         let is_fresh = connection.requests.get() == 0;
@@ -450,7 +437,7 @@ impl Serve {
         if must_end && makes_room || has_stalled {
             self.shared.look(|machine| machine.finish(ErrorCode::NO_ERROR));
             context.waker().wake_by_ref();
-            return Step::Wait;
+            return ServeStep::Wait;
         }
         if must_end && self.announced.is_none() {
             self.shared.look(h2::Connection::announce_end);
@@ -462,7 +449,7 @@ impl Serve {
             }
             if self.shared.look(|machine| machine.wants_to_write()) {
                 context.waker().wake_by_ref();
-                return Step::Wait;
+                return ServeStep::Wait;
             }
             return self.wait_until(announced.saturating_add(LAST_CALL), context);
         }
@@ -471,30 +458,31 @@ impl Serve {
             let until = self.progress.saturating_add(millis(settings.client_header_timeout));
             if now >= until {
                 self.shared.log_timeout(words::CONNECTION);
-                return Step::Over;
+                return ServeStep::Over;
             }
             return self.wait_until(until, context);
         }
         self.shared.rest();
         let http = &self.shared.driver.http;
         http.renew_connection(connection);
-        let (waiting, keep) = match is_fresh {
-            true => (AwaitedRequest::First, Keep::at_most(settings.client_header_timeout)),
-            false => (AwaitedRequest::Next, core.keep()),
+        let (waiting, keep) = if is_fresh {
+            (AwaitedRequest::First, Keep::at_most(settings.client_header_timeout))
+        } else {
+            (AwaitedRequest::Next, core.keep())
         };
         self.stage = Stage::Idle(http.idle.enter(connection, waiting, keep));
         connection.loop_state.admission.one_may_leave();
-        Step::Wait
+        ServeStep::Wait
     }
 
     /// Waits until this moment; the connection is looked at again then, or ended if it lingers.
-    fn wait_until(&mut self, until: u64, context: &mut Context<'_>) -> Step {
+    fn wait_until(&mut self, until: u64, context: &mut Context<'_>) -> ServeStep {
         match self.deadline.poll_until(until, context) {
-            Poll::Pending => Step::Wait,
-            Poll::Ready(()) if matches!(self.stage, Stage::Lingering { .. }) => Step::Over,
+            Poll::Pending => ServeStep::Wait,
+            Poll::Ready(()) if matches!(self.stage, Stage::Lingering { .. }) => ServeStep::Over,
             Poll::Ready(()) => {
                 context.waker().wake_by_ref();
-                Step::Wait
+                ServeStep::Wait
             }
         }
     }

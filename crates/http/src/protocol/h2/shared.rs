@@ -7,7 +7,7 @@ use std::task::{Context, Waker};
 use freerun_proto::h2::{self, ErrorCode, Slot};
 use freerun_runtime::loops;
 
-use crate::protocol::h2::Driver;
+use crate::protocol::h2::H2Driver;
 use crate::protocol::h2::stream::H2Stream;
 use crate::request::ClientConnection;
 
@@ -15,28 +15,32 @@ use crate::request::ClientConnection;
 pub(super) type StreamPlaces = Vec<Option<Rc<H2Stream>>>;
 
 /// A connection of HTTP/2.
-pub(super) struct Shared {
+pub(super) struct SharedConnection {
     pub(super) connection: Rc<ClientConnection>,
-    pub(super) driver: Rc<Driver>,
+    pub(super) driver: Rc<H2Driver>,
     machine: RefCell<h2::Connection>,
     /// The streams whose requests have not ended, by their slots.
     streams: RefCell<StreamPlaces>,
     /// The task of the connection.
     task: RefCell<Option<Waker>>,
-    /// That task is being polled, and looks itself at what is to be written.
+    /// The task of the connection is being polled, and looks itself at what is to be written.
     pub(super) is_polled: Cell<bool>,
     /// Another task has left something to write.
     is_woken: Cell<bool>,
-    /// How far the connection was when a stream was given up that the client's windows had held up for too long.
+    /// The connection's progress when a stream was given up that the client's windows had held up for too long.
     pub(super) stalled_at: Cell<Option<u64>>,
 }
 
-impl Shared {
-    pub(super) fn new(driver: &Rc<Driver>, connection: Rc<ClientConnection>, machine: h2::Connection) -> Rc<Shared> {
+impl SharedConnection {
+    pub(super) fn new(
+        driver: &Rc<H2Driver>,
+        connection: Rc<ClientConnection>,
+        machine: h2::Connection,
+    ) -> Rc<SharedConnection> {
         let (streams, task, is_polled, is_woken, stalled_at) = Default::default();
         let machine = RefCell::new(machine);
         let driver = driver.clone();
-        Rc::new(Shared { connection, driver, machine, streams, task, is_polled, is_woken, stalled_at })
+        Rc::new(SharedConnection { connection, driver, machine, streams, task, is_polled, is_woken, stalled_at })
     }
 
     /// Uses the machine, and has the connection's task write what comes of it.
@@ -61,7 +65,7 @@ impl Shared {
         }
     }
 
-    /// Notes which task is that of the connection, and that it looks at everything now.
+    /// Notes which task serves the connection, and that it looks at everything now.
     pub(super) fn task_looks(&self, context: &Context<'_>) {
         self.is_woken.set(false);
         let mut task = self.task.borrow_mut();
@@ -114,10 +118,7 @@ impl Shared {
         loop {
             let Some(slot) = self.look(h2::Connection::take_woken) else { return };
             let Some(stream) = self.stream(slot) else { continue };
-            match self.look(|machine| machine.is_reset(slot)) {
-                true => stream.leave(),
-                false => stream.has_room(),
-            }
+            if self.look(|machine| machine.is_reset(slot)) { stream.leave() } else { stream.has_room() }
         }
     }
 
@@ -135,7 +136,7 @@ impl Shared {
 
     /// Leaves memory that is not needed while there is no stream to connections that have some.
     pub(super) fn rest(&self) {
-        self.machine.borrow_mut().rest(&mut self.driver.spare.borrow_mut());
+        self.machine.borrow_mut().release_memory(&mut self.driver.spare.borrow_mut());
         self.driver.keep_places(self.streams.take());
     }
 
@@ -145,9 +146,9 @@ impl Shared {
         self.machine.borrow_mut().hibernate(since)
     }
 
-    /// Takes memory that another connection has left, before anything is done after [`Shared::rest`].
+    /// Takes memory that another connection has left, before anything is done after [`SharedConnection::rest`].
     pub(super) fn resume(&self) {
-        self.machine.borrow_mut().wake(&mut self.driver.spare.borrow_mut());
+        self.machine.borrow_mut().reuse_memory(&mut self.driver.spare.borrow_mut());
     }
 }
 
@@ -159,7 +160,7 @@ mod tests {
     #[test]
     fn what_an_idle_connection_holds_fits_classes_of_the_allocator() {
         // With the two counts of an `Rc`. The next larger classes of mimalloc are 640 and 160 bytes.
-        let shared = size_of::<Shared>() + 2 * size_of::<usize>();
+        let shared = size_of::<SharedConnection>() + 2 * size_of::<usize>();
         assert!(shared <= 512, "{shared}");
         assert!(size_of::<Serve>() <= 128, "{}", size_of::<Serve>());
     }

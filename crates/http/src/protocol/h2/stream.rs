@@ -1,21 +1,21 @@
 //! The stream of one request, as the request path sees it.
 
 use std::cell::{Cell, RefCell};
-use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::{Bytes, BytesMut};
 use freerun_conf::SettingsSet;
-use freerun_proto::HeaderId;
 use freerun_proto::h2::{Elsewhere, ErrorCode, Slot};
 use freerun_runtime::waiter::Waiter;
 use freerun_transport::FileSending;
 
 use crate::connection::file_out::FileOut;
-use crate::connection::stream::{ResponseHead, Stream, StreamFault};
-use crate::protocol::h2::shared::Shared;
-use crate::request::ClientConnection;
+use crate::connection::stream::{ResponseHead, Stream, StreamError, StreamFault};
+use crate::protocol::h2::shared::SharedConnection;
+use crate::protocol::multiplexed::request_task::RequestStream;
+use crate::protocol::multiplexed::{RequestRunners, may_be_sent};
+use crate::request::ConnectionFacts;
 use crate::request::response::Field;
 use crate::settings::http2::Http2Settings;
 
@@ -24,7 +24,7 @@ const READER_WINDOW: u32 = 256 * 1024;
 
 /// The stream of one request.
 pub(super) struct H2Stream {
-    shared: Rc<Shared>,
+    shared: Rc<SharedConnection>,
     slot: Slot,
     /// The received bytes of the body that were not read yet. The stream's window bounds them.
     body: RefCell<BytesMut>,
@@ -37,7 +37,7 @@ pub(super) struct H2Stream {
     /// The connection has failed, which is logged.
     failed: Cell<bool>,
     was_read: Cell<bool>,
-    /// Why the body is none.
+    /// The reason why the body is none.
     fault: RefCell<Option<StreamFault>>,
     sent_head: Cell<bool>,
     /// The generation that the request has begun with, if it has led to a tunnel.
@@ -48,19 +48,11 @@ pub(super) struct H2Stream {
     watchers: RefCell<Vec<Waker>>,
 }
 
-/// The field of a response of HTTP/1 that opens a WebSocket, besides those of the connection.
+/// The field of a response of HTTP/1 that opens a WebSocket, besides the fields about the connection.
 const OF_WEBSOCKET: &[u8] = b"sec-websocket-accept";
 
-/// Whether HTTP/2 may have a field of this name (RFC 9113 section 8.2.2). A client refuses the whole response otherwise: that of
-/// a server of HTTP/1 that offers `Upgrade`, say.
-#[inline]
-fn may_be_sent(name: &[u8]) -> bool {
-    // The lengths of the names in question; most other names have another one.
-    !matches!(name.len(), 7 | 10 | 16 | 17) || !HeaderId::of(name).is_of_connection()
-}
-
 impl H2Stream {
-    pub(super) fn new(shared: Rc<Shared>, slot: Slot, body_ended: bool) -> Rc<H2Stream> {
+    pub(super) fn new(shared: Rc<SharedConnection>, slot: Slot, body_ended: bool) -> Rc<H2Stream> {
         Rc::new(H2Stream {
             shared,
             slot,
@@ -77,10 +69,6 @@ impl H2Stream {
             writer: Waiter::default(),
             watchers: RefCell::default(),
         })
-    }
-
-    pub(super) fn connection(&self) -> &ClientConnection {
-        &self.shared.connection
     }
 
     // ---- what the connection tells ---------------------------------------------------------------------------------
@@ -126,22 +114,6 @@ impl H2Stream {
         self.leave();
     }
 
-    /// Ends the stream if it is a tunnel of this generation.
-    pub(super) fn end_tunnel(&self, generation: u64) {
-        if self.tunnel_of.get() == Some(generation) && !self.is_over() {
-            self.shared.reset(self.slot, ErrorCode::CANCEL);
-            self.leave();
-        }
-    }
-
-    /// The request has ended: it uses the stream no more.
-    pub(super) fn release(&self) {
-        if !self.released.replace(true) {
-            self.leave();
-            self.shared.release(self.slot);
-        }
-    }
-
     /// Sends the head that answers an extended CONNECT: what is 101 in HTTP/1 is 200 here, without the fields that belong to
     /// `Upgrade` (RFC 8441 section 5).
     fn send_upgrade(&self, head: &ResponseHead) {
@@ -156,11 +128,8 @@ impl H2Stream {
     }
 
     /// The error of a stream that was reset, or whose connection has ended.
-    fn over(&self) -> io::Error {
-        match self.failed.get() {
-            true => io::ErrorKind::ConnectionAborted.into(),
-            false => io::ErrorKind::ConnectionReset.into(),
-        }
+    fn over(&self) -> StreamError {
+        if self.failed.get() { StreamError::ConnectionFailed } else { StreamError::Reset }
     }
 
     /// Whether nothing can be sent or received any more.
@@ -169,8 +138,32 @@ impl H2Stream {
     }
 }
 
+impl RequestStream for H2Stream {
+    fn facts(&self) -> &ConnectionFacts {
+        &self.shared.connection
+    }
+
+    fn runners(&self) -> &RequestRunners {
+        &self.shared.driver.runners
+    }
+
+    fn end_tunnel(&self, generation: u64) {
+        if self.tunnel_of.get() == Some(generation) && !self.is_over() {
+            self.shared.reset(self.slot, ErrorCode::CANCEL);
+            self.leave();
+        }
+    }
+
+    fn release(&self) {
+        if !self.released.replace(true) {
+            self.leave();
+            self.shared.release(self.slot);
+        }
+    }
+}
+
 impl Stream for H2Stream {
-    fn poll_body(&self, context: &mut Context<'_>, most: usize) -> Poll<io::Result<Option<Bytes>>> {
+    fn poll_body(&self, context: &mut Context<'_>, most: usize) -> Poll<Result<Option<Bytes>, StreamError>> {
         if self.is_over() {
             return Poll::Ready(Err(self.over()));
         }
@@ -190,7 +183,7 @@ impl Stream for H2Stream {
             return Poll::Ready(Ok(Some(piece)));
         }
         if let Some(fault) = &*self.fault.borrow() {
-            return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, fault.clone())));
+            return Poll::Ready(Err(StreamError::Faulty(Box::new(fault.clone()))));
         }
         if self.body_ended.get() {
             return Poll::Ready(Ok(None));
@@ -233,7 +226,7 @@ impl Stream for H2Stream {
         });
     }
 
-    fn poll_room(&self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+    fn poll_room(&self, context: &mut Context<'_>) -> Poll<Result<usize, StreamError>> {
         if self.is_over() {
             return Poll::Ready(Err(self.over()));
         }
@@ -270,7 +263,7 @@ impl Stream for H2Stream {
         }
     }
 
-    fn poll_sent(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_sent(&self, context: &mut Context<'_>) -> Poll<Result<(), StreamError>> {
         if self.released.get() {
             return Poll::Ready(Err(self.over()));
         }
@@ -332,9 +325,6 @@ impl Stream for H2Stream {
     }
 
     fn certain_room(&self) -> usize {
-        match self.is_over() {
-            true => 0,
-            false => self.shared.look(|machine| machine.room(self.slot)),
-        }
+        if self.is_over() { 0 } else { self.shared.look(|machine| machine.room(self.slot)) }
     }
 }

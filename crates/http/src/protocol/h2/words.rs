@@ -3,16 +3,17 @@
 use std::fmt;
 use std::io;
 
-use freerun_proto::h2::Failure;
+use freerun_proto::h2::ConnectionError;
 use freerun_proto::h2::flood::Flood;
 use freerun_runtime::log::{Errno, Level};
 
+use crate::files::read_error::ReadError;
 use crate::log::Peer;
-use crate::protocol::h2::shared::Shared;
+use crate::protocol::h2::shared::SharedConnection;
 
-impl Shared {
+impl SharedConnection {
     /// Logs that the client has broken the rules, which ends the connection.
-    pub(super) fn log_failure(&self, failure: &Failure) {
+    pub(super) fn log_failure(&self, failure: &ConnectionError) {
         self.connection.loop_state.shared.http2.failed(failure.flood);
         let (what, code) = (failure.what, failure.code.name());
         match failure.flood {
@@ -37,8 +38,8 @@ impl Shared {
         self.log(format_args!("client timed out (110: Connection timed out)"), doing);
     }
 
-    /// Logs that a file cannot be read of which a part was sent.
-    pub(super) fn log_unreadable(&self, error: &io::Error) {
+    /// Logs that a file cannot be read after a part of it was sent.
+    pub(super) fn log_unreadable(&self, error: &ReadError) {
         let (client, server) = (Peer(&self.connection.peer), &self.connection.listen.name);
         let doing = "while sending response to client";
         self.connection.log(Level::Crit, format_args!("{error} {doing}, client: {client}, server: {server}"));
@@ -50,5 +51,5 @@ impl Shared {
     }
 }
 
-/// What a client is doing that no request of it explains.
+/// An activity of a client that no request of it explains.
 pub(super) const CONNECTION: &str = "while processing HTTP/2 connection";

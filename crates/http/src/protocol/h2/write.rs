@@ -7,18 +7,19 @@ use freerun_proto::h2::Elsewhere;
 use freerun_runtime::loops;
 use freerun_transport::FileSending;
 
-use crate::protocol::h2::files::{self, Moved};
+use crate::files::read_error::ReadError;
+use crate::protocol::h2::files::{self, FileSendOutcome, WriteFailure};
 use crate::protocol::h2::serve::Serve;
 
-/// How many bytes are brought into their final order before each write, while the client takes everything.
+/// Number of bytes that are brought into their final order before each write, while the client takes everything.
 const AHEAD: usize = 128 * 1024;
 
-/// How many parts are written at once.
+/// Number of parts that are written at once.
 const PARTS: usize = 64;
 
 impl Serve {
     /// Writes as much as the client takes.
-    pub(super) fn write(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+    pub(super) fn write(&mut self, context: &mut Context<'_>) -> Result<(), WriteFailure> {
         let now = loops::millis();
         let mut wrote = false;
         let mut is_held_back = false;
@@ -31,9 +32,15 @@ impl Serve {
             let result = match next {
                 None => self.write_from_memory(context),
                 Some(range) => match self.write_from_file(&range, context) {
-                    Some(result) => Some(result),
+                    Ok(Some(result)) => Some(result),
                     // The bytes are being read.
-                    None => break,
+                    Ok(None) => break,
+                    Err(error) => {
+                        // The length of the frame was sent: only the end of the connection tells that it is not whole.
+                        self.shared.log_unreadable(&error);
+                        self.shared.connection.transport.cut_on_close();
+                        return Err(WriteFailure::File(error));
+                    }
                 },
             };
             match result {
@@ -55,7 +62,7 @@ impl Serve {
                     }
                     break;
                 }
-                Some(Err(error)) => return Err(error),
+                Some(Err(error)) => return Err(error.into()),
             }
         }
         if wrote || !self.is_slow {
@@ -97,34 +104,34 @@ impl Serve {
     }
 
     /// Writes bytes of a file, and returns how many were taken. `None` while they are being read.
-    fn write_from_file(&mut self, range: &Elsewhere, context: &mut Context<'_>) -> Option<io::Result<usize>> {
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    fn write_from_file(
+        &mut self,
+        range: &Elsewhere,
+        context: &mut Context<'_>,
+    ) -> Result<Option<io::Result<usize>>, ReadError> {
         let moved = match self.reading.take() {
-            Some(reading) => Ok(Moved::Reads(*reading)),
+            Some(reading) => Ok(FileSendOutcome::Reads(*reading)),
             None => files::send(&self.shared.connection.transport, range, context),
         };
-        let result = match moved {
-            Ok(Moved::Bytes(count)) => Ok(count),
-            Ok(Moved::SocketFull) => Err(io::ErrorKind::WouldBlock.into()),
-            Ok(Moved::Reads(mut reading)) => match reading.as_mut().poll(context) {
+        Ok(match moved {
+            Ok(FileSendOutcome::Bytes(count)) => Some(Ok(count)),
+            Ok(FileSendOutcome::SocketFull) => Some(Err(io::ErrorKind::WouldBlock.into())),
+            Ok(FileSendOutcome::Reads(mut reading)) => match reading.as_mut().poll(context) {
                 Poll::Pending => {
                     self.reading = Some(Box::new(reading));
-                    return None;
+                    None
                 }
-                Poll::Ready(Ok(bytes)) => {
+                Poll::Ready(bytes) => {
+                    let bytes = bytes?;
                     self.shared.look(|machine| machine.supply(bytes));
-                    return self.write_from_memory(context);
+                    self.write_from_memory(context)
                 }
-                Poll::Ready(Err(error)) => Err(error),
             },
-            Err(error) => Err(error),
-        };
-        if let Err(error) = &result
-            && matches!(error.kind(), io::ErrorKind::Other | io::ErrorKind::UnexpectedEof)
-        {
-            // The length of the frame was sent: only the end of the connection tells that it is not whole.
-            self.shared.log_unreadable(error);
-            self.shared.connection.transport.cut_on_close();
-        }
-        Some(result)
+            Err(WriteFailure::Socket(error)) => Some(Err(error)),
+            Err(WriteFailure::File(error)) => return Err(error),
+        })
     }
 }

@@ -1,6 +1,52 @@
-//! One request of a connection that carries several at once: the driver of such a protocol hands over its stream, and
-//! the request goes the same way as any other request.
+//! A request of a connection that carries several at once. The driver of such a protocol hands over its stream, and the
+//! request goes the same way as any other request.
+//!
+//! # How to write a driver
+//!
+//! This is the whole seam between the request path and a protocol such as HTTP/3. The tests of `crates/modules` have a
+//! driver of a toy protocol, over a byte stream and over datagrams (`multiplexed_tests`); [`h2`](crate::protocol::h2)
+//! is the one for HTTP/2. A driver implements two traits:
+//!
+//! - [`Stream`] for each request: the body in, the response out, the client's resets. The request's task and the task
+//!   of the connection share what is behind it; a stream wakes the connection's task when it has left something to
+//!   send.
+//! - [`IdleConnection`](crate::connection::IdleConnection) for each connection, so that the loop can list it while it
+//!   has no request, and close it. A connection that is a byte stream is a
+//!   [`ClientConnection`](crate::request::ClientConnection), which has this already.
+//!
+//! It calls, in this order:
+//!
+//! 1. When a client connects, [`Facts::new`](crate::connection::Facts::new) with the number, the address of the client
+//!    and the listening socket. The connection is counted in `loop_state.admission` from now on (`begin`, if no
+//!    listening socket has counted it). The driver calls `end` once, however the connection ends.
+//! 2. [`set_tls`](crate::connection::Facts::set_tls) when the ClientHello is known. The name in it chooses the
+//!    certificate, among the servers of [`HttpLoop::servers_of`]. At the end of the handshake, `TlsFacts::establish` with
+//!    the agreed parameters as data, then `TlsFacts::verify`. Then the driver empties `served_by`, because the server that
+//!    the client has named answers from now on. With early data, `establish` comes before the end of the handshake, and
+//!    again at its end. Nothing above the driver sees the session; `protocol/tls.rs` does the same for byte streams.
+//! 3. For each request, [`HttpLoop::servers_of`] and [`field_rules`] for decoding its head. Then [`ArrivedRequest`] and a
+//!    [`ClientStream`]: `of_facts` for datagrams, `of_stream` for a byte stream. [`serve`] takes the request from there
+//!    to its line in the log. Each runs as a task of its own, and ends by itself when [`Stream::poll_gone`] says that
+//!    the client has left. A driver begins an [era](freerun_runtime::arrival_era) when it has read.
+//! 4. [`serve`] calls the stream: [`Stream::poll_body`] as the request wants its body, [`Stream::send_interim`] any
+//!    number of times, and [`Stream::send_head`] once. [`Stream::poll_room`] comes before each [`Stream::send_data`] or
+//!    [`Stream::send_file`]. One of these two ends the response, or [`Stream::send_trailers`] does, and
+//!    [`Stream::poll_sent`] comes last. [`Stream::reset`] comes instead of the end if the response is not whole. After
+//!    [`Stream::become_tunnel`], data goes both ways.
+//! 5. When no request is left, [`HttpLoop::renew_connection_of`], so that no old configuration is kept. Then
+//!    [`IdleConnections::enter`](crate::connection::idle::IdleConnections::enter) and `admission.one_may_leave`. The
+//!    key [takes it out](crate::connection::idle::IdleConnections::leave) before the next request begins, and at the
+//!    end.
+//! 6. A connection that is asked to close has its task woken
+//!    ([`wake_to_close`](crate::connection::IdleConnection::wake_to_close)). Without a request it ends at once, in the
+//!    way of its protocol; otherwise it accepts no further request and ends after the last one. It does the same when a
+//!    request ends while `loop_state.is_draining()`, or when the configuration no longer listens at the address.
+//!    [`reuse_facts`](crate::phases::keepalive::reuse_facts) says at the beginning of each request whether the client is
+//!    asked to begin none after it (`keepalive_*`).
 
+pub(in crate::protocol) mod head_sink;
+pub(in crate::protocol) mod request_runner;
+pub(in crate::protocol) mod request_task;
 mod response_head;
 mod send;
 
@@ -8,8 +54,10 @@ use std::future::poll_fn;
 use std::rc::Rc;
 
 use freerun_conf::SettingsSet;
-use freerun_proto::Version;
+use freerun_proto::h1::Persistence;
+use freerun_proto::h2::hpack::BlockLimits;
 use freerun_proto::head::{self, FieldFault, FieldRules};
+use freerun_proto::{HeaderId, Version};
 use freerun_runtime::loops;
 
 use crate::arrive;
@@ -20,10 +68,9 @@ use crate::finish::{self, InProgress};
 use crate::http_loop::HttpLoop;
 use crate::log_error;
 use crate::message::body::ClientBody;
-use crate::message::persistence::Persistence;
 use crate::message::scratch::RequestScratch;
 use crate::phases::{self, Answer, post_action};
-use crate::protocol::tls;
+use crate::protocol::request_steps;
 use crate::request::ClientStream;
 use crate::request::generation::AnsweringServers;
 use crate::request::location::Server;
@@ -33,8 +80,11 @@ use crate::settings::server::ServerSettings;
 use crate::write::WriteError;
 use crate::write::decide::decide;
 
+pub use request_runner::{RequestRunners, RequestWork, Start};
+pub use request_task::RequestTask;
+
 /// A request as its driver has received it.
-pub struct Arrived {
+pub struct ArrivedRequest {
     /// The head, in a buffer that the driver has written.
     pub head: Head,
     /// Whether a body follows; of CONNECT, whether the stream goes on.
@@ -43,9 +93,9 @@ pub struct Arrived {
     pub declared: Option<u64>,
     /// The number of the request on its connection, from 1.
     pub serial: u64,
-    /// Why the request is malformed, if it is: it is answered with the fault's status then.
+    /// The reason why the request is malformed, if it is: it is answered with the fault's status then.
     pub fault: Option<FieldFault>,
-    /// How many fields were received, as `max_headers` counts them.
+    /// Number of fields that were received, as `max_headers` counts them.
     pub received: usize,
 }
 
@@ -62,10 +112,34 @@ pub fn field_rules(settings: &SettingsSet, extended_connect: bool) -> FieldRules
     }
 }
 
-/// Serves a request of a client that has a stream, from its head to its log line. The driver runs this future beside those of the connection's other
-/// requests, and begins an [era](freerun_runtime::era) when it has read of its connection. If the client resets the stream,
-/// the future ends by itself, as it does under HTTP/1 when the client has gone.
-pub async fn serve(http: Rc<HttpLoop>, client: ClientStream, arrived: Arrived, scratch: &mut RequestScratch) {
+/// Whether a response on a stream may have a field of this name (RFC 9113 section 8.2.2, RFC 9114 section 4.2). Otherwise a client refuses the whole
+/// response, for example of a server of HTTP/1 that offers `Upgrade`.
+#[inline]
+pub(super) fn may_be_sent(name: &[u8]) -> bool {
+    // The lengths of the names in question; most other names have another one.
+    !matches!(name.len(), 7 | 10 | 16 | 17) || !HeaderId::of(name).is_of_connection()
+}
+
+/// Number of bytes that a field counts besides its name and its value (RFC 9113 section 6.5.2, RFC 9114 section 4.2.2).
+/// `large_client_header_buffers` allows one field for this number of its bytes.
+const FIELD: usize = 32;
+
+/// Number of fields that a head may have, however small the buffers are.
+const LEAST_FIELDS: usize = 128;
+
+/// The limits of a head that a client sends to a server with these settings.
+pub(super) fn block_limits(settings: &ServerSettings) -> BlockLimits {
+    let large = &settings.large_client_header_buffers;
+    let size = usize::try_from(large.size).unwrap_or(usize::MAX);
+    let most_total = size.saturating_mul(large.count as usize);
+    BlockLimits { most_string: size, most_total, most_fields: (most_total / FIELD).max(LEAST_FIELDS) }
+}
+
+/// Serves a request of a client that has a stream, from its head to its log line. The driver runs this future beside
+/// the futures of the connection's other requests, and begins an [era](freerun_runtime::arrival_era) when it has read of its
+/// connection. If the client resets the stream, the future ends by itself, as it does under HTTP/1 when the client has
+/// gone.
+pub async fn serve(http: Rc<HttpLoop>, client: ClientStream, arrived: ArrivedRequest, scratch: &mut RequestScratch) {
     let Some(stream) = client.stream().cloned() else { return };
     let Some((generation, servers, _)) = http.servers_of(&client, || client.local()) else { return stream.reset() };
     let settings = servers.entry.settings.get::<ServerSettings>();
@@ -84,11 +158,7 @@ pub async fn serve(http: Rc<HttpLoop>, client: ClientStream, arrived: Arrived, s
     let mut response_end = ResponseEnd { stream: &*stream, is_whole: false };
     loops::note(request.client.number, "answering");
     let whole = arrived.fault.as_ref().is_none_or(FieldFault::is_of_the_whole_head);
-    let mut routed = Ok(());
-    if request.head.is_understood() {
-        routed = arrive::route_server(request, &servers, whole, settings.merge_slashes, scratch);
-    }
-    request.count_begin();
+    let routed = request_steps::route(request, &servers, whole, settings.merge_slashes, scratch);
     let too_many = FieldFault::TooManyHeaders;
     let fault = match arrived.fault {
         None if routed.is_ok() && has_too_many_fields(request, arrived.received) => Some(&too_many),
@@ -107,21 +177,16 @@ pub async fn serve(http: Rc<HttpLoop>, client: ClientStream, arrived: Arrived, s
         }
         (Err(status), _) => Err(status),
     };
-    let is_gone = match routed {
-        Ok(()) => match tls::verify_anew(request, &servers) {
-            Some(verifying) => verifying.await.is_none(),
-            None => false,
-        },
-        Err(_) => false,
+    let is_gone = match request_steps::verification(request, &servers, routed) {
+        Some(verifying) => verifying.await.is_none(),
+        None => false,
     };
     if is_gone {
         finish::finish(request);
         return stream.reset();
     }
-    let answer = match routed.and_then(|()| arrive::judge_tls(request, &servers)) {
-        Ok(()) => phases::respond(request).await,
-        Err(status) => phases::respond_with_status(request, status).await,
-    };
+    let judged = request_steps::judge(request, &servers, routed);
+    let answer = phases::respond(request, judged).await;
     let has_response = matches!(answer, Answer::Response(_));
     match answer {
         Answer::Response(mut response) => {
@@ -138,11 +203,7 @@ pub async fn serve(http: Rc<HttpLoop>, client: ClientStream, arrived: Arrived, s
             response_end.is_whole = is_whole;
             request.sent.complete = is_whole;
         }
-        Answer::Close => {
-            if request.sent.status == 0 {
-                request.sent.status = 444;
-            }
-        }
+        Answer::Close => request_steps::note_unanswered(request),
     }
     drop(response_end);
     if has_response && request.core().post_action.is_some() {
@@ -154,8 +215,8 @@ pub async fn serve(http: Rc<HttpLoop>, client: ClientStream, arrived: Arrived, s
     scratch.keep(owned.head, owned.asked.path, owned.asked.args, owned.asked.host);
 }
 
-/// Chooses the fields of a head by the rules for names of the server that the request is for, if they are others than those of
-/// the default server, by which the head was made.
+/// Chooses the fields of a head by the rules for names of the server that the request is for. The head was made by the
+/// default server's rules; nothing changes if they are the same.
 fn apply_name_rules(head: &mut Head, made_by: &AnsweringServers, server: &Server) {
     let rules = field_rules(&server.entry.settings, false);
     let made_by = field_rules(&made_by.entry.settings, false);
@@ -171,8 +232,8 @@ fn has_too_many_fields(request: &Request, received: usize) -> bool {
     most != 0 && received > most
 }
 
-/// Resets a stream whose response is not complete when this value is dropped, even after a panic: the end must not look
-/// like that of a complete response, and no client should wait for the rest in vain.
+/// Resets a stream whose response is not complete when this value is dropped, even after a panic. The end must not look
+/// like the end of a complete response, and no client should wait for the rest in vain.
 struct ResponseEnd<'s> {
     stream: &'s dyn Stream,
     is_whole: bool,
@@ -209,9 +270,9 @@ async fn take_over(
 
 fn log_failure(request: &Request, error: &WriteError) {
     match error {
-        // The connection has ended, and a line says so for all its streams; or the client has canceled the stream, which is usual,
-        // and may happen thousands of times a second.
-        WriteError::Client(_) => {}
+        // The connection has ended, and a line says so for all its streams. Or the client has canceled the stream,
+        // which is usual, and may happen thousands of times a second.
+        WriteError::Stream(_) | WriteError::Client(_) => {}
         WriteError::TimedOut => {
             log_error!(request, Info, "client timed out (110: Connection timed out) while sending response to client");
         }
@@ -223,13 +284,12 @@ fn log_failure(request: &Request, error: &WriteError) {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
-    use std::io;
     use std::task::{Context, Poll};
 
     use bytes::Bytes;
 
     use super::*;
-    use crate::connection::stream::ResponseHead;
+    use crate::connection::stream::{ResponseHead, StreamError};
     use crate::request::response::Field;
 
     /// A stream that only counts how often it is reset.
@@ -237,7 +297,7 @@ mod tests {
     struct Resets(Cell<u32>);
 
     impl Stream for Resets {
-        fn poll_body(&self, _: &mut Context<'_>, _: usize) -> Poll<io::Result<Option<Bytes>>> {
+        fn poll_body(&self, _: &mut Context<'_>, _: usize) -> Poll<Result<Option<Bytes>, StreamError>> {
             Poll::Pending
         }
 
@@ -245,7 +305,7 @@ mod tests {
 
         fn send_head(&self, _: &ResponseHead, _: bool) {}
 
-        fn poll_room(&self, _: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        fn poll_room(&self, _: &mut Context<'_>) -> Poll<Result<usize, StreamError>> {
             Poll::Pending
         }
 

@@ -71,7 +71,7 @@ pub(super) fn send(
         request.answered.location = None;
     }
     request.sent.bytes += fields.text_len() as u64;
-    let status = response.told_as.map_or(request.sent.status, NonZeroU16::get);
+    let status = response.told_as.map_or(request.sent.code(), NonZeroU16::get);
     let head = ResponseHead { status, fields };
     stream.send_head(&head, ends);
     SPARE.set(head.fields);

@@ -1,17 +1,17 @@
 //! Sending a response: its head, and its body as far as the client's windows allow.
 
 use std::future::poll_fn;
-use std::io;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use freerun_proto::h1::ResponseFraming;
 use freerun_runtime::loops;
 use freerun_runtime::timer::Timer;
 
 use crate::connection::file_out::FileOut;
-use crate::connection::stream::Stream;
+use crate::connection::stream::{Stream, StreamError};
 use crate::content::pull::Reader;
 use crate::content::{aio, direct};
 use crate::finish;
@@ -20,10 +20,10 @@ use crate::request::Request;
 use crate::request::core_settings::CoreSettings;
 use crate::request::response::{Body, BodySource, FileRange, Response};
 use crate::write::WriteError;
-use crate::write::beside::meanwhile;
-use crate::write::decide::{Framing, decide};
+use crate::write::decide::decide;
 use crate::write::file::{SMALL_FILE, unreadable};
 use crate::write::pace::Pace;
+use crate::write::source_progress::meanwhile;
 
 /// Sends a response. The request notes how much was sent.
 pub(super) async fn response(
@@ -32,8 +32,8 @@ pub(super) async fn response(
     mut response: Box<Response>,
 ) -> Result<(), WriteError> {
     let decided = decide(request, &response, false);
-    let has_trailers = decided.framing == Framing::Stream && response.has_trailers();
-    let nothing = decided.framing == Framing::None || response.body.is_empty() && !has_trailers;
+    let has_trailers = decided.framing == ResponseFraming::UntilEnd && response.has_trailers();
+    let nothing = decided.framing == ResponseFraming::None || response.body.is_empty() && !has_trailers;
     if nothing {
         request.free_places();
     }
@@ -89,9 +89,10 @@ pub(super) async fn response(
         for make in [late.passed, late.added].into_iter().flatten() {
             make(request);
         }
-        match request.answered.trailers.is_empty() {
-            true => stream.send_data(Bytes::new(), true),
-            false => stream.send_trailers(&request.answered.trailers),
+        if request.answered.trailers.is_empty() {
+            stream.send_data(Bytes::new(), true)
+        } else {
+            stream.send_trailers(&request.answered.trailers)
         }
     }
     let sent = sender.rest().await;
@@ -203,9 +204,10 @@ impl<'s> Sender<'s> {
                 self.piece(request, source, piece, last && range.len == 0).await?;
                 continue;
             };
-            let part = match self.pace.is_free() {
-                true => ready,
-                false => meanwhile(&mut Some(&mut *source), self.paced(ready)).await.min(ready),
+            let part = if self.pace.is_free() {
+                ready
+            } else {
+                meanwhile(&mut Some(&mut *source), self.paced(ready)).await.min(ready)
             };
             if last && part == range.len {
                 request.free_places();
@@ -229,9 +231,10 @@ impl<'s> Sender<'s> {
         while !piece.is_empty() {
             let wanted = piece.len();
             let mut source = Some(&mut *source);
-            let allowed = match self.pace.is_free() {
-                true => wanted,
-                false => usize::try_from(meanwhile(&mut source, self.paced(wanted as u64)).await).unwrap_or(wanted),
+            let allowed = if self.pace.is_free() {
+                wanted
+            } else {
+                usize::try_from(meanwhile(&mut source, self.paced(wanted as u64)).await).unwrap_or(wanted)
             };
             let room = meanwhile(&mut source, self.room()).await?;
             let part = piece.split_to(wanted.min(allowed).min(room));
@@ -259,7 +262,10 @@ impl<'s> Sender<'s> {
     async fn room(&mut self) -> Result<usize, WriteError> {
         let stream = self.stream;
         match self.in_time(|context| stream.poll_room(context)).await? {
-            0 => Err(io::Error::from(io::ErrorKind::WriteZero).into()),
+            0 => {
+                debug_assert!(false, "a stream that has no room is not ready");
+                Err(WriteError::Body)
+            }
             room => Ok(room),
         }
     }
@@ -273,7 +279,7 @@ impl<'s> Sender<'s> {
     /// Waits for the client, as long as `send_timeout` if its windows are closed.
     async fn in_time<T>(
         &mut self,
-        mut poll: impl FnMut(&mut Context<'_>) -> Poll<io::Result<T>>,
+        mut poll: impl FnMut(&mut Context<'_>) -> Poll<Result<T, StreamError>>,
     ) -> Result<T, WriteError> {
         loop {
             if let Some(result) = self.timer.within(self.send_timeout, poll_fn(&mut poll)).await {

@@ -16,7 +16,7 @@ const MOST_IDENTIFIERS: usize = 100;
 pub struct AcmeCertificate {
     /// The name of the issuer.
     pub issuer: String,
-    /// What it is for; empty: for the server's names.
+    /// The names that it is for; empty: the server's names.
     pub identifiers: Vec<Identifier>,
     /// The kind of its key.
     pub key: KeyKind,

@@ -7,7 +7,7 @@ use freerun_serve::configuration::parts::Paths;
 use super::account::{
     AccountKeySetting, ChallengeSetting, Contact, DirectoryUrl, ExternalKey, ProfileSetting, TrustedSetting,
 };
-use super::wanted::DeclaredIssuers;
+use super::wanted_certificates::DeclaredIssuers;
 use crate::values::switch::Switch;
 
 /// The name of the block.
@@ -30,12 +30,13 @@ settings! {
     pub struct IssuerDirectives {
         /// The URL of the CA's directory. It has to be there.
         uri: Option<DirectoryUrl>, in ACME_ISSUER;
-        /// The key of the account: its kind, for one that is made and kept in `state_path`, or a file with a private key as PEM.
+        /// The key of the account: the kind of a key that is made and kept in `state_path`, or a file with a private
+        /// key as PEM.
         ///
         /// nginx has `ecdsa:256`, `ecdsa:384`, `ecdsa:521`, `rsa:2048`, `rsa:3072` and `rsa:4096`, for the algorithms ES256, ES384,
         /// ES512 and RS256.
         account_key: Option<AccountKeySetting>, in ACME_ISSUER, fidelity = Differs("keys are of the kind `ecdsa:256` alone");
-        /// How control over a name is shown: by a page on port 80 (`http-01`, or `http`), or by a certificate on port 443
+        /// The proof of control over a name: a page on port 80 (`http-01`, or `http`), or a certificate on port 443
         /// (`tls-alpn-01`, or `tls-alpn`).
         ///
         /// Pages of challenges are answered by every server, before its own directives.
@@ -44,14 +45,14 @@ settings! {
         ///
         /// It may be written several times.
         contact: Many<Contact>, in ACME_ISSUER;
-        /// An account elsewhere that the CA binds this one to (RFC 8555, section 7.3.4): the identifier of its key, and a file
-        /// with the key, or `data:` with the key itself; the key is in base64url.
+        /// An account elsewhere that the CA binds this one to (RFC 8555, section 7.3.4): the identifier of its key, and
+        /// the key in base64url. The key is in a file, or stands behind `data:`.
         external_account_key: Option<ExternalKey>, in ACME_ISSUER, fidelity = Differs("not together with an `account_key` from a file");
         /// Of several chains that the CA offers, the one is used whose topmost certificate was issued by this common name.
         preferred_chain: Option<String>, in ACME_ISSUER;
         /// The profile that certificates are ordered with. With `require` none is ordered where the CA does not have it.
         profile: Option<ProfileSetting>, in ACME_ISSUER;
-        /// A file with the authorities by which the CA's own server is verified, instead of the system's.
+        /// A file with the authorities that verify the CA's own server, instead of the system's.
         ssl_trusted_certificate: Option<TrustedSetting>, in ACME_ISSUER;
         /// Whether the certificate of the CA's own server is verified.
         ssl_verify: bool = "on", in ACME_ISSUER;
@@ -111,7 +112,7 @@ pub fn declare(node: &Node, settings: &SettingsSet, cx: &mut Cx) -> Result<(), P
     let replaced = declared.account_replaced_by(&issuer).map(|other| other.name.clone());
     declared.add_issuer(issuer);
     if uri.is_none() {
-        // One that is there and wrong was told of already.
+        // A `uri` that is there and wrong has its message already.
         if node.children().iter().any(|child| child.name.text == "uri") {
             return Ok(());
         }

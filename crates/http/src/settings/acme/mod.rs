@@ -7,7 +7,7 @@
 mod account;
 mod certificate;
 pub mod issuer;
-mod wanted;
+mod wanted_certificates;
 
 use std::sync::{Arc, OnceLock};
 
@@ -16,8 +16,8 @@ use freerun_conf::{Cx, Node, Problem, Shape, Value, settings};
 use freerun_serve::configuration::zones::ZoneName;
 
 pub use certificate::AcmeCertificate;
-pub(super) use wanted::live;
-pub use wanted::{DeclaredIssuers, OfServer, WantedCertificate, WantedCertificates, of_server};
+pub(super) use wanted_certificates::live;
+pub use wanted_certificates::{DeclaredIssuers, OfServer, WantedCertificate, WantedCertificates, of_server};
 
 settings! {
     /// Certificates from a CA by ACME (RFC 8555).

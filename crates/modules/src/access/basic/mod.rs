@@ -13,7 +13,7 @@ use freerun_http::request::Request;
 use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
 use freerun_http::request::response::LocalBoxFuture;
 use freerun_http::template::Template;
-use freerun_proto::Credentials;
+use freerun_proto::{Credentials, Status};
 use freerun_runtime::pool::PoolError;
 
 use super::turns;
@@ -112,7 +112,7 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
             }
             Ok(PasswordVerdict::TooCostly) => {
                 log_error!(request, Crit, "user \"{user}\": the stored password asks for too much time or memory");
-                Outcome::Status(500)
+                Outcome::Status(Status::INTERNAL_SERVER_ERROR)
             }
             Err(error) => turns::refused(request, &error),
         }
@@ -132,8 +132,8 @@ fn failed(request: &Request, error: &UsersError, path: &[u8]) -> Outcome {
     let status = error.status();
     let text = error.describe(path);
     match status {
-        403 | 503 => log_error!(request, Error, "{text}"),
-        499 => log_error!(request, Info, "{text}"),
+        Status::FORBIDDEN | Status::SERVICE_UNAVAILABLE => log_error!(request, Error, "{text}"),
+        Status::CLIENT_CLOSED_REQUEST => log_error!(request, Info, "{text}"),
         _ => log_error!(request, Crit, "{text}"),
     }
     Outcome::Status(status)

@@ -150,15 +150,16 @@ mod cost {
         }
     }
 
-    /// The parameters are flavour, N and r in one digit each; forms with others (long numbers, parallelism, more time)
-    /// are refused.
+    /// Whether a hash with these parameters is too dear for this server: flavour, N and r in one digit each. Forms with
+    /// others (long numbers, parallelism, more time) are refused.
     fn yescrypt(parameters: &[u8]) -> bool {
         let [_, n, r] = parameters else { return !parameters.is_empty() };
         let (Some(n), Some(r)) = (digit(*n), digit(*r)) else { return false };
         n + 1 + 7 + (r + 1).ilog2() > MAX_MEMORY
     }
 
-    /// The parameters are N in one digit, then r and p in five each, lowest first.
+    /// Whether a hash with these parameters is too dear for this server: N in one digit, then r and p in five each, lowest
+    /// first.
     fn scrypt(parameters: &[u8]) -> bool {
         let five = |range: std::ops::Range<usize>| {
             let digits = parameters.get(range)?;

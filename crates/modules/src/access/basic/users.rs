@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use freerun_conf::text_of;
-use freerun_http::connection::gone::ClientGone;
+use freerun_http::connection::client_gone::ClientGone;
 use freerun_http::content::aio;
 use freerun_http::request::Request;
+use freerun_proto::Status;
 use freerun_runtime::files::{Aio, FileError, Meta, OpenFile, Via};
 use freerun_runtime::log::clock;
 use freerun_runtime::pool::{PoolError, Tag};
@@ -46,12 +47,16 @@ pub enum UsersError {
 
 impl UsersError {
     /// The status of the answer: as in nginx, 403 for a missing file.
-    pub fn status(&self) -> u16 {
+    pub fn status(&self) -> Status {
         match self {
-            UsersError::File(error) if error.errno() == Some(rustix::io::Errno::NOENT.raw_os_error()) => 403,
-            UsersError::File(FileError::Pool(PoolError::ClientGone)) => 499,
-            UsersError::File(FileError::Pool(PoolError::Overflow { .. } | PoolError::ShutDown)) => 503,
-            _ => 500,
+            UsersError::File(error) if error.errno() == Some(rustix::io::Errno::NOENT.raw_os_error()) => {
+                Status::FORBIDDEN
+            }
+            UsersError::File(FileError::Pool(PoolError::ClientGone)) => Status::CLIENT_CLOSED_REQUEST,
+            UsersError::File(FileError::Pool(PoolError::Overflow { .. } | PoolError::ShutDown)) => {
+                Status::SERVICE_UNAVAILABLE
+            }
+            _ => Status::INTERNAL_SERVER_ERROR,
         }
     }
 

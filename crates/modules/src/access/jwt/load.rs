@@ -11,6 +11,7 @@ use freerun_http::log_error;
 use freerun_http::phases::subrequest::{subrequest, target};
 use freerun_http::request::Request;
 use freerun_http::request::response::Body;
+use freerun_proto::Status;
 use freerun_runtime::loops;
 
 use super::JwtSettings;
@@ -58,7 +59,7 @@ impl KeySetCache {
 ///
 /// # Errors
 /// The status of the answer; why is logged.
-pub(super) async fn all(request: &mut Request, settings: &JwtSettings) -> Result<Vec<Keys>, u16> {
+pub(super) async fn all(request: &mut Request, settings: &JwtSettings) -> Result<Vec<Keys>, Status> {
     let paths = request.generation.paths.clone();
     let files = settings.auth_jwt_key_file.iter();
     let mut sources: Vec<KeySetSource> =
@@ -69,7 +70,7 @@ pub(super) async fn all(request: &mut Request, settings: &JwtSettings) -> Result
     );
     if sources.is_empty() {
         log_error!(request, Error, "there are no keys for \"auth_jwt\"");
-        return Err(500);
+        return Err(Status::INTERNAL_SERVER_ERROR);
     }
     let cache = request.client.loop_state.modules.get::<KeySetCache>();
     let time = settings.auth_jwt_key_cache;
@@ -86,7 +87,7 @@ pub(super) async fn all(request: &mut Request, settings: &JwtSettings) -> Result
         let keys = text.and_then(|text| parse(&text).map_err(|error| format!("{error}: {source:?}")));
         let keys = keys.map(Arc::new).map_err(|why| {
             log_error!(request, Error, "{why}");
-            500_u16
+            Status::INTERNAL_SERVER_ERROR
         })?;
         if !time.is_zero() {
             cache.keep(source, &keys, time);
@@ -106,7 +107,7 @@ async fn ask(request: &Request, uri: &[u8]) -> Result<Bytes, String> {
     let body = answer.response.as_mut().map(|response| std::mem::replace(&mut response.body, Body::Empty));
     let mut out = Vec::new();
     let mut read = Err(format!("the keys of \"{shown}\" were answered with {status}"));
-    if let Some(body) = body.filter(|_| status == 200) {
+    if let Some(body) = body.filter(|_| status == Status::OK) {
         let mut source = body.into_source(&answer.request);
         read = loop {
             match source.next().await {

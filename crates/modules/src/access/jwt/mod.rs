@@ -16,6 +16,7 @@ use freerun_http::module::Module;
 use freerun_http::request::Request;
 use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
 use freerun_http::template::Template;
+use freerun_proto::Status;
 use freerun_runtime::log::clock;
 use freerun_runtime::pool::PoolError;
 use freerun_tls::random;
@@ -190,7 +191,7 @@ async fn judge(request: &mut Request) -> Outcome {
     }
     match settings.auth_jwt_require.refusal(request) {
         None => Outcome::Allowed,
-        Some(401) => {
+        Some(Status::UNAUTHORIZED) => {
             log_error!(request, Error, "JWT validation failed: a required value is missing");
             challenge(request, &realm, ",error=\"invalid_token\"")
         }

@@ -2,6 +2,7 @@
 
 use freerun_http::body::{self, BodyError};
 use freerun_http::request::Request;
+use freerun_proto::Status;
 use freerun_runtime::timer::Timer;
 use serde_json::Value;
 
@@ -17,7 +18,7 @@ pub enum BodyRefused {
     /// The body is not JSON, with the reason.
     NoJson(String),
     /// The server answers with this status.
-    Status(u16),
+    Status(Status),
 }
 
 /// Reads the body, of at most `most` bytes.
@@ -34,8 +35,8 @@ pub async fn json(request: &mut Request, most: usize) -> Result<Value, BodyRefus
             Ok(Some(piece)) if text.len() + piece.len() > most => return Err(BodyRefused::TooLong),
             Ok(Some(piece)) => text.extend_from_slice(&piece),
             Ok(None) => break,
-            Err(BodyError::Status(413)) => return Err(BodyRefused::TooLong),
-            Err(BodyError::TimedOut | BodyError::Broken(_)) => return Err(BodyRefused::Unread),
+            Err(BodyError::Status(Status::CONTENT_TOO_LARGE)) => return Err(BodyRefused::TooLong),
+            Err(BodyError::TimedOut | BodyError::Broken) => return Err(BodyRefused::Unread),
             Err(error) => return Err(BodyRefused::Status(error.status())),
         }
     }

@@ -9,7 +9,7 @@
 //! What nginx's API has no place for is in `freerun/`.
 
 mod body;
-mod counted;
+mod counters;
 mod error;
 mod freerun;
 mod keyvals;
@@ -29,7 +29,7 @@ use freerun_http::module::Module;
 use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
 use freerun_http::request::response::{Body, LocalBoxFuture, Response};
 use freerun_http::request::{Address, Request};
-use freerun_proto::{Method, uri};
+use freerun_proto::{Method, Status, uri};
 use serde_json::Value;
 
 use super::answer_size::FEW;
@@ -208,7 +208,7 @@ enum ApiFailure {
     /// The API says so.
     Refused(ApiError),
     /// The server could not make it.
-    Status(u16),
+    Status(Status),
 }
 
 impl From<ApiError> for ApiFailure {
@@ -220,7 +220,7 @@ impl From<ApiError> for ApiFailure {
 impl From<BodyRefused> for ApiFailure {
     fn from(refused: BodyRefused) -> ApiFailure {
         match refused {
-            BodyRefused::TooLong => ApiFailure::Status(413),
+            BodyRefused::TooLong => ApiFailure::Status(Status::CONTENT_TOO_LARGE),
             BodyRefused::Unread => ApiError::BodyRead.into(),
             BodyRefused::NoJson(why) => ApiError::Json(why).into(),
             BodyRefused::Status(status) => ApiFailure::Status(status),
@@ -268,7 +268,7 @@ async fn read(request: &Request) -> Result<Vec<u8>, ApiFailure> {
         Ok(made) => made.map_err(ApiFailure::Refused),
         Err(error) => {
             log_error!(request, Error, "api: {error}");
-            Err(ApiFailure::Status(503))
+            Err(ApiFailure::Status(Status::SERVICE_UNAVAILABLE))
         }
     }
 }
@@ -310,7 +310,7 @@ fn address(request: &Request) -> String {
 
 fn respond(status: u16, text: Vec<u8>) -> Box<Response> {
     let body = if text.is_empty() { Body::Empty } else { Body::Bytes(text.into()) };
-    let mut response = Response::new(status, &b"application/json"[..], body);
+    let mut response = Response::new(Status::new(status), &b"application/json"[..], body);
     response.add(Bytes::from_static(b"Cache-Control"), Bytes::from_static(b"no-cache"));
     response.add(Bytes::from_static(b"X-Content-Type-Options"), Bytes::from_static(b"nosniff"));
     response

@@ -5,6 +5,7 @@ use freerun_proto::date::time_iso8601;
 use freerun_runtime::log::clock;
 use freerun_upstream::Millis;
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// An answer.
@@ -80,12 +81,12 @@ pub fn timestamp_of(time: Millis, now: Millis) -> Value {
 }
 
 /// The counters of statuses: by class, in all, and by status.
-pub fn responses(classes: [u64; 5], codes: impl IntoIterator<Item = (u16, u64)>) -> Value {
+pub fn responses(classes: &BTreeMap<&'static str, u64>, codes: &BTreeMap<u16, u64>) -> Value {
     let mut map: Map<String, Value> =
-        classes.iter().enumerate().map(|(index, count)| (format!("{}xx", index + 1), (*count).into())).collect();
-    let codes: Map<String, Value> = codes.into_iter().map(|(code, count)| (code.to_string(), count.into())).collect();
+        classes.iter().map(|(class, count)| ((*class).to_owned(), (*count).into())).collect();
+    let codes: Map<String, Value> = codes.iter().map(|(code, count)| (code.to_string(), (*count).into())).collect();
     map.insert("codes".to_owned(), codes.into());
-    map.insert("total".to_owned(), classes.iter().sum::<u64>().into());
+    map.insert("total".to_owned(), classes.values().sum::<u64>().into());
     map.into()
 }
 
@@ -117,7 +118,8 @@ mod tests {
 
     #[test]
     fn statuses_are_told_by_class_and_one_by_one() {
-        let told = responses([0, 2, 0, 1, 0], [(200, 2), (404, 1)]);
+        let classes = ["1xx", "2xx", "3xx", "4xx", "5xx"].into_iter().zip([0, 2, 0, 1, 0]).collect();
+        let told = responses(&classes, &[(200, 2), (404, 1)].into());
         let expected = json!({
             "1xx": 0, "2xx": 2, "3xx": 0, "4xx": 1, "5xx": 0, "codes": {"200": 2, "404": 1}, "total": 3
         });

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use freerun_cache::cache::Cache;
 use freerun_cache::usage::CacheStatus;
+use freerun_proxy::cached::clock::unix_now;
 use freerun_proxy::caches::zones::Caches;
 use freerun_runtime::log::clock;
 use freerun_serve::configuration::generation::Generation;
@@ -14,13 +15,15 @@ use freerun_serve::upstream::resolver::ZonedResolvers;
 use freerun_serve::upstream::{AnyGroup, GroupsByProtocol};
 use freerun_serve::values::keyvals::{AllKeyvals, KeyvalsByName, PairRefusal};
 use freerun_upstream::now;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::counted::{self, Sums};
+use super::counters::{self, Sums};
 use super::error::ApiError;
 use super::object::{FieldsOf, Object, timestamp};
 use super::upstreams::{self, Protocol};
 use crate::content::answer_size::zones_and_servers;
+use crate::content::described::HasApiMembers;
+use crate::content::status::caches::CacheFigures;
 
 /// The versions of the API. All are answered in the shape of the last version.
 pub const VERSIONS: std::ops::RangeInclusive<u8> = 1..=9;
@@ -76,24 +79,24 @@ impl ApiState {
             ["nginx"] => Ok(Object::one(self.nginx())),
             ["processes"] => Ok(Object::one(json!({ "respawned": self.shared.respawned }))),
             ["connections"] => Ok(Object::one(Sums::of(&self.shared.loops.load().stats).connections())),
-            ["ssl"] => Ok(Object::one(counted::all_tls(&self.shared))),
+            ["ssl"] => Ok(Object::one(counters::all_tls(&self.shared))),
             // There is no memory that is given out in slabs.
             ["slabs"] => Ok(Object::named([])),
             ["slabs", _] => Err(ApiError::SlabNotFound),
             ["workers"] => {
                 let loops = self.shared.loops.load();
-                let value = loops.running().map(|(index, stats)| counted::worker(index, stats)).collect();
+                let value = loops.running().map(|(index, stats)| counters::worker(index, stats)).collect();
                 Ok(Object { value, fields: FieldsOf::Inside })
             }
             ["workers", id] => {
                 let index: usize = id.parse().map_err(|_| ApiError::WorkerNotFound)?;
                 let loops = self.shared.loops.load();
                 let (_, stats) = loops.running().find(|(known, _)| *known == index).ok_or(ApiError::WorkerNotFound)?;
-                Ok(Object::one(counted::worker(index, stats)))
+                Ok(Object::one(counters::worker(index, stats)))
             }
-            ["resolvers"] => Ok(Object::named(counted::resolvers(&self.part::<ZonedResolvers>()))),
+            ["resolvers"] => Ok(Object::named(counters::resolvers(&self.part::<ZonedResolvers>()))),
             ["resolvers", name] => {
-                let all = counted::resolvers(&self.part::<ZonedResolvers>());
+                let all = counters::resolvers(&self.part::<ZonedResolvers>());
                 let found = all.into_iter().find(|(known, _)| known == name);
                 found.map(|(_, zone)| Object::one(zone)).ok_or(ApiError::ResolverZoneNotFound)
             }
@@ -126,25 +129,25 @@ impl ApiState {
             [] => Ok(Object::whole(HTTP.into_iter().collect())),
             ["requests"] => Ok(Object::one(Sums::of(&self.shared.loops.load().stats).requests())),
             ["server_zones", name @ ..] => {
-                zones_at(&zones.servers, name, counted::server_zone, ApiError::ServerZoneNotFound)
+                zones_at(&zones.servers, name, counters::server_zone, ApiError::ServerZoneNotFound)
             }
             ["location_zones", name @ ..] => {
-                zones_at(&zones.locations, name, counted::location_zone, ApiError::LocationZoneNotFound)
+                zones_at(&zones.locations, name, counters::location_zone, ApiError::LocationZoneNotFound)
             }
             ["limit_conns", name @ ..] => {
-                limits_at(&limits.connections, name, counted::limit_conn, ApiError::LimitConnNotFound)
+                limits_at(&limits.connections, name, counters::limit_conn, ApiError::LimitConnNotFound)
             }
             ["limit_reqs", name @ ..] => {
-                limits_at(&limits.requests, name, counted::limit_req, ApiError::LimitReqNotFound)
+                limits_at(&limits.requests, name, counters::limit_req, ApiError::LimitReqNotFound)
             }
             ["caches"] => {
                 let all = self.generation.parts.get::<Caches>();
-                let all = all.iter().flat_map(|caches| caches.iter()).map(|defined| &defined.home.cache);
+                let all = all.iter().flat_map(|caches| caches.iter()).map(|defined| &defined.folder.cache);
                 Ok(Object::named(all.map(|cache| (cache.config().name.to_string(), self::cache(cache)))))
             }
             ["caches", name] => {
                 let all = self.generation.parts.get::<Caches>();
-                let mut all = all.iter().flat_map(|caches| caches.iter()).map(|defined| &defined.home.cache);
+                let mut all = all.iter().flat_map(|caches| caches.iter()).map(|defined| &defined.folder.cache);
                 let found = all.find(|cache| &*cache.config().name == *name);
                 found.map(|cache| Object::one(self::cache(cache))).ok_or(ApiError::CacheNotFound)
             }
@@ -159,10 +162,10 @@ impl ApiState {
         match path {
             [] => Ok(Object::whole(STREAM.into_iter().collect())),
             ["server_zones", name @ ..] => {
-                zones_at(&zones.stream_servers, name, counted::stream_zone, ApiError::ServerZoneNotFound)
+                zones_at(&zones.stream_servers, name, counters::stream_zone, ApiError::ServerZoneNotFound)
             }
             ["limit_conns", name @ ..] => {
-                limits_at(&limits.sessions, name, counted::limit_conn, ApiError::LimitConnNotFound)
+                limits_at(&limits.sessions, name, counters::limit_conn, ApiError::LimitConnNotFound)
             }
             ["upstreams", inside @ ..] => self.upstreams(Protocol::Stream, inside),
             _ => Err(ApiError::PathNotFound),
@@ -259,13 +262,9 @@ fn limits_at(
 
 /// A cache.
 fn cache(cache: &Cache) -> Value {
-    let (figures, usage) = (cache.figures(), cache.usage());
-    let mut map = Map::new();
-    map.insert("size".to_owned(), figures.used.into());
-    if figures.max_size < u64::MAX {
-        map.insert("max_size".to_owned(), figures.max_size.into());
-    }
-    let is_cold = matches!(figures.state.name(), "starting" | "loading" | "walking");
+    let (shown, usage) = (CacheFigures::of(cache, unix_now()), cache.usage());
+    let mut map = shown.api_members();
+    let is_cold = matches!(shown.state, "starting" | "loading" | "walking");
     map.insert("cold".to_owned(), is_cold.into());
     for how in CacheStatus::ALL {
         let mut answers = json!({ "responses": usage.answered(how), "bytes": usage.bytes(how) });

@@ -1,8 +1,7 @@
 //! Groups of upstream servers in the API's shape.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use freerun_runtime::loops;
@@ -14,6 +13,9 @@ use serde_json::{Map, Value, json};
 
 use super::error::ApiError;
 use super::object::{responses, timestamp_of};
+use crate::content::described::HasApiMembers;
+use crate::content::described::histogram::Histogram;
+use crate::content::status::upstreams::UpstreamServer;
 
 /// The upper bounds of the histogram of response times, in milliseconds.
 const BOUNDS_MS: [u64; 14] = [5, 10, 25, 50, 75, 100, 250, 500, 750, 1000, 2500, 5000, 7500, 10_000];
@@ -35,10 +37,6 @@ impl Protocol {
             Protocol::Stream => "stream",
         }
     }
-}
-
-fn get(counter: &AtomicU64) -> u64 {
-    counter.load(Relaxed)
 }
 
 /// A group.
@@ -73,48 +71,38 @@ fn id(one: &Peer, entries: &[ServerEntry]) -> u32 {
 
 /// A server.
 fn peer(one: &Peer, entries: &[ServerEntry], protocol: Protocol, now: Millis) -> Value {
-    let figures = &one.figures;
-    let checks = &figures.checks;
-    // An idle connection that was dead says nothing about the server.
-    let fails =
-        AttemptFailure::ALL.into_iter().zip(&figures.failures).filter(|(kind, _)| *kind != AttemptFailure::Stale);
+    let shown = UpstreamServer::new(one, now);
     let [connect, header, response] = one.averages();
-    let mut health =
-        json!({ "checks": get(&checks.done), "fails": get(&checks.failed), "unhealthy": get(&checks.unhealthy) });
-    let mut map = Map::new();
+    let mut health = shown.checks.api_members();
+    if let Some(passed) = one.figures.checks.last_passed() {
+        health.insert("last_passed".to_owned(), passed.into());
+    }
+    let mut map = shown.api_members();
     let mut add = |name: &str, value: Value| {
         map.insert(name.to_owned(), value);
     };
-    if let Some(passed) = checks.last_passed() {
-        health["last_passed"] = passed.into();
-    }
     add("id", id(one, entries).into());
-    add("server", one.name.to_string().into());
-    add("name", one.server.to_string().into());
     let entry = entries.iter().find(|entry| entry.number == one.settings.entry);
     if let Some(service) = entry.and_then(|entry| entry.server.asked_service()) {
         add("service", service.into());
     }
-    add("backup", one.settings.backup.into());
-    add("weight", one.settings.weight.into());
     // Sessions have no draining servers in the API.
-    let state = match (one.state(now).word(), protocol) {
+    let state = match (shown.state, protocol) {
         ("draining", Protocol::Stream) => "up",
         (state, _) => state,
     };
     add("state", state.into());
-    add("active", one.connections().into());
     if one.settings.max_conns > 0 {
         add("max_conns", one.settings.max_conns.into());
     }
     let first = match protocol {
         Protocol::Http => {
-            add("requests", figures.requests().into());
-            add("responses", responses(figures.responses(), []));
+            add("requests", shown.requests.into());
+            add("responses", responses(&shown.responses, &BTreeMap::new()));
             "header_time"
         }
         Protocol::Stream => {
-            add("connections", figures.requests().into());
+            add("connections", shown.requests.into());
             if let Some(time) = connect {
                 add("connect_time", loops::millis_of(time).into());
             }
@@ -127,13 +115,12 @@ fn peer(one: &Peer, entries: &[ServerEntry], protocol: Protocol, now: Millis) ->
         }
     }
     if protocol == Protocol::Http {
-        add("response_time_hist", histogram(&figures.response_times()));
+        add("response_time_hist", histogram(&shown.response));
     }
-    add("sent", figures.sent().into());
-    add("received", figures.received().into());
-    add("fails", fails.map(|(_, count)| get(count)).sum::<u64>().into());
-    add("unavail", get(&figures.unavailable).into());
-    add("health_checks", health);
+    // An idle connection that was dead says nothing about the server.
+    let fails = shown.failures.iter().filter(|(kind, _)| **kind != AttemptFailure::Stale.word());
+    add("fails", fails.map(|(_, count)| count).sum::<u64>().into());
+    add("health_checks", health.into());
     add("downtime", one.downtime(now).into());
     if let Some(since) = one.down_since() {
         add("downstart", timestamp_of(since, now));
@@ -146,16 +133,16 @@ fn peer(one: &Peer, entries: &[ServerEntry], protocol: Protocol, now: Millis) ->
 
 /// Times in the API's buckets. Those that are kept have bounds that are powers of two of microseconds: each of them counts in
 /// the bucket that its upper bound is in.
-fn histogram(times: &HistogramSnapshot) -> Value {
+fn histogram(times: &Histogram) -> Value {
     let mut buckets = [0; BOUNDS_MS.len() + 1];
-    for (index, count) in times.buckets.iter().enumerate() {
+    for (index, count) in times.counts.iter().enumerate() {
         let bound = HistogramSnapshot::upper_bound_us(index);
         let place = bound.and_then(|bound| BOUNDS_MS.iter().position(|ms| bound <= ms * 1000));
         buckets[place.unwrap_or(BOUNDS_MS.len())] += count;
     }
     let names = BOUNDS_MS.iter().map(u64::to_string).chain(["inf".to_owned()]);
     let buckets: Map<String, Value> = names.zip(buckets).map(|(name, count)| (name, count.into())).collect();
-    json!({ "count": times.count(), "sum": times.sum_us / 1000, "buckets": buckets })
+    json!({ "count": times.count, "sum": times.sum_us / 1000, "buckets": buckets })
 }
 
 /// The servers of a group as they are configured: those that are written, and those that names stand for.
@@ -223,17 +210,17 @@ fn server(entry: &ServerEntry, id: u32, resolved: Option<&Arc<Peer>>, protocol: 
 
 #[cfg(test)]
 mod tests {
-    use freerun_runtime::stats::Histogram;
+    use freerun_runtime::stats;
 
     use super::*;
 
     #[test]
     fn a_time_is_never_shown_as_a_shorter_one() {
-        let times = Histogram::default();
+        let times = stats::Histogram::default();
         for ms in [0, 3, 9, 60, 900, 20_000] {
             times.record(Duration::from_millis(ms));
         }
-        let shown = histogram(&times.snapshot());
+        let shown = histogram(&times.snapshot().into());
         assert_eq!((&shown["count"], &shown["sum"]), (&6.into(), &20_972.into()));
         let count = |name: &str| shown["buckets"][name].as_u64().expect("a number");
         assert_eq!(

@@ -3,7 +3,7 @@
 use freerun_http::body::begin_discarding;
 use freerun_http::log_error;
 use freerun_http::request::Request;
-use freerun_proto::Method;
+use freerun_proto::{Method, Status};
 use freerun_runtime::pool::Tag;
 use freerun_serve::configuration::unsaved_states;
 use freerun_serve::values::keyvals;
@@ -135,7 +135,7 @@ async fn in_pool<T: Send + 'static>(
     let done = request.generation.pools.default().run(Tag::client(request.client_key()), change).await;
     done.map_err(|error| {
         log_error!(request, Error, "api: {error}");
-        ApiFailure::Status(503)
+        ApiFailure::Status(Status::SERVICE_UNAVAILABLE)
     })
 }
 

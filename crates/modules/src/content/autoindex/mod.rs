@@ -2,8 +2,6 @@
 
 mod render;
 
-use std::io;
-
 use bytes::Bytes;
 use freerun_conf::{SettingsSet, group, keyword_enum, settings, text_of};
 use freerun_http::body;
@@ -12,8 +10,8 @@ use freerun_http::log_error;
 use freerun_http::module::Module;
 use freerun_http::request::Request;
 use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
-use freerun_http::request::response::{Body, BodySource, LocalBoxFuture, Response};
-use freerun_proto::{Method, uri};
+use freerun_http::request::response::{Body, BodySource, LocalBoxFuture, Response, SourceError};
+use freerun_proto::{Method, Status, uri};
 use freerun_runtime::files;
 use freerun_runtime::log::clock;
 use freerun_runtime::loops;
@@ -84,7 +82,7 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
             // For the `alias` of a regular expression without its slash, nginx leaves the last letter out.
             let name = text_of(&folder);
             log_error!(request, Error, "\"{name}\" is no folder's name without a slash at its end");
-            return Outcome::Status(404);
+            return Outcome::Status(Status::NOT_FOUND);
         }
         if folder.len() > 1 {
             folder.pop();
@@ -93,7 +91,7 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
             Ok(listing) => listing,
             Err(status) => return Outcome::Status(status),
         };
-        let mut response = Response::new(200, &b"text/html"[..], Body::Empty);
+        let mut response = Response::new(Status::OK, &b"text/html"[..], Body::Empty);
         match format {
             Format::Html => {}
             Format::Xml => {
@@ -128,14 +126,14 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
 }
 
 /// The function of `jsonp` that the client names.
-fn callback(request: &Request, format: Format) -> Result<Option<Vec<u8>>, u16> {
+fn callback(request: &Request, format: Format) -> Result<Option<Vec<u8>>, Status> {
     let named = request.asked.args.as_deref().and_then(|args| uri::argument(args, b"callback"));
     let Some(name) = named.filter(|name| format == Format::Jsonp && !name.is_empty()) else { return Ok(None) };
     let name_of_a_function = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.');
     if name.len() > MAX_CALLBACK || !name.iter().all(name_of_a_function) {
         let what = if name.len() > MAX_CALLBACK { "too long" } else { "invalid" };
         log_error!(request, Info, "client sent {what} callback name: \"{}\"", text_of(name));
-        return Err(400);
+        return Err(Status::BAD_REQUEST);
     }
     Ok(Some(name.to_vec()))
 }
@@ -144,7 +142,7 @@ fn callback(request: &Request, format: Format) -> Result<Option<Vec<u8>>, u16> {
 struct Pages(Listing);
 
 impl BodySource for Pages {
-    fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
+    fn next(&mut self) -> LocalBoxFuture<'_, Result<Option<Bytes>, SourceError>> {
         Box::pin(async {
             // A long listing must not starve other tasks of the loop.
             loops::consume_budget().await;

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use freerun_conf::{Cx, Node, Problem, Setting, SettingsSet, Shape, group, keyword_enum, settings, text_of};
 use freerun_http::body;
 use freerun_http::body::collect::CollectedBody;
-use freerun_http::connection::gone::ClientGone;
+use freerun_http::connection::client_gone::ClientGone;
 use freerun_http::content::aio;
 use freerun_http::content::{open, path};
 use freerun_http::files::{hot, open_files};
@@ -20,7 +20,7 @@ use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
 use freerun_http::request::response::{Body, LocalBoxFuture, Response};
 use freerun_http::values::access::Access;
 use freerun_proto::uri::{EscapeSet, escape, unescape};
-use freerun_proto::{BodyFraming, HeaderId, Method, date};
+use freerun_proto::{BodyFraming, HeaderId, Method, Status, date};
 use freerun_runtime::files::Via;
 use freerun_runtime::files::change::Contents;
 use freerun_runtime::pool::PoolError;
@@ -157,18 +157,18 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
 }
 
 /// Refuses a body for methods other than PUT.
-fn refuse_body(request: &Request) -> Result<(), u16> {
+fn refuse_body(request: &Request) -> Result<(), Status> {
     let has_body = request.body.declared_length().is_some_and(|length| length > 0)
         || matches!(request.head.body(), BodyFraming::Chunked);
     if has_body {
         log_error!(request, Error, "{} with body is unsupported", request.asked.method.as_str().unwrap_or_default());
-        return Err(415);
+        return Err(Status::UNSUPPORTED_MEDIA_TYPE);
     }
     Ok(())
 }
 
-fn c_path(name: Vec<u8>) -> Result<CString, u16> {
-    CString::new(name).map_err(|_| 400)
+fn c_path(name: Vec<u8>) -> Result<CString, Status> {
+    CString::new(name).map_err(|_| Status::BAD_REQUEST)
 }
 
 fn is_folder(path: &[u8]) -> bool {
@@ -176,8 +176,8 @@ fn is_folder(path: &[u8]) -> bool {
 }
 
 /// Runs `work` on a pool thread, and converts an error into a status.
-async fn work(request: &Request, work: TreeChange) -> Result<bool, u16> {
-    let aio = aio::resolve(request).ok_or(500_u16)?;
+async fn work(request: &Request, work: TreeChange) -> Result<bool, Status> {
+    let aio = aio::resolve(request).ok_or(Status::INTERNAL_SERVER_ERROR)?;
     let gone = ClientGone::of(&request.client);
     // Once begun it is finished, whether or not the client waits; while it is queued it can be cancelled.
     let via = Via { aio: &aio, client: request.client_key(), gone: Some(&gone) };
@@ -201,8 +201,8 @@ async fn work(request: &Request, work: TreeChange) -> Result<bool, u16> {
             if let Some(error) = error {
                 let text = error.describe(path.to_bytes());
                 match status {
-                    404 if !request.settings().get::<CoreSettings>().log_not_found => {}
-                    403..=412 => log_error!(request, Error, "{text}"),
+                    Status::NOT_FOUND if !request.settings().get::<CoreSettings>().log_not_found => {}
+                    status if (403..=412).contains(&status.code()) => log_error!(request, Error, "{text}"),
                     _ => log_error!(request, Crit, "{text}"),
                 }
             }
@@ -211,13 +211,13 @@ async fn work(request: &Request, work: TreeChange) -> Result<bool, u16> {
         Err(error) => {
             let gone = matches!(error, freerun_runtime::files::FileError::Pool(PoolError::ClientGone));
             log_error!(request, Error, "{error} while changing files");
-            Err(if gone { 499 } else { 503 })
+            Err(if gone { Status::CLIENT_CLOSED_REQUEST } else { Status::SERVICE_UNAVAILABLE })
         }
     }
 }
 
 /// The answer: 201 with `Location`, 201 alone, or 204.
-fn done(request: &Request, status: u16, tells_where: bool) -> Outcome {
+fn done(request: &Request, status: Status, tells_where: bool) -> Outcome {
     let mut response = Response::new(status, Bytes::new(), Body::Empty);
     if tells_where {
         response.location = Some(escape(EscapeSet::Uri, &request.asked.path).into_owned().into());
@@ -225,18 +225,18 @@ fn done(request: &Request, status: u16, tells_where: bool) -> Outcome {
     response.into()
 }
 
-async fn put(request: &mut Request, settings: DavSettings) -> Result<Outcome, u16> {
+async fn put(request: &mut Request, settings: DavSettings) -> Result<Outcome, Status> {
     if is_folder(&request.asked.path) {
         log_error!(request, Error, "cannot PUT to a collection");
-        return Err(409);
+        return Err(Status::CONFLICT);
     }
     if request.head.value(HeaderId::ContentRange).is_some() {
         log_error!(request, Error, "PUT with range is unsupported");
-        return Err(501);
+        return Err(Status::NOT_IMPLEMENTED);
     }
     if matches!(request.head.body(), BodyFraming::None) {
         log_error!(request, Error, "PUT request body is unavailable");
-        return Err(500);
+        return Err(Status::INTERNAL_SERVER_ERROR);
     }
     let body = match body::collect_upload(request).await {
         Ok(body) => body,
@@ -258,14 +258,14 @@ async fn put(request: &mut Request, settings: DavSettings) -> Result<Outcome, u1
         // As in nginx, if the file was renamed.
         file.discard();
     }
-    Ok(if existed { done(request, 204, false) } else { done(request, 201, true) })
+    Ok(if existed { done(request, Status::NO_CONTENT, false) } else { done(request, Status::CREATED, true) })
 }
 
 /// Makes an empty file where there is none, for a lock.
 ///
 /// # Errors
 /// The status of the answer; why is logged.
-pub(in crate::content) async fn make_empty_file(request: &Request) -> Result<(), u16> {
+pub(in crate::content) async fn make_empty_file(request: &Request) -> Result<(), Status> {
     let settings = request.settings().get::<DavSettings>();
     let mode = settings.dav_access.of_files();
     let new = freerun_runtime::files::change::NewFile { mode, mtime: None, folders: None };
@@ -280,52 +280,52 @@ enum Depth {
     Infinity,
 }
 
-fn depth(request: &Request) -> Result<Depth, u16> {
+fn depth(request: &Request) -> Result<Depth, Status> {
     match request.head.value(HeaderId::Depth) {
         None | Some(b"infinity") => Ok(Depth::Infinity),
         Some(b"0") => Ok(Depth::Zero),
         Some(other) => {
             log_error!(request, Error, "client sent invalid \"Depth\" header: \"{}\"", text_of(other));
-            Err(400)
+            Err(Status::BAD_REQUEST)
         }
     }
 }
 
-async fn delete(request: &mut Request, settings: DavSettings) -> Result<Outcome, u16> {
+async fn delete(request: &mut Request, settings: DavSettings) -> Result<Outcome, Status> {
     refuse_body(request)?;
     let names = request.asked.path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).count();
     if names < settings.min_delete_depth as usize {
         log_error!(request, Error, "insufficient URI depth:{names} to DELETE");
-        return Err(409);
+        return Err(Status::CONFLICT);
     }
     let depth = depth(request);
     let target = Target { path: c_path(path::file_name(request))?, is_folder: is_folder(&request.asked.path) };
     let whole = depth == Ok(Depth::Infinity);
     work(request, TreeChange::Delete { target, allowed: depth.is_ok(), whole }).await?;
-    Ok(done(request, 204, false))
+    Ok(done(request, Status::NO_CONTENT, false))
 }
 
-async fn make_folder(request: &mut Request, settings: DavSettings) -> Result<Outcome, u16> {
+async fn make_folder(request: &mut Request, settings: DavSettings) -> Result<Outcome, Status> {
     refuse_body(request)?;
     if !is_folder(&request.asked.path) {
         log_error!(request, Error, "MKCOL can create a collection only");
-        return Err(409);
+        return Err(Status::CONFLICT);
     }
     let path = c_path(path::file_name(request))?;
     work(request, TreeChange::MakeFolder { path, mode: settings.dav_access.of_folders() }).await?;
-    Ok(done(request, 201, true))
+    Ok(done(request, Status::CREATED, true))
 }
 
-async fn copy_or_move(request: &mut Request, moves: Option<Moves>) -> Result<Outcome, u16> {
+async fn copy_or_move(request: &mut Request, moves: Option<Moves>) -> Result<Outcome, Status> {
     refuse_body(request)?;
     let destination = destination(request)?;
     if is_folder(&request.asked.path) != is_folder(&destination) {
         log_error!(request, Error, "both URI and \"Destination\" header must be either collections or non-collections");
-        return Err(409);
+        return Err(Status::CONFLICT);
     }
     if depth(request)? == Depth::Zero && moves.is_some() {
         log_error!(request, Error, "\"Depth: 0\" is invalid for MOVE");
-        return Err(400);
+        return Err(Status::BAD_REQUEST);
     }
     let overwrite = match request.head.value(HeaderId::Overwrite) {
         None | Some(b"T" | b"t") => true,
@@ -333,14 +333,14 @@ async fn copy_or_move(request: &mut Request, moves: Option<Moves>) -> Result<Out
         Some(other) => {
             let other = text_of(other);
             log_error!(request, Error, "client sent invalid \"Overwrite\" header: \"{other}\"");
-            return Err(400);
+            return Err(Status::BAD_REQUEST);
         }
     };
     let is_folder = is_folder(&destination);
     let from = Target { path: c_path(path::file_name(request))?, is_folder };
     let to = Target { path: c_path(path::file_name_of(request, &destination))?, is_folder };
     let folder = work(request, TreeChange::Transfer { from, to, moves, overwrite }).await?;
-    Ok(done(request, if folder { 201 } else { 204 }, false))
+    Ok(done(request, if folder { Status::CREATED } else { Status::NO_CONTENT }, false))
 }
 
 /// The path that `Destination` names: on this host, and in this location if its path is replaced by an alias. It has no
@@ -348,15 +348,15 @@ async fn copy_or_move(request: &mut Request, moves: Option<Moves>) -> Result<Out
 ///
 /// # Errors
 /// The status: it is missing or invalid.
-pub(in crate::content) fn destination(request: &Request) -> Result<Vec<u8>, u16> {
+pub(in crate::content) fn destination(request: &Request) -> Result<Vec<u8>, Status> {
     let Some(field) = request.head.value(HeaderId::Destination) else {
         log_error!(request, Error, "client sent no \"Destination\" header");
-        return Err(400);
+        return Err(Status::BAD_REQUEST);
     };
     let invalid = || {
         let field = text_of(field);
         log_error!(request, Error, "client sent invalid \"Destination\" header: \"{field}\"");
-        400
+        Status::BAD_REQUEST
     };
     let path = match field.first() {
         Some(b'/') => field,

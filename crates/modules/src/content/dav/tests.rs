@@ -1,17 +1,11 @@
-use freerun_conf::{Contexts, OneText, Registry, apply_block, parse};
+use freerun_conf::Contexts;
+use freerun_conf::testing::read_level;
 
 use super::*;
 
-fn read(text: &'static str) -> Result<DavSettings, String> {
-    let registry = Registry::new(&[group::<DavSettings>()], &[]).unwrap();
-    let tree = parse("x.conf", None, "", &mut OneText(text));
-    let mut cx = Cx::new(tree.sources.clone());
-    let built = (|| {
-        let defaults = registry.defaults(&mut cx)?;
-        Ok(apply_block(&registry, Contexts::HTTP, &tree.nodes, &defaults, &mut cx)?.0)
-    })();
-    let set = cx.conclude(built, tree.error).map_err(|problems| problems[0].message.clone())?;
-    Ok(set.get::<DavSettings>().clone())
+fn read(text: &str) -> Result<DavSettings, String> {
+    let read = read_level(&[group::<DavSettings>()], Contexts::HTTP, text)?;
+    Ok(read.set.get::<DavSettings>().clone())
 }
 
 #[test]

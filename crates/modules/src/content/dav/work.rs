@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, CString};
 
+use freerun_proto::Status;
 use freerun_runtime::files::change::{self, Aside, AtEnd, Contents, NewFile};
 use freerun_runtime::files::{AnchoredName, FileError, LinkCheck};
 use rustix::io::Errno;
@@ -37,38 +38,38 @@ pub struct Moves {
 /// The reason why a change was not made.
 pub struct Failure {
     /// The status of the answer.
-    pub status: u16,
+    pub status: Status,
     /// The error to log.
     pub error: Option<FileError>,
     /// The path that the error is about.
     pub path: CString,
 }
 
-fn refused(status: u16, path: &CStr, errno: Option<Errno>) -> Failure {
+fn refused(status: Status, path: &CStr, errno: Option<Errno>) -> Failure {
     let error = errno.map(|errno| FileError::System { call: "stat()", errno: errno.raw_os_error() });
     Failure { status, error, path: path.to_owned() }
 }
 
 /// nginx's statuses for errors of the system; `missing` is the status for a file or folder that does not exist.
-fn status(error: &FileError, missing: u16) -> u16 {
+fn status(error: &FileError, missing: Status) -> Status {
     match error.errno().map(Errno::from_raw_os_error) {
         Some(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG) => missing,
-        Some(Errno::ACCESS | Errno::PERM) => 403,
-        Some(Errno::EXIST) => 405,
-        Some(Errno::LOOP) => 403,
-        _ if error.is_full_disk() => 507,
-        _ => 500,
+        Some(Errno::ACCESS | Errno::PERM) => Status::FORBIDDEN,
+        Some(Errno::EXIST) => Status::METHOD_NOT_ALLOWED,
+        Some(Errno::LOOP) => Status::FORBIDDEN,
+        _ if error.is_full_disk() => Status::INSUFFICIENT_STORAGE,
+        _ => Status::INTERNAL_SERVER_ERROR,
     }
 }
 
-fn failed(path: &CStr, missing: u16) -> impl FnOnce(FileError) -> Failure {
+fn failed(path: &CStr, missing: Status) -> impl FnOnce(FileError) -> Failure {
     move |error| Failure { status: status(&error, missing), error: Some(error), path: path.to_owned() }
 }
 
 /// The failure for errors that nginx always answers with 500; a full disk has its own status.
 fn broken(path: &CStr) -> impl FnOnce(FileError) -> Failure {
     move |error| Failure {
-        status: if error.is_full_disk() { 507 } else { 500 },
+        status: if error.is_full_disk() { Status::INSUFFICIENT_STORAGE } else { Status::INTERNAL_SERVER_ERROR },
         error: Some(error),
         path: path.to_owned(),
     }
@@ -128,13 +129,15 @@ impl TreeChange {
             Ok(())
         };
         match &mut self {
-            TreeChange::Put { target: path, new, .. } => anchor(path, target, new.folders, 500)?,
-            TreeChange::Delete { target: to, .. } => anchor(&mut to.path, target, None, 404)?,
-            TreeChange::MakeFolder { path, .. } => anchor(path, target, None, 409)?,
+            TreeChange::Put { target: path, new, .. } => {
+                anchor(path, target, new.folders, Status::INTERNAL_SERVER_ERROR)?
+            }
+            TreeChange::Delete { target: to, .. } => anchor(&mut to.path, target, None, Status::NOT_FOUND)?,
+            TreeChange::MakeFolder { path, .. } => anchor(path, target, None, Status::CONFLICT)?,
             TreeChange::Transfer { from, to, moves, .. } => {
                 let folders = moves.filter(|_| !to.is_folder).map(|moves| moves.folders);
-                anchor(&mut to.path, target, folders, 500)?;
-                anchor(&mut from.path, source, None, 404)?;
+                anchor(&mut to.path, target, folders, Status::INTERNAL_SERVER_ERROR)?;
+                anchor(&mut from.path, source, None, Status::NOT_FOUND)?;
             }
         }
         self.run_with(AtEnd::Refuse).map_err(|failure| {
@@ -156,9 +159,9 @@ impl TreeChange {
         match self {
             TreeChange::Put { contents, target, new } => put(&contents, &target, new),
             TreeChange::Delete { target, allowed, whole } => delete(&target, allowed, whole, link).map(|()| false),
-            TreeChange::MakeFolder { path, mode } => {
-                change::make_folder(&without_slash(&path), mode).map_err(failed(&path, 409)).map(|()| false)
-            }
+            TreeChange::MakeFolder { path, mode } => change::make_folder(&without_slash(&path), mode)
+                .map_err(failed(&path, Status::CONFLICT))
+                .map(|()| false),
             TreeChange::Transfer { from, to, moves, overwrite } => transfer(&from, &to, moves, overwrite, link),
         }
     }
@@ -166,7 +169,7 @@ impl TreeChange {
 
 fn put(contents: &Contents, target: &CStr, new: NewFile) -> Result<bool, Failure> {
     let existed = match change::look_through(target) {
-        Ok(meta) if meta.is_dir() => return Err(refused(409, target, Some(Errno::ISDIR))),
+        Ok(meta) if meta.is_dir() => return Err(refused(Status::CONFLICT, target, Some(Errno::ISDIR))),
         found => found.is_ok(),
     };
     change::put(contents, target, new).map_err(broken(target))?;
@@ -178,23 +181,23 @@ fn delete(target: &Target, allowed: bool, whole: bool, link: AtEnd) -> Result<()
     let meta = match change::look(path) {
         Ok(meta) => meta,
         Err(error) if error.errno() == Some(Errno::NOTDIR.raw_os_error()) => {
-            return Err(refused(409, path, Some(Errno::NOTDIR)));
+            return Err(refused(Status::CONFLICT, path, Some(Errno::NOTDIR)));
         }
-        Err(error) => return Err(failed(path, 404)(error)),
+        Err(error) => return Err(failed(path, Status::NOT_FOUND)(error)),
     };
     if meta.is_dir() {
         if !target.is_folder {
-            return Err(refused(409, path, Some(Errno::ISDIR)));
+            return Err(refused(Status::CONFLICT, path, Some(Errno::ISDIR)));
         }
         if !whole {
-            return Err(refused(400, path, None));
+            return Err(refused(Status::BAD_REQUEST, path, None));
         }
-        change::remove_tree(&without_slash(path), link).map_err(failed(path, 404))
+        change::remove_tree(&without_slash(path), link).map_err(failed(path, Status::NOT_FOUND))
     } else {
         if !allowed {
-            return Err(refused(400, path, None));
+            return Err(refused(Status::BAD_REQUEST, path, None));
         }
-        change::remove(path).map_err(failed(path, 404))
+        change::remove(path).map_err(failed(path, Status::NOT_FOUND))
     }
 }
 
@@ -203,23 +206,23 @@ fn transfer(from: &Target, to: &Target, moves: Option<Moves>, overwrite: bool, l
     let there = match change::look(&new) {
         Ok(meta) => Some(meta),
         Err(error) if error.errno() == Some(Errno::NOENT.raw_os_error()) => None,
-        Err(error) => return Err(failed(&new, 404)(error)),
+        Err(error) => return Err(failed(&new, Status::NOT_FOUND)(error)),
     };
     if there.is_some_and(|meta| meta.is_dir()) && !to.is_folder {
-        return Err(refused(409, &new, Some(Errno::ISDIR)));
+        return Err(refused(Status::CONFLICT, &new, Some(Errno::ISDIR)));
     }
     if there.is_some() && !overwrite {
-        return Err(refused(412, &new, Some(Errno::EXIST)));
+        return Err(refused(Status::PRECONDITION_FAILED, &new, Some(Errno::EXIST)));
     }
-    let source = change::look(&from.path).map_err(failed(&from.path, 404))?;
+    let source = change::look(&from.path).map_err(failed(&from.path, Status::NOT_FOUND))?;
     if source.is_dir() && !from.is_folder {
-        return Err(refused(400, &from.path, Some(Errno::ISDIR)));
+        return Err(refused(Status::BAD_REQUEST, &from.path, Some(Errno::ISDIR)));
     }
     let old = without_slash(&from.path);
     if overlap(old.to_bytes(), new.to_bytes())
         || there.is_some_and(|there| (there.dev, there.ino) == (source.dev, source.ino))
     {
-        return Err(refused(403, &new, None));
+        return Err(refused(Status::FORBIDDEN, &new, None));
     }
     if !source.is_dir() {
         let outcome = match moves {
@@ -228,7 +231,7 @@ fn transfer(from: &Target, to: &Target, moves: Option<Moves>, overwrite: bool, l
         };
         return outcome.map_err(broken(&new)).map(|()| false);
     }
-    let aside = there.map(|_| Aside::set(&new)).transpose().map_err(failed(&new, 404))?;
+    let aside = there.map(|_| Aside::set(&new)).transpose().map_err(failed(&new, Status::NOT_FOUND))?;
     let outcome = match (moves.is_some(), link) {
         (true, AtEnd::Follow) => change::rename(&from.path, &to.path, link),
         (true, AtEnd::Refuse) => change::rename(&old, &new, link),
@@ -237,12 +240,12 @@ fn transfer(from: &Target, to: &Target, moves: Option<Moves>, overwrite: bool, l
     };
     match (outcome, aside) {
         (Ok(()), None) => Ok(true),
-        (Ok(()), Some(aside)) => aside.remove().map_err(failed(&new, 404)).map(|()| true),
+        (Ok(()), Some(aside)) => aside.remove().map_err(failed(&new, Status::NOT_FOUND)).map(|()| true),
         (Err(error), aside) => {
             if let Some(aside) = aside {
                 aside.put_back();
             }
-            Err(failed(&new, 404)(error))
+            Err(failed(&new, Status::NOT_FOUND)(error))
         }
     }
 }

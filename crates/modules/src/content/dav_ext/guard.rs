@@ -11,8 +11,8 @@ use freerun_http::log_error;
 use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
 use freerun_http::request::response::Response;
-use freerun_proto::Method;
 use freerun_proto::uri::unescape;
+use freerun_proto::{Method, Status};
 use freerun_runtime::loops;
 
 use super::conditions::{self, ConditionKind, ConditionList};
@@ -28,11 +28,11 @@ impl IfField {
     ///
     /// # Errors
     /// The status: it is invalid.
-    pub(super) fn of(request: &Request) -> Result<IfField, u16> {
+    pub(super) fn of(request: &Request) -> Result<IfField, Status> {
         let Some(text) = request.head.values_named(b"If").next() else { return Ok(IfField(Vec::new())) };
         conditions::parse(text).map(IfField).ok_or_else(|| {
             log_error!(request, Error, "client sent invalid \"If\" header: \"{}\"", text_of(text));
-            400
+            Status::BAD_REQUEST
         })
     }
 
@@ -124,11 +124,11 @@ pub(super) async fn run(request: &mut Request) -> Outcome {
     }
     let is_locked = known.values().any(|known| !known);
     if !sent.holds(request, &locks).await {
-        return Outcome::Status(412);
+        return Outcome::Status(Status::PRECONDITION_FAILED);
     }
     if is_locked {
         log_error!(request, Info, "\"{}\" is locked", text_of(&own));
-        return bare(423);
+        return bare(Status::LOCKED);
     }
     Outcome::Declined
 }
@@ -162,7 +162,7 @@ fn of_folder(locks: &Locks, file: &[u8], now: Instant) -> impl Iterator<Item = A
 /// Removes the locks of what is no longer there.
 pub(super) fn release(request: &mut Request, response: &mut Response) {
     let removes =
-        matches!(request.asked.method, Method::Delete | Method::Move) && (200..300).contains(&response.status);
+        matches!(request.asked.method, Method::Delete | Method::Move) && (200..300).contains(&response.status.code());
     if !removes || request.is_subrequest() {
         return;
     }

@@ -12,8 +12,8 @@ use freerun_http::log_error;
 use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
 use freerun_http::request::response::{Body, Response};
-use freerun_proto::HeaderId;
 use freerun_proto::uri::{EscapeSet, escape};
+use freerun_proto::{HeaderId, Status};
 use freerun_runtime::loops;
 use freerun_tls::random;
 
@@ -27,11 +27,11 @@ use crate::html;
 ///
 /// # Errors
 /// The status of the answer.
-pub(super) async fn read_body(request: &mut Request) -> Result<Bytes, u16> {
+pub(super) async fn read_body(request: &mut Request) -> Result<Bytes, Status> {
     let body = body::collect(request).await.map_err(|error| error.status())?;
     match &*body {
         CollectedBody::Memory(bytes) => Ok(bytes.clone()),
-        CollectedBody::File(_) => Err(413),
+        CollectedBody::File(_) => Err(Status::CONTENT_TOO_LARGE),
     }
 }
 
@@ -40,19 +40,19 @@ pub(super) async fn lock(request: &mut Request) -> Outcome {
     match try_lock(request).await {
         Ok(response) => response.into(),
         // There is no page for it.
-        Err(423) => bare(423),
+        Err(Status::LOCKED) => bare(Status::LOCKED),
         Err(status) => Outcome::Status(status),
     }
 }
 
-async fn try_lock(request: &mut Request) -> Result<Box<Response>, u16> {
-    let (locks, time) = zone(request).map(|zone| (zone.locks.clone(), zone.time)).ok_or(405_u16)?;
+async fn try_lock(request: &mut Request) -> Result<Box<Response>, Status> {
+    let (locks, time) = zone(request).map(|zone| (zone.locks.clone(), zone.time)).ok_or(Status::METHOD_NOT_ALLOWED)?;
     let deep = match request.head.value(HeaderId::Depth) {
         None | Some(b"infinity") => true,
         Some(b"0") => false,
         Some(other) => {
             log_error!(request, Error, "client sent invalid \"Depth\" header: \"{}\"", text_of(other));
-            return Err(400);
+            return Err(Status::BAD_REQUEST);
         }
     };
     let text = read_body(request).await?;
@@ -61,25 +61,26 @@ async fn try_lock(request: &mut Request) -> Result<Box<Response>, u16> {
     let now = loops::now();
     if text.is_empty() {
         let lock = sent.tokens().find_map(|token| locks.refresh(&token, &file, now));
-        let lock = lock.ok_or(if sent.tokens().next().is_none() { 400_u16 } else { 412 })?;
-        return Ok(lock_response(200, &lock));
+        let lock =
+            lock.ok_or(if sent.tokens().next().is_none() { Status::BAD_REQUEST } else { Status::PRECONDITION_FAILED })?;
+        return Ok(lock_response(Status::OK, &lock));
     }
-    let info = xml::lock_info(&text).ok_or(400_u16)?;
+    let info = xml::lock_info(&text).ok_or(Status::BAD_REQUEST)?;
     if !sent.holds(request, &locks).await {
-        return Err(412);
+        return Err(Status::PRECONDITION_FAILED);
     }
     let is_new = open::stat(request, &file).await.is_err();
     if is_new && request.asked.path.ends_with(b"/") {
-        return Err(409);
+        return Err(Status::CONFLICT);
     }
     if is_new {
         let folder = file.iter().rposition(|byte| *byte == b'/').map_or(&file[..], |slash| &file[..slash.max(1)]);
         if open::stat(request, folder).await.is_err() {
-            return Err(409);
+            return Err(Status::CONFLICT);
         }
         let met = for_file(request, &locks, &file, true).await;
         if met.iter().any(|lock| !lock.covers(&file) && !sent.tokens().any(|token| *token == *lock.token)) {
-            return Err(423);
+            return Err(Status::LOCKED);
         }
     }
     let lock = Lock {
@@ -87,23 +88,23 @@ async fn try_lock(request: &mut Request) -> Result<Box<Response>, u16> {
         root: request.asked.path.clone().into(),
         deep,
         shared: info.shared,
-        token: token().ok_or(500_u16)?.into(),
+        token: token().ok_or(Status::INTERNAL_SERVER_ERROR)?.into(),
         owner: info.owner.into(),
         time,
-        end: now.checked_add(time).ok_or(500_u16)?,
+        end: now.checked_add(time).ok_or(Status::INTERNAL_SERVER_ERROR)?,
     };
     let lock = locks.add(lock, now).map_err(|refused| match refused {
-        LockRefusal::Conflict => 423_u16,
+        LockRefusal::Conflict => Status::LOCKED,
         LockRefusal::Full => {
             log_error!(request, Error, "there is no room for another lock in the zone of \"dav_ext_lock\"");
-            507
+            Status::INSUFFICIENT_STORAGE
         }
     })?;
     if is_new && let Err(status) = dav::make_empty_file(request).await {
         locks.remove(&lock.token, &file, now);
         return Err(status);
     }
-    Ok(lock_response(if is_new { 201 } else { 200 }, &lock))
+    Ok(lock_response(if is_new { Status::CREATED } else { Status::OK }, &lock))
 }
 
 /// A token that nobody can guess (RFC 9562, version 4).
@@ -123,7 +124,7 @@ fn token() -> Option<String> {
 }
 
 /// The response with a lock.
-fn lock_response(status: u16, lock: &Arc<Lock>) -> Box<Response> {
+fn lock_response(status: Status, lock: &Arc<Lock>) -> Box<Response> {
     let mut out =
         b"<?xml version=\"1.0\" encoding=\"utf-8\" ?>\n<D:prop xmlns:D=\"DAV:\">\n<D:lockdiscovery>\n".to_vec();
     push_active(lock, &mut out);
@@ -160,13 +161,15 @@ pub(super) fn unlock(request: &mut Request) -> Outcome {
     if let Err(status) = body::begin_discarding(request) {
         return Outcome::Status(status);
     }
-    let Some(zone) = zone(request) else { return Outcome::Status(405) };
+    let Some(zone) = zone(request) else { return Outcome::Status(Status::METHOD_NOT_ALLOWED) };
     let field = request.head.values_named(b"Lock-Token").next().map(<[u8]>::trim_ascii);
     let token = field.and_then(|field| field.strip_prefix(b"<")?.strip_suffix(b">"));
-    let Some(token) = token.and_then(|token| std::str::from_utf8(token).ok()) else { return Outcome::Status(400) };
+    let Some(token) = token.and_then(|token| std::str::from_utf8(token).ok()) else {
+        return Outcome::Status(Status::BAD_REQUEST);
+    };
     let file = key(path::file_name(request));
     if !zone.locks.remove(token, &file, loops::now()) {
-        return Outcome::Status(409);
+        return Outcome::Status(Status::CONFLICT);
     }
-    Response::new(204, Bytes::new(), Body::Empty).into()
+    Response::new(Status::NO_CONTENT, Bytes::new(), Body::Empty).into()
 }

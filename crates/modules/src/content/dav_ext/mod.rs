@@ -4,9 +4,9 @@
 mod conditions;
 mod guard;
 mod lock;
+mod lock_state;
 mod locks;
 mod propfind;
-mod saved;
 mod xml;
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use freerun_http::module::Module;
 use freerun_http::request::Request;
 use freerun_http::request::handler::{Filter, Handler, Outcome, Phase, Run, Slot};
 use freerun_http::request::response::{Body, LocalBoxFuture, Response};
-use freerun_proto::Method;
+use freerun_proto::{Method, Status};
 use freerun_serve::configuration::zones::{Zone, ZoneName, ZoneTable};
 use freerun_tls::random;
 
@@ -123,7 +123,7 @@ impl Setting for LockZones {
         let make = || {
             let locks = Locks::new(zone.size);
             if let Some(arrived) = arrived {
-                saved::restore(&locks, &arrived);
+                lock_state::restore(&locks, &arrived);
             }
             Some(locks)
         };
@@ -134,7 +134,7 @@ impl Setting for LockZones {
         };
         table.declare(directive, KIND, &zone, "", make, define)?;
         if let Some(locks) = kept {
-            table.carry(&name, &locks, |locks| Some(saved::save(locks)));
+            table.carry(&name, &locks, |locks| Some(lock_state::save(locks)));
         }
         Ok(LockZones)
     }
@@ -200,7 +200,7 @@ fn options(request: &mut Request) -> Outcome {
     if let Err(status) = body::begin_discarding(request) {
         return Outcome::Status(status);
     }
-    let mut response = Response::new(200, Bytes::new(), Body::Empty);
+    let mut response = Response::new(Status::OK, Bytes::new(), Body::Empty);
     let classes: &[u8] = if zone(request).is_some() { b"1, 2" } else { b"1" };
     response.add(&b"DAV"[..], classes);
     let methods: Vec<&str> =
@@ -250,13 +250,13 @@ fn key(mut path: Vec<u8>) -> Vec<u8> {
 }
 
 /// A document of this XML.
-fn xml_response(status: u16, body: Vec<u8>) -> Box<Response> {
+fn xml_response(status: Status, body: Vec<u8>) -> Box<Response> {
     let mut response = Response::new(status, &b"text/xml"[..], Body::Bytes(body.into()));
     response.charset = Some(Bytes::from_static(b"utf-8"));
     response
 }
 
 /// An answer without a body, for statuses that have no page.
-fn bare(status: u16) -> Outcome {
+fn bare(status: Status) -> Outcome {
     Response::new(status, Bytes::new(), Body::Empty).into()
 }

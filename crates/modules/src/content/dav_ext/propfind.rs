@@ -1,6 +1,5 @@
 //! PROPFIND: the properties of a file, or of a folder and what is in it.
 
-use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -9,9 +8,9 @@ use freerun_http::content::{media_type, open, path};
 use freerun_http::log_error;
 use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
-use freerun_http::request::response::{Body, BodySource, LocalBoxFuture, Response};
+use freerun_http::request::response::{Body, BodySource, LocalBoxFuture, Response, SourceError};
 use freerun_proto::uri::{EscapeSet, escape};
-use freerun_proto::{HeaderId, conditional, date};
+use freerun_proto::{HeaderId, Status, conditional, date};
 use freerun_runtime::files::{Entries, Meta};
 use freerun_runtime::loops;
 
@@ -38,21 +37,21 @@ pub(super) async fn answer(request: &mut Request) -> Outcome {
     }
 }
 
-async fn properties(request: &mut Request) -> Result<Box<Response>, u16> {
+async fn properties(request: &mut Request) -> Result<Box<Response>, Status> {
     let lists = match request.head.value(HeaderId::Depth) {
         None | Some(b"0") => false,
         Some(b"1") => true,
         Some(b"infinity") => {
             log_error!(request, Error, "PROPFIND with infinite depth is not allowed");
-            return Err(403);
+            return Err(Status::FORBIDDEN);
         }
         Some(other) => {
             log_error!(request, Error, "client sent invalid \"Depth\" header: \"{}\"", text_of(other));
-            return Err(400);
+            return Err(Status::BAD_REQUEST);
         }
     };
     let text = read_body(request).await?;
-    let asked = xml::propfind(&text).ok_or(400_u16)?;
+    let asked = xml::propfind(&text).ok_or(Status::BAD_REQUEST)?;
     let file = path::file_name(request);
     let meta = open::stat(request, &file).await.map_err(|error| {
         let status = error.status();
@@ -61,12 +60,11 @@ async fn properties(request: &mut Request) -> Result<Box<Response>, u16> {
         }
         status
     })?;
-    let entries = match lists && meta.is_dir() {
-        true => {
-            let folder = if file.len() > 1 { key(file.clone()) } else { file.clone() };
-            open::list(request, &folder).await?.entries
-        }
-        false => Entries::default(),
+    let entries = if lists && meta.is_dir() {
+        let folder = if file.len() > 1 { key(file.clone()) } else { file.clone() };
+        open::list(request, &folder).await?.entries
+    } else {
+        Entries::default()
     };
     let is_long = entries.len() > FEW;
     let mut answer = MultiStatus {
@@ -86,9 +84,9 @@ async fn properties(request: &mut Request) -> Result<Box<Response>, u16> {
             // Few entries may have much to say.
             loops::consume_budget().await;
         }
-        return Ok(xml_response(207, out));
+        return Ok(xml_response(Status::MULTI_STATUS, out));
     }
-    let mut response = xml_response(207, Vec::new());
+    let mut response = xml_response(Status::MULTI_STATUS, Vec::new());
     response.body = Body::Source(Box::new(answer));
     Ok(response)
 }
@@ -243,7 +241,7 @@ impl MultiStatus {
 }
 
 impl BodySource for MultiStatus {
-    fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
+    fn next(&mut self) -> LocalBoxFuture<'_, Result<Option<Bytes>, SourceError>> {
         Box::pin(async {
             // A long folder must not starve other tasks of the loop.
             loops::consume_budget().await;

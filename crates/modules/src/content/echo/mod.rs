@@ -1,6 +1,6 @@
 //! `echo` and its relatives: responses that a configuration writes itself, with text, pauses and subrequests.
 
-mod around;
+mod body_lines;
 mod commands;
 mod source;
 mod variables;
@@ -19,6 +19,7 @@ use freerun_http::request::handler::{Filter, Handler, Outcome, Phase, Run, Slot}
 use freerun_http::request::response::{Body, LocalBoxFuture, Response};
 use freerun_http::template::Template;
 use freerun_http::variables::Variable;
+use freerun_proto::Status;
 use freerun_runtime::{loops, timer};
 
 use commands::{Commands, EchoCommand, Lines};
@@ -88,7 +89,7 @@ pub static MODULE: Module = Module {
         }
         Ok(())
     }),
-    filters: &[Filter { slot: Slot::Around, wanted: around::wanted, run: around::run }],
+    filters: &[Filter { slot: Slot::Around, wanted: body_lines::wanted, run: body_lines::run }],
     variables: VARIABLES,
     ..Module::EMPTY
 };
@@ -104,9 +105,10 @@ async fn answer(request: &mut Request) -> Outcome {
     let settings = location.settings.get::<EchoSettings>();
     let reads = settings.echo.list().iter().any(EchoCommand::needs_body);
     // A request without a body has none for its subrequests either.
-    let body = match reads && !request.body.is_done() {
-        true => body::collect(request).await.map(drop).map_err(|error| error.status()),
-        false => body::begin_discarding(request),
+    let body = if reads && !request.body.is_done() {
+        body::collect(request).await.map(drop).map_err(|error| error.status())
+    } else {
+        body::begin_discarding(request)
     };
     if let Err(status) = body {
         return Outcome::Status(status);
@@ -119,10 +121,12 @@ async fn answer(request: &mut Request) -> Outcome {
     for command in settings.echo.list() {
         match command {
             EchoCommand::Sleep(seconds) => {
-                let Some(time) = sleeping_time(request, seconds) else { return Outcome::Status(500) };
+                let Some(time) = sleeping_time(request, seconds) else {
+                    return Outcome::Status(Status::INTERNAL_SERVER_ERROR);
+                };
                 tokio::select! {
                     () = timer::sleep(time) => {}
-                    () = request.client.gone() => return Outcome::Status(499),
+                    () = request.client.gone() => return Outcome::Status(Status::CLIENT_CLOSED_REQUEST),
                 }
             }
             EchoCommand::ResetTimer => state.started.set(Some(loops::now())),
@@ -133,8 +137,9 @@ async fn answer(request: &mut Request) -> Outcome {
         begun += 1;
     }
     let media_type = media_type(request, &request.asked.path);
-    let rest = source::EchoBody::new(request, settings.echo.clone(), begun, settings.echo_status);
-    Response::typed_by_uri(settings.echo_status, media_type, Body::Source(Box::new(rest))).into()
+    let status = Status::new(settings.echo_status);
+    let rest = source::EchoBody::new(request, settings.echo.clone(), begun, status);
+    Response::typed_by_uri(status, media_type, Body::Source(Box::new(rest))).into()
 }
 
 /// The time to wait; `None` for a text that is no time, which is logged.
@@ -162,7 +167,7 @@ fn exec(request: &mut Request, uri: &Template, args: Option<&Template>) -> Outco
         Ok((path, args)) => Outcome::Redirect(path, given.or(args)),
         Err(path) => {
             log_error!(request, Error, "echo_exec sees unsafe uri: \"{}\"", text_of(&path));
-            Outcome::Status(500)
+            Outcome::Status(Status::INTERNAL_SERVER_ERROR)
         }
     }
 }

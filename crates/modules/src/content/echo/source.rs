@@ -9,11 +9,11 @@ use freerun_conf::text_of;
 use freerun_http::body;
 use freerun_http::body::collect::{CollectedBody, KeptBody};
 use freerun_http::log_error;
-use freerun_http::phases::included::SubrequestBody;
 use freerun_http::phases::subrequest::{prepared, target};
+use freerun_http::phases::subrequest_body::SubrequestBody;
 use freerun_http::request::Request;
-use freerun_http::request::response::{Body, BodySource, FileRange};
-use freerun_proto::Method;
+use freerun_http::request::response::{Body, BodySource, FileRange, SourceError};
+use freerun_proto::{Method, Status};
 use freerun_runtime::{loops, timer};
 
 use super::commands::{Commands, EchoCommand, SentText, Sub};
@@ -51,7 +51,7 @@ struct ForeachLoop {
 /// The body.
 pub(super) struct EchoBody {
     request: Box<Request>,
-    status: u16,
+    status: Status,
     commands: Commands,
     next: usize,
     running: Option<ForeachLoop>,
@@ -66,7 +66,7 @@ pub(super) struct EchoBody {
 
 impl EchoBody {
     /// The output of the directives from the one at `next` on.
-    pub(super) fn new(request: &Request, commands: Commands, next: usize, status: u16) -> EchoBody {
+    pub(super) fn new(request: &Request, commands: Commands, next: usize, status: Status) -> EchoBody {
         // All subrequests have the same one, whatever else they share.
         request.shared().get::<Counter>();
         let fork = request.fork();
@@ -99,7 +99,7 @@ impl EchoBody {
     }
 
     /// Runs directives as long as none of them has to wait.
-    async fn advance(&mut self) -> io::Result<()> {
+    async fn advance(&mut self) -> Result<(), SourceError> {
         loop {
             if self.sleeps_until.is_some_and(|until| until <= loops::now()) {
                 self.sleeps_until = None;
@@ -121,11 +121,11 @@ impl EchoBody {
             self.next += 1;
             self.execute(&command).await?;
             // From the first output on the status is told.
-            self.request.sent.status = self.status;
+            self.request.sent.status = Some(self.status);
         }
     }
 
-    async fn execute(&mut self, command: &EchoCommand) -> io::Result<()> {
+    async fn execute(&mut self, command: &EchoCommand) -> Result<(), SourceError> {
         let request = &*self.request;
         match command {
             EchoCommand::Line(line) => {
@@ -137,7 +137,7 @@ impl EchoBody {
                 let count = text_of(&count.render(request)).replace('_', "");
                 let Ok(count) = count.parse::<u64>() else {
                     log_error!(request, Error, "invalid size specified: \"{count}\"");
-                    return Err(io::ErrorKind::InvalidInput.into());
+                    return Err(SourceError::InvalidDirective);
                 };
                 let text = Bytes::copy_from_slice(&text.render(request));
                 if count > 0 && !text.is_empty() {
@@ -150,7 +150,7 @@ impl EchoBody {
                 }
             }
             EchoCommand::Sleep(seconds) => {
-                let time = sleeping_time(request, seconds).ok_or(io::ErrorKind::InvalidInput)?;
+                let time = sleeping_time(request, seconds).ok_or(SourceError::InvalidDirective)?;
                 self.sleeps_until = loops::now().checked_add(time);
             }
             EchoCommand::ResetTimer => self.state().started.set(Some(loops::now())),
@@ -170,7 +170,7 @@ impl EchoBody {
             EchoCommand::End => self.end_of_loop(),
             EchoCommand::Exec(..) => {
                 log_error!(request, Error, "echo_exec comes too late: the response has begun");
-                return Err(io::ErrorKind::InvalidInput.into());
+                return Err(SourceError::InvalidDirective);
             }
         }
         Ok(())
@@ -212,12 +212,12 @@ impl EchoBody {
         }
     }
 
-    async fn subrequest(&self, sub: &Sub) -> io::Result<SubrequestBody> {
+    async fn subrequest(&self, sub: &Sub) -> Result<SubrequestBody, SourceError> {
         let request = &*self.request;
         let uri = sub.uri.render(request);
         let (path, args) = target(b"", &uri).map_err(|path| {
             log_error!(request, Error, "echo sees unsafe uri: \"{}\"", text_of(&path));
-            io::Error::from(io::ErrorKind::InvalidInput)
+            SourceError::InvalidDirective
         })?;
         let args = sub.args.as_ref().map(|args| args.render(request).into_owned()).or(args);
         let method = sub.method.as_ref().map(|method| method.render(request).into_owned());
@@ -235,11 +235,11 @@ impl EchoBody {
                 body::give(request, body);
             }
         });
-        running.map(SubrequestBody::new).map_err(io::Error::other)
+        running.map(SubrequestBody::new).map_err(|refused| io::Error::other(refused).into())
     }
 
     /// The next bytes of the first piece; `None` when it is over.
-    async fn first(&mut self) -> io::Result<Option<Bytes>> {
+    async fn first(&mut self) -> Result<Option<Bytes>, SourceError> {
         let mut pieces = self.queue.iter_mut();
         match pieces.next() {
             None | Some(Piece::Flush) => Ok(None),
@@ -278,10 +278,10 @@ impl EchoBody {
 }
 
 /// Reads a file that is to be the body of a subrequest.
-async fn read(request: &Request, path: &[u8]) -> io::Result<Bytes> {
+async fn read(request: &Request, path: &[u8]) -> Result<Bytes, SourceError> {
     small_file::read(request, path, MAX_FILE).await.map_err(|why| {
         log_error!(request, Error, "{why}");
-        io::ErrorKind::InvalidInput.into()
+        SourceError::InvalidDirective
     })
 }
 
@@ -303,7 +303,7 @@ fn split(text: &[u8], delimiter: &[u8]) -> Vec<Vec<u8>> {
 }
 
 impl BodySource for EchoBody {
-    fn next(&mut self) -> Later<'_, io::Result<Option<Bytes>>> {
+    fn next(&mut self) -> Later<'_, Result<Option<Bytes>, SourceError>> {
         Box::pin(async {
             loop {
                 self.advance().await?;

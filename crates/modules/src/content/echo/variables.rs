@@ -94,7 +94,7 @@ pub(super) const ALL: &[Variable] = &[
     Variable::named(
         "echo_response_status",
         "The status of the response; no value before that is known.",
-        |request: &Request, _: &str| match request.sent.status {
+        |request: &Request, _: &str| match request.sent.code() {
             0 => None,
             status => owned(status.to_string().into_bytes()),
         },

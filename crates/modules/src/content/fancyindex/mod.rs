@@ -4,7 +4,6 @@ mod render;
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
-use std::io;
 
 use bytes::Bytes;
 use freerun_conf::{Cx, Node, Problem, Setting, SettingsSet, Shape, Value, bytes_of, group, keyword_enum, settings};
@@ -15,9 +14,9 @@ use freerun_http::module::Module;
 use freerun_http::regex::Pattern;
 use freerun_http::request::Request;
 use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
-use freerun_http::request::response::{Body, BodySource, LocalBoxFuture, Response};
+use freerun_http::request::response::{Body, BodySource, LocalBoxFuture, Response, SourceError};
 use freerun_http::variables::VariableTable;
-use freerun_proto::Method;
+use freerun_proto::{Method, Status};
 use freerun_runtime::files::{Arrange, DirectoryEntry};
 use freerun_runtime::loops;
 
@@ -147,7 +146,7 @@ async fn answer(request: &mut Request) -> Outcome {
     }
     let mut folder = path::file_name(request);
     if folder.last() != Some(&b'/') {
-        return Outcome::Status(404);
+        return Outcome::Status(Status::NOT_FOUND);
     }
     if folder.len() > 1 {
         folder.pop();
@@ -163,9 +162,9 @@ async fn answer(request: &mut Request) -> Outcome {
     let (header, footer) = (&settings.fancyindex_header, &settings.fancyindex_footer);
     let (header, footer) = match (insert(request, header).await, insert(request, footer).await) {
         (Ok(header), Ok(footer)) => (header, footer),
-        _ => return Outcome::Status(500),
+        _ => return Outcome::Status(Status::INTERNAL_SERVER_ERROR),
     };
-    let mut response = Response::new(200, &b"text/html"[..], Body::Empty);
+    let mut response = Response::new(Status::OK, &b"text/html"[..], Body::Empty);
     let utf8 = charset::of(request, &response).is_some_and(|name| name.eq_ignore_ascii_case(b"utf-8"));
     let style = FancyStyle {
         path: request.asked.path.clone(),
@@ -259,7 +258,7 @@ fn by(sort: Sort, has_case: bool, one: &DirectoryEntry, other: &DirectoryEntry) 
 struct FancyPages(FancyPage);
 
 impl BodySource for FancyPages {
-    fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
+    fn next(&mut self) -> LocalBoxFuture<'_, Result<Option<Bytes>, SourceError>> {
         Box::pin(async {
             // A long listing must not starve other tasks of the loop.
             loops::consume_budget().await;

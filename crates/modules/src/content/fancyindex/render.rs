@@ -164,9 +164,10 @@ impl FancyPage {
             (false, false) => rounded(size(entry), out),
         };
         out.extend_from_slice(b"</td><td class=\"date\">");
-        let time = match style.is_local {
-            true => dates::local(&style.time_format, entry.meta.mtime),
-            false => dates::gmt(&style.time_format, entry.meta.mtime),
+        let time = if style.is_local {
+            dates::local(&style.time_format, entry.meta.mtime)
+        } else {
+            dates::gmt(&style.time_format, entry.meta.mtime)
         };
         escape(&bytes_of(&time), out);
         out.extend_from_slice(b"</td></tr>\n");

@@ -5,16 +5,15 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-use std::io;
-
 use bytes::{Bytes, BytesMut};
 use freerun_conf::{SettingsSet, Size, group, settings, text_of};
 use freerun_http::body;
-use freerun_http::connection::gone::ClientGone;
+use freerun_http::connection::client_gone::ClientGone;
 use freerun_http::content::aio;
 use freerun_http::content::open;
 use freerun_http::content::path;
 use freerun_http::files::hot::{Content, HotFile};
+use freerun_http::files::read_error::ReadError;
 use freerun_http::log_error;
 use freerun_http::module::Module;
 use freerun_http::request::Request;
@@ -22,9 +21,10 @@ use freerun_http::request::core_settings::CoreSettings;
 use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
 use freerun_http::request::response::{Body, FileRange, LocalBoxFuture, Part as Piece, Response};
 use freerun_http::values::switch::Switch;
-use freerun_proto::{Method, conditional, uri};
+use freerun_proto::{Method, Status, conditional, uri};
 use freerun_runtime::budget::{Budget, BudgetExhausted, Share};
 use freerun_runtime::files::Via;
+use freerun_runtime::pool::PoolError;
 
 use crate::content::static_files::{content_type, log_open_error};
 use movie::{Cut, TrackPart};
@@ -54,6 +54,23 @@ settings! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Mp4Fault(&'static str);
+
+/// The reason why no part of a movie is sent.
+#[derive(Debug, thiserror::Error)]
+enum CutError {
+    /// The indexes that are being cut and sent leave no room for another one.
+    #[error(transparent)]
+    Budget(#[from] BudgetExhausted),
+    /// The file is no movie that can be cut.
+    #[error(transparent)]
+    Fault(#[from] Mp4Fault),
+    /// The file could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The pool did not cut the movie.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+}
 
 /// The most atoms at the top of a file before the index and the data are found.
 const MAX_TOP: usize = 64;
@@ -104,7 +121,7 @@ fn part(request: &Request) -> Option<TrackPart> {
 
 fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
     if !matches!(request.asked.method, Method::Get | Method::Head) {
-        return Box::pin(std::future::ready(Outcome::Status(405)));
+        return Box::pin(std::future::ready(Outcome::Status(Status::METHOD_NOT_ALLOWED)));
     }
     let part = part(request).filter(|_| request.asked.path.last() != Some(&b'/'));
     let Some(part) = part else {
@@ -124,13 +141,13 @@ fn answer(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
         let mut share = INDEXES.share();
         match cut(request, &file, part, &mut share).await {
             Ok(cut) => respond(request, &file, cut, share),
-            Err(error) if error.get_ref().is_some_and(|error| error.is::<BudgetExhausted>()) => {
+            Err(error @ CutError::Budget(_)) => {
                 log_error!(request, Error, "mp4: {error}, \"{}\"", text_of(&name));
-                Outcome::Status(503)
+                Outcome::Status(Status::SERVICE_UNAVAILABLE)
             }
             Err(error) => {
                 log_error!(request, Error, "mp4: {error} in \"{}\"", text_of(&name));
-                Outcome::Status(500)
+                Outcome::Status(Status::INTERNAL_SERVER_ERROR)
             }
         }
     })
@@ -172,7 +189,8 @@ fn respond(request: &Request, file: &HotFile, cut: Cut, share: Share) -> Outcome
 
 /// An answer with parts of a file.
 pub fn pieces(request: &Request, file: &HotFile, pieces: Vec<Piece>, length: u64) -> Outcome {
-    let mut response = Response::typed_by_uri(200, content_type(request, &request.asked.path), Body::Parts(pieces));
+    let mut response =
+        Response::typed_by_uri(Status::OK, content_type(request, &request.asked.path), Body::Parts(pieces));
     response.last_modified = Some(file.meta.mtime);
     if request.settings().get::<CoreSettings>().etag {
         let etag = conditional::etag(file.meta.mtime, length);
@@ -183,10 +201,10 @@ pub fn pieces(request: &Request, file: &HotFile, pieces: Vec<Piece>, length: u64
 }
 
 /// Reads exactly `len` bytes of the file.
-async fn read(request: &Request, file: &HotFile, offset: u64, len: u64) -> Result<Bytes, io::Error> {
-    let short = || io::Error::new(io::ErrorKind::UnexpectedEof, "the file is too short");
+async fn read(request: &Request, file: &HotFile, offset: u64, len: u64) -> Result<Bytes, CutError> {
+    let short = || Mp4Fault("the file is too short");
     if offset.checked_add(len).is_none_or(|end| end > file.meta.size) {
-        return Err(short());
+        return Err(short().into());
     }
     let (start, count) = (usize::try_from(offset), usize::try_from(len).map_err(|_| short())?);
     match &file.content {
@@ -195,19 +213,19 @@ async fn read(request: &Request, file: &HotFile, offset: u64, len: u64) -> Resul
             Ok(bytes.slice(start..start + count))
         }
         Content::Open(open) => {
-            let aio = aio::resolve(request).ok_or_else(|| io::Error::other("no such thread pool"))?;
+            let aio = aio::resolve(request).ok_or(ReadError::NoPool)?;
             let gone = ClientGone::of(&request.client);
             let via = Via { aio: &aio, client: request.client_key(), gone: Some(&gone) };
             let files = &request.generation.files;
-            let bytes = files.read_at(open, offset, count, BytesMut::new(), via).await.map_err(io::Error::other)?;
-            if bytes.len() < count { Err(short()) } else { Ok(bytes.freeze()) }
+            let bytes = files.read_at(open, offset, count, BytesMut::new(), via).await.map_err(ReadError::File)?;
+            if bytes.len() < count { Err(short().into()) } else { Ok(bytes.freeze()) }
         }
     }
 }
 
 /// Finds the atoms at the top of the file, reads the index, and cuts the movie.
-async fn cut(request: &Request, file: &HotFile, part: TrackPart, share: &mut Share) -> Result<Cut, io::Error> {
-    let fault = |text| io::Error::new(io::ErrorKind::InvalidData, Mp4Fault(text));
+async fn cut(request: &Request, file: &HotFile, part: TrackPart, share: &mut Share) -> Result<Cut, CutError> {
+    let fault = |text| CutError::from(Mp4Fault(text));
     let size = file.meta.size;
     let (mut ftyp, mut moov, mut mdat) = (Bytes::new(), None, None);
     let mut at = 0;
@@ -216,13 +234,13 @@ async fn cut(request: &Request, file: &HotFile, part: TrackPart, share: &mut Sha
             break;
         }
         let head = read(request, file, at, 8.min(size - at)).await?;
-        let short = tables::u32_at(&head, 0).map_err(io::Error::other)?;
+        let short = tables::u32_at(&head, 0)?;
         let name = head.get(4..8).ok_or_else(|| fault("an atom is too small"))?;
         let (header, whole) = match short {
             0 => (8, size - at),
             1 => {
                 let wide = read(request, file, at + 8, 8).await?;
-                (16, tables::u64_at(&wide, 0).map_err(io::Error::other)?)
+                (16, tables::u64_at(&wide, 0)?)
             }
             short => (8, u64::from(short)),
         };
@@ -239,7 +257,7 @@ async fn cut(request: &Request, file: &HotFile, part: TrackPart, share: &mut Sha
                 return Err(fault("the moov atom is too large, you may want to increase mp4_max_buffer_size"));
             }
             b"moov" => {
-                share.grow(whole * TIMES).map_err(io::Error::other)?;
+                share.grow(whole * TIMES)?;
                 moov = Some(read(request, file, at + header, whole - header).await?);
             }
             b"mdat" => mdat = Some((at + header, at + whole)),
@@ -249,11 +267,10 @@ async fn cut(request: &Request, file: &HotFile, part: TrackPart, share: &mut Sha
     }
     let moov = moov.ok_or_else(|| fault("no moov atom was found"))?;
     let mdat = mdat.ok_or_else(|| fault("no mdat atom was found"))?;
-    let invalid = |fault: Mp4Fault| io::Error::new(io::ErrorKind::InvalidData, fault);
     if moov.len() <= SMALL_INDEX {
-        return movie::cut(&ftyp, &moov, mdat, part).map_err(invalid);
+        return Ok(movie::cut(&ftyp, &moov, mdat, part)?);
     }
     let cpu = request.generation.pools.cpu().clone();
     let work = move || movie::cut(&ftyp, &moov, mdat, part);
-    cpu.run_or_wait(request.client_key(), work).await.map_err(io::Error::other)?.map_err(invalid)
+    Ok(cpu.run_or_wait(request.client_key(), work).await??)
 }

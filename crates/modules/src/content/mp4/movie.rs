@@ -349,9 +349,10 @@ impl Track<'_> {
         let mut places = Vec::with_capacity(self.offsets.len() * if self.wide { 8 } else { 4 });
         for offset in &self.offsets {
             let place = offset.checked_add_signed(moved).ok_or(Mp4Fault("an offset is too large"))?;
-            match self.wide {
-                true => places.extend_from_slice(&place.to_be_bytes()),
-                false => places.extend_from_slice(&number(place)?),
+            if self.wide {
+                places.extend_from_slice(&place.to_be_bytes())
+            } else {
+                places.extend_from_slice(&number(place)?)
             }
         }
         let places = table(if self.wide { b"co64" } else { b"stco" }, &[], self.offsets.len(), &places)?;

@@ -4,25 +4,46 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use freerun_acme::{CertificateState, CertificateStatus, Identifier};
 use freerun_serve::configuration::generation::Generation;
-use serde::Serialize;
 
-use super::samples::Text;
+use super::samples::{MetricRow, Text};
 use crate::acme::client::Client;
+use crate::content::described::described;
+use crate::content::described::metric::Figure;
 
 /// The words for the states, in the order of the metric.
 const STATES: [&str; 5] = ["waiting", "ordering", "valid", "expired", "failed"];
 
-/// State of a certificate by ACME. Times are in seconds since 1970.
-#[derive(Debug, Serialize)]
-pub struct AcmeCertificate {
-    pub issuer: String,
-    pub names: Vec<String>,
-    pub key: &'static str,
-    pub state: &'static str,
-    pub not_after: Option<u64>,
-    pub next_attempt: Option<u64>,
-    pub last_error: Option<String>,
-    pub renewal_window: Option<[u64; 2]>,
+described! {
+    /// State of a certificate by ACME. Times are in seconds since 1970.
+    pub struct AcmeCertificate {
+        pub issuer: String,
+        pub names: Vec<String>,
+        pub key: &'static str,
+        #[metric(gauge "freerun_acme_certificate_state" state of STATES,
+            "1 for the state that a certificate by ACME is in, 0 for others.")]
+        pub state: &'static str,
+        #[metric(gauge "freerun_acme_certificate_expires_seconds", "When it ends, in seconds since 1970.")]
+        pub not_after: Option<u64>,
+        #[metric(gauge "freerun_acme_certificate_next_attempt_seconds",
+            "When it is ordered next, in seconds since 1970.")]
+        pub next_attempt: Option<u64>,
+        pub last_error: Option<String>,
+        #[metric(gauge "freerun_acme_certificate_window_begin_seconds" from AcmeCertificate::window_begin,
+            "From when on the CA would like it to be renewed.")]
+        #[metric(gauge "freerun_acme_certificate_window_end_seconds" from AcmeCertificate::window_end,
+            "Until when the CA would like it to be renewed.")]
+        pub renewal_window: Option<[u64; 2]>,
+    }
+}
+
+impl AcmeCertificate {
+    fn window_begin(&self) -> Figure<'_> {
+        self.renewal_window.map_or(Figure::Missing, |[begin, _]| Figure::Number(begin))
+    }
+
+    fn window_end(&self) -> Figure<'_> {
+        self.renewal_window.map_or(Figure::Missing, |[_, end]| Figure::Number(end))
+    }
 }
 
 fn seconds(time: SystemTime) -> u64 {
@@ -60,32 +81,9 @@ pub fn collect(generation: &Generation) -> Vec<AcmeCertificate> {
 /// Writes them for Prometheus.
 pub(super) fn text(certificates: &[AcmeCertificate], out: &mut Text) {
     let names: Vec<String> = certificates.iter().map(|one| one.names.join(" ")).collect();
-    let all = || certificates.iter().zip(&names);
-    let name = "freerun_acme_certificate_state";
-    out.head(name, "gauge", "1 for the state that a certificate by ACME is in, 0 for others.");
-    for (one, names) in all() {
-        for state in STATES {
-            let labels: [(&str, &dyn std::fmt::Display); 4] =
-                [("issuer", &one.issuer), ("names", names), ("key", &one.key), ("state", &state)];
-            out.sample(name, &labels, u8::from(state == one.state));
-        }
-    }
-    let mut of = |name, help, value: fn(&AcmeCertificate) -> Option<u64>| {
-        out.head(name, "gauge", help);
-        for (one, names) in all() {
-            if let Some(value) = value(one) {
-                out.sample(name, &[("issuer", &one.issuer), ("names", names), ("key", &one.key)], value);
-            }
-        }
-    };
-    of("freerun_acme_certificate_expires_seconds", "When it ends, in seconds since 1970.", |one| one.not_after);
-    of("freerun_acme_certificate_next_attempt_seconds", "When it is ordered next, in seconds since 1970.", |one| {
-        one.next_attempt
+    let rows = certificates.iter().zip(&names).map(|(object, names)| MetricRow {
+        labels: vec![("issuer", &object.issuer), ("names", names), ("key", &object.key)],
+        object,
     });
-    of("freerun_acme_certificate_window_begin_seconds", "From when on the CA would like it to be renewed.", |one| {
-        Some(one.renewal_window?[0])
-    });
-    of("freerun_acme_certificate_window_end_seconds", "Until when the CA would like it to be renewed.", |one| {
-        Some(one.renewal_window?[1])
-    });
+    out.objects(&rows.collect::<Vec<_>>());
 }

@@ -8,7 +8,7 @@ use freerun_cache::usage::CacheStatus;
 use freerun_conf::text_of_os;
 use freerun_serve::configuration::generation::Generation;
 
-use super::samples::Text;
+use super::samples::{MetricRow, Text};
 use crate::content::described::described;
 use freerun_proxy::cached::clock::unix_now;
 use freerun_proxy::caches::zones::Caches;
@@ -23,69 +23,154 @@ described! {
         pub path: String,
         pub state: &'static str,
         pub load_ms: u64,
+        /// Stored objects.
+        #[metric(gauge "freerun_cache_entries")]
         pub entries: usize,
+        /// Objects that its zone has room for.
+        #[metric(gauge "freerun_cache_entries_limit")]
         pub max_entries: u64,
+        /// Keys without objects whose uses are counted.
+        #[metric(gauge "freerun_cache_counted_keys")]
         pub counted: usize,
+        /// Bytes of stored objects.
+        #[metric(gauge "freerun_cache_bytes")]
+        #[api = "size"]
         pub bytes: u64,
+        /// Bytes reserved for objects that are being written.
+        #[metric(gauge "freerun_cache_reserved_bytes")]
         pub reserved: u64,
+        /// The most bytes of objects, where that is limited.
+        #[metric(gauge "freerun_cache_size_limit_bytes")]
+        #[api]
         pub max_size: Option<u64>,
+        /// Reservations refused for want of space.
+        #[metric(counter "freerun_cache_refused_total")]
         pub refused: u64,
+        /// Changes that the cache's thread has not looked at yet.
+        #[metric(gauge "freerun_cache_pending")]
         pub pending: usize,
+        /// Purges whose objects are still being removed.
+        #[metric(gauge "freerun_cache_purges")]
         pub purges: usize,
+        /// Requests, by what the cache had for them.
+        #[metric(counter "freerun_cache_answers_total" by "status")]
         pub answers: BTreeMap<String, u64>,
         pub hit_ratio: f64,
+        /// Requests that wait for what others fetch.
+        #[metric(gauge "freerun_cache_waiting")]
         pub waiting: usize,
+        #[metric(inside)]
         pub fills: FillsNow,
+        #[metric(inside)]
         pub removed: RemovalCounts,
+        /// Files found that the journal did not know.
+        #[metric(counter "freerun_cache_adopted_total")]
         pub adopted: u64,
+        /// Left-over files removed.
+        #[metric(counter "freerun_cache_orphans_total")]
         pub orphans: u64,
+        /// Objects that the journal had.
+        #[metric(counter "freerun_cache_loaded_total")]
         pub loaded: u64,
+        #[metric(inside)]
         pub memory: MemoryTier,
+        #[metric(inside)]
         pub disk: Disk,
     }
 
     /// The objects that are being fetched.
     pub struct FillsNow {
+        /// Objects that are being fetched.
+        #[metric(gauge "freerun_cache_fills")]
         pub now: u64,
+        /// Objects whose fetching was begun.
+        #[metric(counter "freerun_cache_fills_begun_total")]
         pub begun: u64,
+        /// Objects that were fetched and stored.
+        #[metric(counter "freerun_cache_fills_stored_total")]
         pub stored: u64,
+        /// Objects that could not be stored.
+        #[metric(counter "freerun_cache_fills_unstored_total")]
         pub unstored: u64,
+        /// Objects that did not come whole.
+        #[metric(counter "freerun_cache_fills_broken_total")]
         pub broken: u64,
+        /// Requests answered while an object came.
+        #[metric(counter "freerun_cache_followed_total")]
         pub followed: u64,
     }
 
     /// The objects that were removed.
     #[schema = "Removed"]
     pub struct RemovalCounts {
+        /// Objects removed to make room.
+        #[metric(counter "freerun_cache_removed_total" by "reason" is "evicted", "Objects removed, by reason.")]
         pub evicted: u64,
+        /// Objects removed because they were not used for long.
+        #[metric(counter "freerun_cache_removed_total" by "reason" is "inactive")]
         pub inactive: u64,
+        /// Objects removed by purges.
+        #[metric(counter "freerun_cache_removed_total" by "reason" is "purged")]
         pub purged: u64,
+        /// Objects whose files were missing or wrong.
+        #[metric(counter "freerun_cache_removed_total" by "reason" is "damaged")]
         pub damaged: u64,
+        /// Files that cannot be removed, and are tried again.
         pub failed: u64,
     }
 
     /// The small objects in memory, and the files that are kept open.
     pub struct MemoryTier {
+        /// Objects of the memory tier.
+        #[metric(gauge "freerun_cache_memory_objects")]
         pub objects: u64,
+        /// Bytes of the memory tier.
+        #[metric(gauge "freerun_cache_memory_bytes")]
         pub object_bytes: u64,
+        /// The most bytes of the memory tier.
+        #[metric(gauge "freerun_cache_memory_limit_bytes")]
         pub limit: u64,
+        /// Objects found in memory.
+        #[metric(counter "freerun_cache_memory_hits_total")]
         pub memory_hits: u64,
+        /// Files of objects that are kept open.
+        #[metric(gauge "freerun_cache_open_files")]
         pub files: u64,
+        /// Objects whose files were open.
+        #[metric(counter "freerun_cache_open_file_hits_total")]
         pub file_hits: u64,
     }
 
     /// The state of the disk.
     pub struct Disk {
+        #[metric(gauge "freerun_cache_disk_state" state of DISKS,
+            "1 for the state that its disk is in, 0 for others.")]
         pub health: &'static str,
         pub error: Option<String>,
+        /// Times that its disk was taken out.
+        #[metric(counter "freerun_cache_disk_outages_total")]
         pub outages: u64,
+        /// Operations that failed with an error of the device.
+        #[metric(counter "freerun_cache_disk_errors_total")]
         pub errors: u64,
+        /// Requests that stopped waiting for the disk.
+        #[metric(counter "freerun_cache_disk_late_total")]
         pub late: u64,
+        /// Times that there was no room on it.
+        #[metric(counter "freerun_cache_disk_full_total")]
         pub full: u64,
+        /// Operations on it that run.
+        #[metric(gauge "freerun_cache_disk_running")]
         pub running: u64,
+        /// Bytes of stored files.
+        #[metric(counter "freerun_cache_disk_written_bytes_total")]
         pub written: u64,
+        /// Bytes of stored files a second.
         pub write_rate: u64,
+        /// Bytes of objects answered from files.
+        #[metric(counter "freerun_cache_disk_read_bytes_total")]
         pub read: u64,
+        /// Bytes of objects answered from files a second.
         pub read_rate: u64,
     }
 }
@@ -93,14 +178,14 @@ described! {
 /// The cache of this name that a generation has.
 pub fn find(generation: &Generation, name: &[u8]) -> Option<Arc<Cache>> {
     let caches = generation.parts.get::<Caches>()?;
-    caches.iter().find(|one| one.path.name.as_bytes() == name).map(|one| one.home.cache.clone())
+    caches.iter().find(|one| one.path.name.as_bytes() == name).map(|one| one.folder.cache.clone())
 }
 
 /// Collects the counters of the caches of a generation.
 pub fn collect(generation: &Generation) -> Vec<CacheFigures> {
     let Some(caches) = generation.parts.get::<Caches>() else { return Vec::new() };
     let mut all: Vec<CacheFigures> =
-        caches.iter().map(|defined| CacheFigures::of(&defined.home.cache, unix_now())).collect();
+        caches.iter().map(|defined| CacheFigures::of(&defined.folder.cache, unix_now())).collect();
     all.sort_by(|one, other| one.name.cmp(&other.name));
     all
 }
@@ -180,74 +265,6 @@ impl CacheFigures {
 
 /// Writes the counters for Prometheus.
 pub(super) fn text(caches: &[CacheFigures], out: &mut Text) {
-    let mut of = |name: &str, kind, help, value: fn(&CacheFigures) -> u64| {
-        out.head(name, kind, help);
-        for cache in caches {
-            out.sample(name, &[("cache", &cache.name)], value(cache));
-        }
-    };
-    of("freerun_cache_entries", "gauge", "Stored objects.", |c| c.entries as u64);
-    of("freerun_cache_entries_limit", "gauge", "Objects that its zone has room for.", |c| c.max_entries);
-    of("freerun_cache_counted_keys", "gauge", "Keys without objects whose uses are counted.", |c| c.counted as u64);
-    of("freerun_cache_bytes", "gauge", "Bytes of stored objects.", |c| c.bytes);
-    of("freerun_cache_reserved_bytes", "gauge", "Bytes reserved for objects that are being written.", |c| c.reserved);
-    of("freerun_cache_refused_total", "counter", "Reservations refused for want of space.", |c| c.refused);
-    of("freerun_cache_pending", "gauge", "Changes that the cache's thread has not looked at yet.", |c| {
-        c.pending as u64
-    });
-    of("freerun_cache_purges", "gauge", "Purges whose objects are still being removed.", |c| c.purges as u64);
-    of("freerun_cache_waiting", "gauge", "Requests that wait for what others fetch.", |c| c.waiting as u64);
-    of("freerun_cache_fills", "gauge", "Objects that are being fetched.", |c| c.fills.now);
-    of("freerun_cache_fills_begun_total", "counter", "Objects whose fetching was begun.", |c| c.fills.begun);
-    of("freerun_cache_fills_stored_total", "counter", "Of these, those that were stored.", |c| c.fills.stored);
-    of("freerun_cache_fills_unstored_total", "counter", "Those that could not be stored.", |c| c.fills.unstored);
-    of("freerun_cache_fills_broken_total", "counter", "Those that did not come whole.", |c| c.fills.broken);
-    of("freerun_cache_followed_total", "counter", "Requests answered while an object came.", |c| c.fills.followed);
-    of("freerun_cache_memory_objects", "gauge", "Objects of the memory tier.", |c| c.memory.objects);
-    of("freerun_cache_memory_bytes", "gauge", "Bytes of the memory tier.", |c| c.memory.object_bytes);
-    of("freerun_cache_memory_limit_bytes", "gauge", "The most bytes of the memory tier.", |c| c.memory.limit);
-    of("freerun_cache_memory_hits_total", "counter", "Objects found in memory.", |c| c.memory.memory_hits);
-    of("freerun_cache_open_files", "gauge", "Files of objects that are kept open.", |c| c.memory.files);
-    of("freerun_cache_open_file_hits_total", "counter", "Objects whose files were open.", |c| c.memory.file_hits);
-    of("freerun_cache_disk_outages_total", "counter", "Times that its disk was taken out.", |c| c.disk.outages);
-    of("freerun_cache_disk_errors_total", "counter", "Operations that failed with an error of the device.", |c| {
-        c.disk.errors
-    });
-    of("freerun_cache_disk_late_total", "counter", "Requests that waited for the disk no longer.", |c| c.disk.late);
-    of("freerun_cache_disk_full_total", "counter", "Times that there was no room on it.", |c| c.disk.full);
-    of("freerun_cache_disk_running", "gauge", "Operations on it that run.", |c| c.disk.running);
-    of("freerun_cache_disk_written_bytes_total", "counter", "Bytes of stored files.", |c| c.disk.written);
-    of("freerun_cache_disk_read_bytes_total", "counter", "Bytes of objects answered from files.", |c| c.disk.read);
-    of("freerun_cache_adopted_total", "counter", "Files found that the journal did not know.", |c| c.adopted);
-    of("freerun_cache_orphans_total", "counter", "Left-over files removed.", |c| c.orphans);
-    of("freerun_cache_loaded_total", "counter", "Objects that the journal had.", |c| c.loaded);
-    let name = "freerun_cache_size_limit_bytes";
-    out.head(name, "gauge", "The most bytes of objects, where that is limited.");
-    for cache in caches {
-        if let Some(limit) = cache.max_size {
-            out.sample(name, &[("cache", &cache.name)], limit);
-        }
-    }
-    let name = "freerun_cache_answers_total";
-    out.head(name, "counter", "Requests, by what the cache had for them.");
-    for cache in caches {
-        for (how, count) in &cache.answers {
-            out.sample(name, &[("cache", &cache.name), ("status", how)], count);
-        }
-    }
-    let name = "freerun_cache_removed_total";
-    out.head(name, "counter", "Objects removed, by reason.");
-    for cache in caches {
-        let RemovalCounts { evicted, inactive, purged, damaged, failed: _ } = &cache.removed;
-        for (why, count) in [("evicted", evicted), ("inactive", inactive), ("purged", purged), ("damaged", damaged)] {
-            out.sample(name, &[("cache", &cache.name), ("reason", &why)], count);
-        }
-    }
-    let name = "freerun_cache_disk_state";
-    out.head(name, "gauge", "1 for the state that its disk is in, 0 for others.");
-    for cache in caches {
-        for state in DISKS {
-            out.sample(name, &[("cache", &cache.name), ("state", &state)], u8::from(state == cache.disk.health));
-        }
-    }
+    let rows = caches.iter().map(|cache| MetricRow::new("cache", &cache.name, cache));
+    out.objects(&rows.collect::<Vec<_>>());
 }

@@ -13,7 +13,7 @@ use freerun_cache::rules::Lifetime;
 use freerun_cache::rules::control::ResponseControl;
 use freerun_cache::rules::headers::values;
 use freerun_conf::{text_of, text_of_os};
-use freerun_http::connection::gone::ClientGone;
+use freerun_http::connection::client_gone::ClientGone;
 use freerun_http::content::aio;
 use freerun_http::log_error;
 use freerun_http::request::Request;

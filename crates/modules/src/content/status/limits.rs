@@ -2,19 +2,36 @@
 
 use freerun_serve::configuration::generation::Generation;
 use freerun_serve::loops::figures::limits::{ByName, LimitFigures, LimitOutcome, LimitZones};
-use serde::Serialize;
 
-use super::samples::Text;
+use super::samples::{MetricRow, Text};
+use crate::content::described::described;
 
-/// The counters of a zone.
-#[derive(Debug, Serialize)]
-pub struct LimitZone {
-    pub name: String,
-    pub passed: u64,
-    pub delayed: u64,
-    pub rejected: u64,
-    pub delayed_dry_run: u64,
-    pub rejected_dry_run: u64,
+described! {
+    /// The counters of a zone.
+    pub struct LimitZone {
+        pub name: String,
+        /// Requests, connections or sessions that passed at once.
+        #[metric(counter "freerun_limit_total" by "result" is "passed",
+            "What zones of limit_req and limit_conn have said, by result.")]
+        #[api]
+        pub passed: u64,
+        /// Requests that were delayed.
+        #[metric(counter "freerun_limit_total" by "result" is "delayed")]
+        #[api]
+        pub delayed: u64,
+        /// Requests, connections or sessions that were rejected.
+        #[metric(counter "freerun_limit_total" by "result" is "rejected")]
+        #[api]
+        pub rejected: u64,
+        /// Requests that would have been delayed without `limit_req_dry_run`.
+        #[metric(counter "freerun_limit_total" by "result" is "delayed_dry_run")]
+        #[api]
+        pub delayed_dry_run: u64,
+        /// Requests or connections that would have been rejected without a dry run.
+        #[metric(counter "freerun_limit_total" by "result" is "rejected_dry_run")]
+        #[api]
+        pub rejected_dry_run: u64,
+    }
 }
 
 /// The zones of a configuration, by name.
@@ -57,20 +74,8 @@ impl LimitZone {
 
 /// Writes the counters of requests, of connections, and of sessions of `stream` for Prometheus.
 pub(super) fn text(kinds: [(&str, &[LimitZone]); 3], out: &mut Text) {
-    let name = "freerun_limit_total";
-    out.head(name, "counter", "What zones of limit_req and limit_conn have said, by result.");
-    for (kind, zones) in kinds {
-        for zone in zones {
-            let results = [
-                ("passed", zone.passed),
-                ("delayed", zone.delayed),
-                ("rejected", zone.rejected),
-                ("delayed_dry_run", zone.delayed_dry_run),
-                ("rejected_dry_run", zone.rejected_dry_run),
-            ];
-            for (result, count) in results {
-                out.sample(name, &[("kind", &kind), ("zone", &zone.name), ("result", &result)], count);
-            }
-        }
-    }
+    let rows = kinds.iter().flat_map(|(kind, zones)| {
+        zones.iter().map(move |zone| MetricRow { labels: vec![("kind", kind), ("zone", &zone.name)], object: zone })
+    });
+    out.objects(&rows.collect::<Vec<_>>());
 }

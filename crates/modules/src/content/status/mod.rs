@@ -5,20 +5,20 @@
 mod acme;
 pub(super) mod caches;
 pub(super) mod figures;
-mod histogram;
 mod http2;
 pub(super) mod key;
-mod limits;
+pub(super) mod limits;
 mod page;
 mod prometheus;
+mod quic;
 mod resolvers;
 mod samples;
 mod sessions;
 #[cfg(test)]
 mod tests;
 mod tls;
-mod upstreams;
-mod zones;
+pub(super) mod upstreams;
+pub(super) mod zones;
 
 use bytes::Bytes;
 use freerun_conf::{Cx, Problem, SettingsSet, group, settings};
@@ -28,7 +28,7 @@ use freerun_http::module::Module;
 use freerun_http::request::Request;
 use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
 use freerun_http::request::response::{Body, LocalBoxFuture, Response};
-use freerun_proto::{Method, uri};
+use freerun_proto::{Method, Status, uri};
 use freerun_serve::configuration::generation::Generation;
 use freerun_serve::loops::shared::SharedState;
 use freerun_serve::tls::sessions::ServedTls;
@@ -135,7 +135,7 @@ impl StatusFormat {
             StatusFormat::Prometheus => prometheus::CONTENT_TYPE,
             StatusFormat::Html => page::CONTENT_TYPE,
         };
-        let mut response = Response::new(200, content_type, Body::Bytes(text));
+        let mut response = Response::new(Status::OK, content_type, Body::Bytes(text));
         response.add(Bytes::from_static(b"Cache-Control"), Bytes::from_static(b"no-store"));
         response.add(Bytes::from_static(b"Vary"), Bytes::from_static(b"Accept"));
         // Names in the text may have come from clients: a browser takes it for nothing but what it is.
@@ -149,12 +149,12 @@ impl StatusFormat {
 
 fn answer(request: &mut Request) -> Option<Outcome> {
     if !matches!(request.asked.method, Method::Get | Method::Head) {
-        return Some(Outcome::Status(405));
+        return Some(Outcome::Status(Status::METHOD_NOT_ALLOWED));
     }
     if argument(request, b"cache").is_some() {
         return Some(Outcome::Declined);
     }
-    let Some(format) = StatusFormat::of(request) else { return Some(Outcome::Status(400)) };
+    let Some(format) = StatusFormat::of(request) else { return Some(Outcome::Status(Status::BAD_REQUEST)) };
     let shared = request.client.loop_state.shared.clone();
     if format != StatusFormat::Html && size(&shared.generation.load()) > FEW {
         return None;
@@ -171,14 +171,14 @@ fn answer_later(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
         if let Err(status) = body::begin_discarding(request) {
             return Outcome::Status(status);
         }
-        let Some(format) = StatusFormat::of(request) else { return Outcome::Status(400) };
+        let Some(format) = StatusFormat::of(request) else { return Outcome::Status(Status::BAD_REQUEST) };
         let shared = request.client.loop_state.shared.clone();
         let text = request.generation.pools.cpu().run(request.client_key(), move || format.text(&shared)).await;
         match text {
             Ok(text) => outcome(request, format, text),
             Err(error) => {
                 log_error!(request, Error, "status: {error}");
-                Outcome::Status(503)
+                Outcome::Status(Status::SERVICE_UNAVAILABLE)
             }
         }
     })
@@ -203,12 +203,12 @@ fn explain(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
         }
         let name = argument(request, b"cache").unwrap_or_default();
         let Some(asked) = AskedKey::new(argument(request, b"key"), argument(request, b"hash")) else {
-            return Outcome::Status(400);
+            return Outcome::Status(Status::BAD_REQUEST);
         };
-        let Some(cache) = caches::find(&request.generation, &name) else { return Outcome::Status(404) };
+        let Some(cache) = caches::find(&request.generation, &name) else { return Outcome::Status(Status::NOT_FOUND) };
         match key::explain_to(request, &cache, &asked).await {
             Some(explained) => outcome(request, StatusFormat::Json, utf8::json(&explained).map(Bytes::from)),
-            None => Outcome::Status(500),
+            None => Outcome::Status(Status::INTERNAL_SERVER_ERROR),
         }
     })
 }
@@ -218,7 +218,7 @@ fn outcome(request: &Request, format: StatusFormat, text: serde_json::Result<Byt
         Ok(text) => format.response(text).into(),
         Err(error) => {
             log_error!(request, Error, "status cannot be written as JSON ({error})");
-            Outcome::Status(500)
+            Outcome::Status(Status::INTERNAL_SERVER_ERROR)
         }
     }
 }

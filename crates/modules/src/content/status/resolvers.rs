@@ -3,20 +3,35 @@
 use freerun_serve::configuration::generation::Generation;
 use freerun_serve::upstream::resolver::ZonedResolvers;
 use freerun_upstream::resolve::Resolver as Asked;
-use serde::Serialize;
 
-use super::samples::Text;
+use super::samples::{MetricRow, Text};
+use crate::content::described::described;
 
-/// The counters of the resolvers of a zone.
-#[derive(Debug, Default, Serialize)]
-pub struct Resolver {
-    pub name: String,
-    pub questions: u64,
-    pub service_questions: u64,
-    pub found: u64,
-    pub not_found: u64,
-    pub timed_out: u64,
-    pub failed: u64,
+described! {
+    /// The counters of the resolvers of a zone.
+    #[derive(Default)]
+    pub struct Resolver {
+        pub name: String,
+        /// Questions for addresses, sent to name servers.
+        #[metric(counter "freerun_resolver_questions_total" by "kind" is "name", "Questions to name servers.")]
+        pub questions: u64,
+        /// Questions for services, sent to name servers.
+        #[metric(counter "freerun_resolver_questions_total" by "kind" is "service")]
+        pub service_questions: u64,
+        /// Questions with an answer.
+        #[metric(counter "freerun_resolver_answers_total" by "answer" is "found",
+            "What became of them; timed_out: of those who waited for an answer.")]
+        pub found: u64,
+        /// Questions about names that do not exist.
+        #[metric(counter "freerun_resolver_answers_total" by "answer" is "not_found")]
+        pub not_found: u64,
+        /// Questions without an answer in time.
+        #[metric(counter "freerun_resolver_answers_total" by "answer" is "timed_out")]
+        pub timed_out: u64,
+        /// Questions whose answer was an error.
+        #[metric(counter "freerun_resolver_answers_total" by "answer" is "failed")]
+        pub failed: u64,
+    }
 }
 
 impl Resolver {
@@ -53,19 +68,6 @@ pub fn collect(generation: &Generation) -> Vec<Resolver> {
 
 /// Writes the counters for Prometheus.
 pub(super) fn text(resolvers: &[Resolver], out: &mut Text) {
-    let name = "freerun_resolver_questions_total";
-    out.head(name, "counter", "Questions to name servers.");
-    for one in resolvers {
-        out.sample(name, &[("resolver", &one.name), ("kind", &"name")], one.questions);
-        out.sample(name, &[("resolver", &one.name), ("kind", &"service")], one.service_questions);
-    }
-    let name = "freerun_resolver_answers_total";
-    out.head(name, "counter", "What became of them; timed_out: of those who waited for an answer.");
-    for one in resolvers {
-        let all =
-            [("found", one.found), ("not_found", one.not_found), ("timed_out", one.timed_out), ("failed", one.failed)];
-        for (answer, count) in all {
-            out.sample(name, &[("resolver", &one.name), ("answer", &answer)], count);
-        }
-    }
+    let rows = resolvers.iter().map(|resolver| MetricRow::new("resolver", &resolver.name, resolver));
+    out.objects(&rows.collect::<Vec<_>>());
 }

@@ -1,38 +1,114 @@
 //! Samples in the text format of Prometheus.
 
+use std::borrow::Cow;
 use std::fmt::{self, Display, Write};
 
-use super::histogram::{BOUNDS_US, Histogram};
+use crate::content::described::histogram::{BOUNDS_US, Histogram};
+use crate::content::described::metric::{Figure, HasMetrics, Metric};
 
 /// A label of a sample.
 pub(super) type Label<'a> = (&'a str, &'a dyn Display);
+
+/// An object with the labels of its samples.
+pub(super) struct MetricRow<'a, T> {
+    pub(super) labels: Vec<Label<'a>>,
+    pub(super) object: &'a T,
+}
+
+impl<'a, T> MetricRow<'a, T> {
+    /// The object with one label.
+    pub(super) fn new(label: &'a str, value: &'a dyn Display, object: &'a T) -> MetricRow<'a, T> {
+        MetricRow { labels: vec![(label, value)], object }
+    }
+}
+
+/// The words that stand for `{…}` in the names and helps of a family's metrics.
+pub(super) type FamilyWords = [(&'static str, &'static str)];
 
 /// A text that samples are added to.
 pub(super) struct Text(pub(super) String);
 
 impl Text {
+    /// Writes the metrics of objects.
+    pub(super) fn objects<T: HasMetrics>(&mut self, rows: &[MetricRow<'_, T>]) {
+        self.family(rows, &[]);
+    }
+
+    /// Writes the metrics of objects whose descriptions have words of the family. Metrics of the same name that follow
+    /// each other are one with several labels.
+    pub(super) fn family<T: HasMetrics>(&mut self, rows: &[MetricRow<'_, T>], words: &FamilyWords) {
+        self.chosen(rows, words, |_| true);
+    }
+
+    /// Writes the chosen metrics of objects.
+    pub(super) fn chosen<T: HasMetrics>(
+        &mut self,
+        rows: &[MetricRow<'_, T>],
+        words: &FamilyWords,
+        is_chosen: fn(&Metric) -> bool,
+    ) {
+        let mut last = "";
+        T::each_metric(&mut |metric, value| {
+            if !is_chosen(metric) {
+                return;
+            }
+            let name = in_words(metric.name, words);
+            if last != metric.name {
+                self.head(&name, metric.kind, &in_words(metric.help.trim(), words));
+                last = metric.name;
+            }
+            let mut buckets = None;
+            for MetricRow { labels, object } in rows {
+                match value(object) {
+                    Figure::Missing => {}
+                    Figure::Number(number) => self.labelled(&name, labels, metric, number),
+                    Figure::Signed(number) => self.labelled(&name, labels, metric, number),
+                    Figure::Decimal(number) => self.labelled(&name, labels, metric, number),
+                    Figure::Duration(us) => self.labelled(&name, labels, metric, Seconds(us)),
+                    Figure::Counts(counts) => {
+                        for (of, count) in counts {
+                            let own = metric.label.map(|label| (label, &of as &dyn Display));
+                            self.sample_with(&name, labels, own, count);
+                        }
+                    }
+                    Figure::Histogram(histogram) => {
+                        let buckets = buckets.get_or_insert_with(Buckets::default);
+                        self.buckets(&name, labels, histogram, buckets);
+                    }
+                }
+            }
+        });
+    }
+
+    /// Writes a sample, with the metric's own label if that has one value.
+    fn labelled(&mut self, name: &str, labels: &[Label<'_>], metric: &Metric, value: impl Display) {
+        let own = metric.label.zip(metric.label_value.as_ref()).map(|(label, of)| (label, of as &dyn Display));
+        self.sample_with(name, labels, own, value);
+    }
+
     /// Writes `# HELP` and `# TYPE`, once for each name.
     pub(super) fn head(&mut self, name: &str, kind: &str, help: &str) {
         let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
     }
 
-    pub(super) fn single(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
-        self.head(name, kind, help);
-        self.sample(name, &[], value);
+    pub(super) fn sample(&mut self, name: &str, labels: &[Label<'_>], value: impl Display) {
+        self.sample_with(name, labels, None, value);
     }
 
-    pub(super) fn sample(&mut self, name: &str, labels: &[Label<'_>], value: impl Display) {
+    /// Writes a sample; `own` is a label behind the others.
+    fn sample_with(&mut self, name: &str, labels: &[Label<'_>], own: Option<Label<'_>>, value: impl Display) {
         self.0.push_str(name);
-        self.labels(labels);
-        if !labels.is_empty() {
+        let is_labelled = !labels.is_empty() || own.is_some();
+        self.labels(labels.iter().chain(&own));
+        if is_labelled {
             self.0.push('}');
         }
         let _ = writeln!(self.0, " {value}");
     }
 
     /// Writes labels without the brace behind them.
-    fn labels(&mut self, labels: &[Label<'_>]) {
-        for (index, (label, text)) in labels.iter().enumerate() {
+    fn labels<'l>(&mut self, labels: impl IntoIterator<Item = &'l Label<'l>>) {
+        for (index, (label, text)) in labels.into_iter().enumerate() {
             self.0.push(if index == 0 { '{' } else { ',' });
             self.0.push_str(label);
             self.0.push_str("=\"");
@@ -42,37 +118,30 @@ impl Text {
         }
     }
 
-    /// Writes a histogram; `of` returns the labels and the values of one sample. Of thousands of zones nearly all of the text
-    /// are lines of buckets, so what these have in common is made once.
-    pub(super) fn histogram<'a, T: Copy + 'a>(
+    /// Writes the samples of a histogram. Of thousands of zones nearly all of the text are lines of buckets, so what these
+    /// have in common is made once.
+    fn buckets(
         &mut self,
         name: &str,
-        help: &str,
-        all: impl Iterator<Item = T>,
-        of: fn(T) -> (Vec<Label<'a>>, &'a Histogram),
+        own: &[Label<'_>],
+        histogram: &Histogram,
+        Buckets { bounds, begin }: &mut Buckets,
     ) {
-        self.head(name, "histogram", help);
-        let bounds = BOUNDS_US.iter().map(|bound| format!("le=\"{}\"}} ", Seconds(*bound)));
-        let bounds: Vec<String> = bounds.chain(["le=\"+Inf\"} ".to_owned()]).collect();
-        let mut begin = Text(String::new());
-        for one in all {
-            let (own, histogram) = of(one);
-            begin.0.clear();
-            begin.0.push_str(name);
-            begin.0.push_str("_bucket");
-            begin.labels(&own);
-            begin.0.push(if own.is_empty() { '{' } else { ',' });
-            let mut below = 0;
-            for (count, bound) in histogram.counts.iter().zip(&bounds) {
-                below += count;
-                self.0.push_str(&begin.0);
-                self.0.push_str(bound);
-                self.number(below);
-                self.0.push('\n');
-            }
-            self.sample(&format!("{name}_sum"), &own, Seconds(histogram.sum_us));
-            self.sample(&format!("{name}_count"), &own, below);
+        begin.0.clear();
+        begin.0.push_str(name);
+        begin.0.push_str("_bucket");
+        begin.labels(own);
+        begin.0.push(if own.is_empty() { '{' } else { ',' });
+        let mut below = 0;
+        for (count, bound) in histogram.counts.iter().zip(bounds) {
+            below += count;
+            self.0.push_str(&begin.0);
+            self.0.push_str(bound);
+            self.number(below);
+            self.0.push('\n');
         }
+        self.sample(&format!("{name}_sum"), own, Seconds(histogram.sum_us));
+        self.sample(&format!("{name}_count"), own, below);
     }
 
     /// Writes a number; the library's way takes several times as long.
@@ -89,6 +158,29 @@ impl Text {
         }
         self.0.push_str(std::str::from_utf8(&digits[at..]).unwrap_or_default());
     }
+}
+
+/// The parts that the lines of all buckets have in common.
+struct Buckets {
+    /// The ends of the lines before the number: the label `le` of each bucket.
+    bounds: Vec<String>,
+    /// The beginning of the lines of one object.
+    begin: Text,
+}
+
+impl Default for Buckets {
+    fn default() -> Buckets {
+        let bounds = BOUNDS_US.iter().map(|bound| format!("le=\"{}\"}} ", Seconds(*bound)));
+        Buckets { bounds: bounds.chain(["le=\"+Inf\"} ".to_owned()]).collect(), begin: Text(String::new()) }
+    }
+}
+
+/// A text with the family's words.
+fn in_words(text: &'static str, words: &FamilyWords) -> Cow<'static, str> {
+    if words.is_empty() {
+        return text.into();
+    }
+    words.iter().fold(text.to_owned(), |text, (name, word)| text.replace(name, word)).into()
 }
 
 /// A number of microseconds, printed as seconds exactly.
@@ -138,9 +230,7 @@ mod tests {
         let histogram = Histogram::from(counts);
         for (labels, inside) in [(vec![("x", &"1" as &dyn Display)], "x=\"1\","), (Vec::new(), "")] {
             let mut text = Text(String::new());
-            text.histogram("h", "Help.", std::iter::once((&labels, &histogram)), |(labels, histogram)| {
-                (labels.clone(), histogram)
-            });
+            text.buckets("h", &labels, &histogram, &mut Buckets::default());
             for line in [
                 format!("h_bucket{{{inside}le=\"0.000001\"}} 90"),
                 format!("h_bucket{{{inside}le=\"0.000002\"}} 90"),
@@ -149,7 +239,7 @@ mod tests {
             ] {
                 assert!(text.0.lines().any(|found| found == line), "{line} is not in\n{}", text.0);
             }
-            assert_eq!(text.0.lines().count(), 2 + last + 1 + 2);
+            assert_eq!(text.0.lines().count(), last + 1 + 2);
             assert!(text.0.contains(" 1.000002\n"), "{}", text.0);
         }
     }

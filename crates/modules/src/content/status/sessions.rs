@@ -3,32 +3,52 @@
 use std::collections::BTreeMap;
 
 use freerun_serve::loops::figures::sessions::{STATUSES, SessionFigures};
-use serde::Serialize;
 
 use super::limits::LimitZone;
-use super::samples::Text;
 use super::upstreams::Upstream;
 use super::zones::Zone;
+use crate::content::described::described;
 
-/// The counters of the sessions of stream.
-#[derive(Debug, Serialize)]
-pub struct Sessions {
-    pub sessions: u64,
-    pub open: u64,
-    pub ended: BTreeMap<u16, u64>,
-    pub received: u64,
-    pub sent: u64,
-    pub lost_datagrams: LostDatagrams,
-    pub server_zones: Vec<Zone>,
-    pub limit_conns: Vec<LimitZone>,
-    pub upstreams: Vec<Upstream>,
-}
+described! {
+    /// The counters of the sessions of stream.
+    pub struct Sessions {
+        /// Sessions of stream.
+        #[metric(counter "freerun_stream_sessions_total")]
+        pub sessions: u64,
+        /// Sessions of stream that are there.
+        #[metric(gauge "freerun_stream_sessions_open")]
+        pub open: u64,
+        /// Sessions of stream that have ended, by their statuses.
+        #[metric(counter "freerun_stream_ended_total" by "status")]
+        pub ended: BTreeMap<u16, u64>,
+        /// Bytes from clients, of sessions that have ended.
+        #[metric(counter "freerun_stream_bytes_total" by "direction" is "received",
+            "Bytes from and to clients, of sessions that have ended.")]
+        pub received: u64,
+        /// Bytes to clients, of sessions that have ended.
+        #[metric(counter "freerun_stream_bytes_total" by "direction" is "sent")]
+        pub sent: u64,
+        /// Datagrams that had no room, or could not be sent.
+        #[metric(inside)]
+        pub lost_datagrams: LostDatagrams,
+        /// Zones of servers of stream.
+        pub server_zones: Vec<Zone>,
+        /// Zones of `limit_conn` in stream.
+        pub limit_conns: Vec<LimitZone>,
+        /// Groups of servers of stream.
+        pub upstreams: Vec<Upstream>,
+    }
 
-/// Datagrams that were lost here.
-#[derive(Debug, Serialize)]
-pub struct LostDatagrams {
-    pub from_clients: u64,
-    pub to_clients: u64,
+    /// Datagrams that had no room, or could not be sent.
+    pub struct LostDatagrams {
+        /// Datagrams of clients.
+        #[metric(counter "freerun_stream_lost_datagrams_total" by "direction" is "from_clients",
+            "Datagrams that had no room, or could not be sent.")]
+        pub from_clients: u64,
+        /// Datagrams to clients.
+        #[metric(counter "freerun_stream_lost_datagrams_total" by "direction" is "to_clients")]
+        pub to_clients: u64,
+    }
 }
 
 impl Sessions {
@@ -49,23 +69,4 @@ impl Sessions {
             upstreams,
         }
     }
-}
-
-/// Writes the counters for Prometheus.
-pub(super) fn text(stream: &Sessions, out: &mut Text) {
-    out.single("freerun_stream_sessions_total", "counter", "Sessions of stream.", stream.sessions);
-    out.single("freerun_stream_sessions_open", "gauge", "Sessions of stream that are there.", stream.open);
-    let name = "freerun_stream_ended_total";
-    out.head(name, "counter", "Sessions of stream that have ended, by their statuses.");
-    for (status, count) in &stream.ended {
-        out.sample(name, &[("status", status)], *count);
-    }
-    let name = "freerun_stream_bytes_total";
-    out.head(name, "counter", "Bytes from and to clients, of sessions that have ended.");
-    out.sample(name, &[("direction", &"received")], stream.received);
-    out.sample(name, &[("direction", &"sent")], stream.sent);
-    let name = "freerun_stream_lost_datagrams_total";
-    out.head(name, "counter", "Datagrams that had no room, or could not be sent.");
-    out.sample(name, &[("direction", &"from_clients")], stream.lost_datagrams.from_clients);
-    out.sample(name, &[("direction", &"to_clients")], stream.lost_datagrams.to_clients);
 }

@@ -2,15 +2,17 @@
 
 use super::acme::AcmeCertificate as Ordered;
 use super::http2::Http2;
+use super::quic::{Http3, Quic};
 use super::sessions::Sessions;
 use super::tls::{LoadedCertificate, Side, Store, Tickets, Tls};
 use freerun_acme::{CertificateSettings, CertificateState, CertificateStatus, Identifier, KeyKind};
 use freerun_proto::h2::flood::Flood;
 use freerun_serve::loops::figures::http2::Http2Figures;
 use freerun_serve::loops::figures::limits::LimitFigures;
+use freerun_serve::loops::figures::quic::{Http3Figures, QuicFigures};
 use freerun_serve::loops::figures::sessions::SessionFigures;
 use freerun_serve::loops::figures::zones::{SubjectEnd, ZoneFigures};
-use freerun_serve::tls::figures::TlsFigures;
+use freerun_serve::tls::handshake::figures::TlsFigures;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, SystemTime};
 
@@ -19,16 +21,18 @@ use freerun_cache::key::Levels;
 use freerun_cache::usage::CacheStatus;
 use freerun_runtime::stats;
 use freerun_upstream::resolve::ResolverSpec;
-use freerun_upstream::{AttemptFailure, Group, GroupSettings, PeerSettings, PeerSpec, Query, Tried, UpstreamAddress};
+use freerun_upstream::{
+    AttemptFailure, Group, GroupSettings, PeerSettings, PeerSpec, Query, TriedServers, UpstreamAddress,
+};
 
 use super::caches::CacheFigures;
 use super::figures::{Connections, Figures, Log, LogThreads, LoopFigures, Mount, Pool};
-use super::histogram::Histogram;
 use super::limits::LimitZone;
 use super::resolvers::Resolver;
 use super::upstreams::Upstream;
 use super::zones::Zone;
 use super::{StatusFormat, prometheus};
+use crate::content::described::histogram::Histogram;
 
 fn histogram(durations_us: &[u64]) -> Histogram {
     let histogram = stats::Histogram::default();
@@ -113,6 +117,8 @@ fn figures() -> Figures {
             ],
         },
         http2: http2(),
+        http3: http3(),
+        quic: quic(),
         stream: sessions(),
         acme: vec![ordered(nasty), ordered("waiting")],
     }
@@ -122,7 +128,7 @@ fn sessions() -> Sessions {
     let figures = SessionFigures::default();
     figures.begin();
     figures.end(403, 1, 2);
-    let all = Sessions::of(&figures, vec![Upstream { protocol: "stream", ..upstream("s") }]);
+    let all = Sessions::of(&figures, vec![upstream("s")]);
     Sessions { server_zones: vec![zone("s")], ..all }
 }
 
@@ -141,6 +147,21 @@ fn http2() -> Http2 {
     figures.failed(Some(Flood::Resets));
     figures.failed(None);
     Http2::of(&figures)
+}
+
+fn http3() -> Http3 {
+    let figures = Http3Figures::default();
+    figures.reset_here.add();
+    figures.failed(Some(Flood::Fields));
+    Http3::of(&figures)
+}
+
+fn quic() -> Quic {
+    let figures = QuicFigures::default();
+    figures.completed.add();
+    figures.early_rejected.add();
+    figures.lost_to_clients.add();
+    Quic::of(&figures)
 }
 
 fn ordered(name: &str) -> Ordered {
@@ -212,7 +233,7 @@ fn upstream(name: &str) -> Upstream {
     let group = Group::new(name, GroupSettings::default(), Default::default(), vec![spec(80), spec(81)]);
     let peer = group.peers().primary.peers[0].clone();
     for answers in [true, false] {
-        let lease = group.pick(&Query { now: 10_000, ..Query::default() }, &mut Tried::new()).expect("a server");
+        let lease = group.pick(&Query { now: 10_000, ..Query::default() }, &mut TriedServers::new()).expect("a server");
         assert!(!answers || lease.peer().id == peer.id);
         if answers {
             lease.connected(false, Duration::from_millis(1));
@@ -296,6 +317,8 @@ fn json_says_what_the_documentation_says() {
         &value["server_zones"][0],
         &value["server_zones"][0]["tls"],
         &value["limit_reqs"][0],
+        &value["http3"],
+        &value["quic"],
         &value["stream"],
         &value["upstreams"][0],
         &value["resolvers"][0],

@@ -1,53 +1,115 @@
 //! The counters of TLS, and the certificates, in both forms.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Display;
 
 use freerun_serve::configuration::generation::Generation;
 use freerun_serve::loops::shared::SharedState;
-use freerun_serve::tls::figures::{CIPHERS, FAILURES, KEYS, RESUMED, TlsFigures};
+use freerun_serve::tls::handshake::figures::{CIPHERS, FAILURES, KEYS, RESUMED, TlsFigures};
 use freerun_serve::tls::server::ServerTls;
 use freerun_serve::tls::sessions::ServedTls;
 use freerun_tls::session::{SessionCache, TicketCounts};
-use serde::Serialize;
-use serde_json::{Map, Value, json};
 
-use super::histogram::Histogram;
-use super::samples::{Label, Text};
+use super::samples::{Label, MetricRow, Text};
+use crate::content::described::described;
+use crate::content::described::histogram::Histogram;
 
-/// The counters of TLS.
-#[derive(Debug, Serialize)]
-pub struct Tls {
-    pub clients: Side,
-    pub upstreams: Side,
-    pub tickets: Tickets,
-    pub session_caches: Vec<Store>,
-    pub certificates: Vec<LoadedCertificate>,
-}
+described! {
+    /// The counters of TLS.
+    pub struct Tls {
+        pub clients: Side,
+        pub upstreams: Side,
+        /// Session tickets of all servers.
+        #[metric(inside)]
+        pub tickets: Tickets,
+        pub session_caches: Vec<Store>,
+        pub certificates: Vec<LoadedCertificate>,
+    }
 
-/// The counters of one side.
-#[derive(Debug, Serialize)]
-pub struct Side {
-    pub handshakes: u64,
-    pub keys: Map<String, Value>,
-    pub resumed: u64,
-    pub resumed_by: Map<String, Value>,
-    pub versions: Map<String, Value>,
-    pub ciphers: Map<String, Value>,
-    pub failed: Map<String, Value>,
-    pub untrusted: u64,
-    pub pooled: u64,
-    pub steps: Histogram,
-}
+    /// The counters of one side.
+    pub struct Side {
+        /// Completed handshakes.
+        pub handshakes: u64,
+        /// Full handshakes of clients, by the kind of the server's key.
+        #[metric(counter "freerun_tls_full_total" by "key")]
+        pub keys: BTreeMap<&'static str, u64>,
+        /// Of these, handshakes that resumed a session.
+        #[metric(counter "freerun_tls_resumed_total", "Completed handshakes that resumed a session.")]
+        pub resumed: u64,
+        /// Handshakes of clients that resumed a session, by where it came from.
+        #[metric(counter "freerun_tls_resumed_by_total" by "by")]
+        pub resumed_by: BTreeMap<&'static str, u64>,
+        /// Completed handshakes, by version.
+        #[metric(counter "freerun_tls_handshakes_total" by "version")]
+        pub versions: BTreeMap<&'static str, u64>,
+        /// Completed handshakes, by cipher suite.
+        #[metric(counter "freerun_tls_ciphers_total" by "cipher")]
+        pub ciphers: BTreeMap<&'static str, u64>,
+        /// Handshakes that failed, by reason.
+        #[metric(counter "freerun_tls_failed_total" by "reason")]
+        pub failed: BTreeMap<&'static str, u64>,
+        /// Certificates of peers that were not trusted.
+        #[metric(counter "freerun_tls_untrusted_total")]
+        pub untrusted: u64,
+        /// Steps of handshakes that the pool (tls) did.
+        #[metric(counter "freerun_tls_pooled_steps_total")]
+        pub pooled: u64,
+        /// Steps of handshakes that loops did.
+        #[metric(histogram "freerun_tls_step_seconds")]
+        pub steps: Histogram,
+    }
 
-/// The counters of tickets.
-#[derive(Debug, Default, Serialize)]
-pub struct Tickets {
-    pub issued: u64,
-    pub accepted: u64,
-    pub unknown_key: u64,
-    pub expired: u64,
-    pub damaged: u64,
+    /// The counters of tickets.
+    #[derive(Default)]
+    pub struct Tickets {
+        /// Tickets given to clients.
+        #[metric(counter "freerun_tls_tickets_total" by "fate" is "issued",
+            "Session tickets that clients were given (issued) and have shown (the others).")]
+        pub issued: u64,
+        /// Tickets that clients have shown, and that were good.
+        #[metric(counter "freerun_tls_tickets_total" by "fate" is "accepted")]
+        pub accepted: u64,
+        /// Tickets whose key is not there.
+        #[metric(counter "freerun_tls_tickets_total" by "fate" is "unknown_key")]
+        pub unknown_key: u64,
+        /// Tickets shown too late.
+        #[metric(counter "freerun_tls_tickets_total" by "fate" is "expired")]
+        pub expired: u64,
+        /// Tickets that were changed, or of another server with the same keys.
+        #[metric(counter "freerun_tls_tickets_total" by "fate" is "damaged")]
+        pub damaged: u64,
+    }
+
+    /// A store of sessions (`ssl_session_cache`).
+    pub struct Store {
+        pub name: String,
+        /// Sessions in the cache.
+        #[metric(gauge "freerun_tls_session_cache_sessions")]
+        pub sessions: usize,
+        /// Bytes that the sessions in the cache take.
+        #[metric(gauge "freerun_tls_session_cache_bytes")]
+        pub bytes: u64,
+        /// Bytes that the sessions in the cache may take.
+        #[metric(gauge "freerun_tls_session_cache_max_bytes")]
+        pub max_bytes: u64,
+        /// Sessions that made room for others in the cache.
+        #[metric(counter "freerun_tls_session_cache_evicted_total")]
+        pub evicted: u64,
+    }
+
+    /// A certificate of the current configuration.
+    #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+    pub struct LoadedCertificate {
+        pub file: String,
+        pub subject: String,
+        pub names: Vec<String>,
+        pub key: &'static str,
+        pub issuer: String,
+        /// End of the certificate, in seconds since 1970.
+        #[metric(gauge "freerun_tls_certificate_expires_timestamp_seconds",
+            "When a certificate of the configuration expires, in seconds since 1970.")]
+        pub expires: i64,
+    }
 }
 
 impl From<TicketCounts> for Tickets {
@@ -57,32 +119,11 @@ impl From<TicketCounts> for Tickets {
     }
 }
 
-/// A store of sessions (`ssl_session_cache`).
-#[derive(Debug, Serialize)]
-pub struct Store {
-    pub name: String,
-    pub sessions: usize,
-    pub bytes: u64,
-    pub max_bytes: u64,
-    pub evicted: u64,
-}
-
-/// A certificate of the current configuration.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct LoadedCertificate {
-    pub file: String,
-    pub subject: String,
-    pub names: Vec<String>,
-    pub key: &'static str,
-    pub issuer: String,
-    pub expires: i64,
-}
-
-fn counts<'n>(
-    names: impl IntoIterator<Item = &'n str>,
+fn counts(
+    names: impl IntoIterator<Item = &'static str>,
     counters: &[freerun_runtime::stats::Counter],
-) -> Map<String, Value> {
-    names.into_iter().zip(counters).map(|(name, counter)| (name.to_owned(), json!(counter.get()))).collect()
+) -> BTreeMap<&'static str, u64> {
+    names.into_iter().zip(counters).map(|(name, counter)| (name, counter.get())).collect()
 }
 
 impl Side {
@@ -144,95 +185,48 @@ pub fn collect(shared: &SharedState, generation: &Generation) -> Tls {
     Tls { clients, upstreams, tickets, session_caches: stores, certificates }
 }
 
+/// The metrics that only the side of clients has.
+const OF_CLIENTS: [&str; 2] = ["freerun_tls_full_total", "freerun_tls_resumed_by_total"];
+
 /// Writes the counters for Prometheus.
 pub(super) fn text(tls: &Tls, out: &mut Text) {
-    let sides = [("clients", &tls.clients), ("upstreams", &tls.upstreams)];
-    let name = "freerun_tls_handshakes_total";
-    out.head(name, "counter", "Completed handshakes, by version.");
-    for (side, figures) in sides {
-        for (version, count) in &figures.versions {
-            out.sample(name, &[("side", &side), ("version", version)], count);
-        }
-    }
-    let name = "freerun_tls_ciphers_total";
-    out.head(name, "counter", "Completed handshakes, by cipher suite.");
-    for (side, figures) in sides {
-        for (cipher, count) in &figures.ciphers {
-            out.sample(name, &[("side", &side), ("cipher", cipher)], count);
-        }
-    }
-    let name = "freerun_tls_resumed_total";
-    out.head(name, "counter", "Of these, handshakes that resumed a session.");
-    sides.iter().for_each(|(side, figures)| out.sample(name, &[("side", side)], figures.resumed));
-    let name = "freerun_tls_full_total";
-    out.head(name, "counter", "Full handshakes of clients, by the kind of the server's key.");
-    for (key, count) in &tls.clients.keys {
-        out.sample(name, &[("key", key)], count);
-    }
-    let name = "freerun_tls_resumed_by_total";
-    out.head(name, "counter", "Handshakes of clients that resumed a session, by where it came from.");
-    for (by, count) in &tls.clients.resumed_by {
-        out.sample(name, &[("by", by)], count);
-    }
-    let name = "freerun_tls_failed_total";
-    out.head(name, "counter", "Handshakes that failed, by reason.");
-    for (side, figures) in sides {
-        for (reason, count) in &figures.failed {
-            out.sample(name, &[("side", &side), ("reason", reason)], count);
-        }
-    }
-    let name = "freerun_tls_untrusted_total";
-    out.head(name, "counter", "Certificates of peers that were not trusted.");
-    sides.iter().for_each(|(side, figures)| out.sample(name, &[("side", side)], figures.untrusted));
-    let name = "freerun_tls_pooled_steps_total";
-    out.head(name, "counter", "Steps of handshakes that the pool (tls) did.");
-    sides.iter().for_each(|(side, figures)| out.sample(name, &[("side", side)], figures.pooled));
-    let name = "freerun_tls_step_seconds";
-    out.histogram(name, "Steps of handshakes that loops did.", sides.iter(), |(side, figures)| {
-        (vec![("side", side)], &figures.steps)
-    });
-    let tickets = &tls.tickets;
-    let fates = [
-        ("issued", tickets.issued),
-        ("accepted", tickets.accepted),
-        ("unknown_key", tickets.unknown_key),
-        ("expired", tickets.expired),
-        ("damaged", tickets.damaged),
-    ];
-    let name = "freerun_tls_tickets_total";
-    out.head(name, "counter", "Session tickets that clients were given (issued) and have shown (the others).");
-    fates.iter().for_each(|(fate, count)| out.sample(name, &[("fate", fate)], count));
-    let stores = &tls.session_caches;
-    let name = "freerun_tls_session_cache_sessions";
-    out.head(name, "gauge", "Sessions in the cache.");
-    stores.iter().for_each(|store| out.sample(name, &[("cache", &store.name)], store.sessions));
-    let name = "freerun_tls_session_cache_bytes";
-    out.head(name, "gauge", "Bytes that the sessions in the cache take.");
-    stores.iter().for_each(|store| out.sample(name, &[("cache", &store.name)], store.bytes));
-    let name = "freerun_tls_session_cache_max_bytes";
-    out.head(name, "gauge", "Bytes that the sessions in the cache may take.");
-    stores.iter().for_each(|store| out.sample(name, &[("cache", &store.name)], store.max_bytes));
-    let name = "freerun_tls_session_cache_evicted_total";
-    out.head(name, "counter", "Sessions that made room for others in the cache.");
-    stores.iter().for_each(|store| out.sample(name, &[("cache", &store.name)], store.evicted));
-    let name = "freerun_tls_certificate_expires_timestamp_seconds";
-    out.head(name, "gauge", "When a certificate of the configuration expires, in seconds since 1970.");
-    let names: Vec<String> = tls.certificates.iter().map(|one| one.names.join(" ")).collect();
+    let sides =
+        [MetricRow::new("side", &"clients", &tls.clients), MetricRow::new("side", &"upstreams", &tls.upstreams)];
+    out.chosen(&sides, &[], |metric| !OF_CLIENTS.contains(&metric.name));
+    let clients = [MetricRow { labels: Vec::new(), object: &tls.clients }];
+    out.chosen(&clients, &[], |metric| OF_CLIENTS.contains(&metric.name));
+    out.objects(&[MetricRow { labels: Vec::new(), object: tls }]);
+    let stores = tls.session_caches.iter().map(|store| MetricRow::new("cache", &store.name, store));
+    out.objects(&stores.collect::<Vec<_>>());
+    certificates(&tls.certificates, out);
+}
+
+/// Writes the certificates. Those that are equal in all labels are numbered.
+fn certificates(certificates: &[LoadedCertificate], out: &mut Text) {
+    let names: Vec<String> = certificates.iter().map(|one| one.names.join(" ")).collect();
     let mut seen: HashMap<[&str; 5], usize> = HashMap::new();
-    for (one, names) in tls.certificates.iter().zip(&names) {
-        let labels: [(&str, &str); 5] = [
-            ("file", &one.file),
-            ("subject", &one.subject),
-            ("names", names),
-            ("key", one.key),
-            ("issuer", &one.issuer),
-        ];
-        let nth = seen.entry(labels.map(|(_, value)| value)).or_default();
-        *nth += 1;
+    let all: Vec<([(&str, &str); 5], usize)> = certificates
+        .iter()
+        .zip(&names)
+        .map(|(one, names)| {
+            let labels: [(&str, &str); 5] = [
+                ("file", &one.file),
+                ("subject", &one.subject),
+                ("names", names),
+                ("key", one.key),
+                ("issuer", &one.issuer),
+            ];
+            let nth = seen.entry(labels.map(|(_, value)| value)).or_default();
+            *nth += 1;
+            (labels, *nth)
+        })
+        .collect();
+    let rows = certificates.iter().zip(&all).map(|(object, (labels, nth))| {
         let mut labels: Vec<Label<'_>> = labels.iter().map(|(name, value)| (*name, value as &dyn Display)).collect();
         if *nth > 1 {
             labels.push(("nth", nth));
         }
-        out.sample(name, &labels, one.expires);
-    }
+        MetricRow { labels, object }
+    });
+    out.objects(&rows.collect::<Vec<_>>());
 }

@@ -1,39 +1,60 @@
 //! Counters of zones (`status_zone`), in both forms.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use freerun_serve::configuration::generation::Generation;
 use freerun_serve::loops::figures::zones::{StatusZones, ZoneFigures, ZonesByName};
-use serde::Serialize;
-use serde_json::{Map, Value};
 
-use super::histogram::Histogram;
-use super::samples::{Label, Text};
+use super::samples::{MetricRow, Text};
 use super::upstreams::CLASSES;
+use crate::content::described::described;
+use crate::content::described::histogram::Histogram;
+use crate::content::described::metric::Figure;
 
-/// The counters of a zone.
-#[derive(Debug, Serialize)]
-pub struct Zone {
-    pub name: String,
-    pub processing: u64,
-    pub requests: u64,
-    pub responses: Map<String, Value>,
-    pub codes: BTreeMap<u16, u64>,
-    pub discarded: u64,
-    pub received: u64,
-    pub sent: u64,
-    /// The handshakes of clients; `None`: there were none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tls: Option<Handshakes>,
-    pub times: Histogram,
-}
+described! {
+    /// The counters of a zone.
+    pub struct Zone {
+        pub name: String,
+        /// Requests or sessions that are there.
+        #[metric(gauge "{zone}_{units}_processing", "Of a zone, {units} that are there.")]
+        #[api]
+        pub processing: u64,
+        /// Requests or sessions that have begun.
+        #[api]
+        pub requests: u64,
+        /// Responses, by class.
+        pub responses: BTreeMap<&'static str, u64>,
+        /// Responses, by the first statuses that each loop has sent.
+        #[metric(counter "{zone}_{units}_total" by "code" from Zone::by_code,
+            "Of a zone, {units} that have ended, by status.")]
+        pub codes: BTreeMap<u16, u64>,
+        /// Requests or sessions that have ended without a response.
+        #[metric(counter "{zone}_{units}_discarded_total", "Of a zone, {units} that have ended without a response.")]
+        #[api]
+        pub discarded: u64,
+        #[metric(counter "{zone}_received_bytes_total", "Bytes of {units} of a zone.")]
+        #[api]
+        pub received: u64,
+        /// Bytes sent to their clients.
+        #[metric(counter "{zone}_sent_bytes_total")]
+        #[api]
+        pub sent: u64,
+        /// Handshakes of clients, if there were any.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[metric(counter "{zone}_handshakes_total" by "result" from Zone::handshakes,
+            "TLS handshakes of the zone's clients.")]
+        pub tls: Option<Handshakes>,
+        #[metric(histogram "{zone}_{unit}_duration_seconds", "How long {units} of a zone took.")]
+        pub times: Histogram,
+    }
 
-/// The handshakes of a zone's clients.
-#[derive(Debug, Serialize)]
-pub struct Handshakes {
-    pub done: u64,
-    pub failed: u64,
-    pub resumed: u64,
+    /// The handshakes of a zone's clients.
+    pub struct Handshakes {
+        pub done: u64,
+        pub failed: u64,
+        pub resumed: u64,
+    }
 }
 
 /// The zones of a generation.
@@ -64,7 +85,7 @@ impl Zone {
             name: name.to_owned(),
             processing: shown.processing,
             requests: shown.begun,
-            responses: CLASSES.iter().zip(shown.classes).map(|(class, n)| ((*class).to_owned(), n.into())).collect(),
+            responses: CLASSES.into_iter().zip(shown.classes).collect(),
             codes: shown.codes,
             discarded: shown.discarded,
             received: shown.received,
@@ -75,75 +96,47 @@ impl Zone {
     }
 
     /// The statuses, and how often each came; behind those that are counted one by one, what is left of each class.
-    fn by_code(&self) -> Vec<(String, u64)> {
-        let mut all: Vec<(String, u64)> = self.codes.iter().map(|(code, count)| (code.to_string(), *count)).collect();
-        for (class, first_digit) in CLASSES.iter().zip(1u16..) {
-            let counted = self.responses.get(*class).and_then(Value::as_u64).unwrap_or(0);
-            let told: u64 = self.codes.iter().filter(|(code, _)| *code / 100 == first_digit).map(|(_, n)| n).sum();
-            if counted > told {
-                all.push(((*class).to_owned(), counted - told));
+    fn by_code(&self) -> Figure<'_> {
+        let mut all: Vec<(Cow<'_, str>, u64)> =
+            self.codes.iter().map(|(code, count)| (code.to_string().into(), *count)).collect();
+        for (class, first_digit) in CLASSES.into_iter().zip(1u16..) {
+            let counted = self.responses.get(class).copied().unwrap_or(0);
+            let one_by_one: u64 =
+                self.codes.iter().filter(|(code, _)| *code / 100 == first_digit).map(|(_, n)| n).sum();
+            if counted > one_by_one {
+                all.push((class.into(), counted - one_by_one));
             }
         }
-        all
+        Figure::Counts(all)
+    }
+
+    /// The handshakes, by result.
+    fn handshakes(&self) -> Figure<'_> {
+        let Some(tls) = &self.tls else { return Figure::Missing };
+        let results = [("done", tls.done), ("failed", tls.failed), ("resumed", tls.resumed)];
+        Figure::Counts(results.map(|(result, count)| (result.into(), count)).to_vec())
     }
 }
 
-/// The words of a family of zones: in names of samples, of their label, and of what they count.
-struct Words {
-    prefix: &'static str,
+/// The words of a family of zones in names and helps of metrics, and the label that names a zone.
+struct ZoneFamily {
     label: &'static str,
-    one: &'static str,
-    more: &'static str,
+    words: [(&'static str, &'static str); 3],
 }
 
-const SERVERS: Words = Words { prefix: "freerun_http", label: "server_zone", one: "request", more: "requests" };
+/// The words of a family whose metrics begin with `zone` and count `units`.
+const fn family(label: &'static str, zone: &'static str, unit: &'static str, units: &'static str) -> ZoneFamily {
+    ZoneFamily { label, words: [("{zone}", zone), ("{unit}", unit), ("{units}", units)] }
+}
 
-const LOCATIONS: Words =
-    Words { prefix: "freerun_http_location", label: "location_zone", one: "request", more: "requests" };
-
-const STREAM_SERVERS: Words =
-    Words { prefix: "freerun_stream_zone", label: "server_zone", one: "session", more: "sessions" };
+const SERVERS: ZoneFamily = family("server_zone", "freerun_http", "request", "requests");
+const LOCATIONS: ZoneFamily = family("location_zone", "freerun_http_location", "request", "requests");
+const STREAM_SERVERS: ZoneFamily = family("server_zone", "freerun_stream_zone", "session", "sessions");
 
 /// Writes the counters for Prometheus.
 pub(super) fn text(servers: &[Zone], locations: &[Zone], stream_servers: &[Zone], out: &mut Text) {
-    family(&SERVERS, servers, out);
-    family(&LOCATIONS, locations, out);
-    family(&STREAM_SERVERS, stream_servers, out);
-}
-
-fn family(words: &Words, zones: &[Zone], out: &mut Text) {
-    let Words { prefix, label, one, more } = words;
-    let name = format!("{prefix}_{more}_total");
-    out.head(&name, "counter", &format!("Of a zone, {more} that have ended, by status."));
-    for zone in zones {
-        for (code, count) in zone.by_code() {
-            out.sample(&name, &[(label, &zone.name), ("code", &code)], count);
-        }
+    for (family, zones) in [(&SERVERS, servers), (&LOCATIONS, locations), (&STREAM_SERVERS, stream_servers)] {
+        let rows = zones.iter().map(|zone| MetricRow::new(family.label, &zone.name, zone));
+        out.family(&rows.collect::<Vec<_>>(), &family.words);
     }
-    let mut of = |what: &str, kind, help: &str, value: fn(&Zone) -> u64| {
-        let name = format!("{prefix}_{what}");
-        out.head(&name, kind, help);
-        for zone in zones {
-            out.sample(&name, &[(label, &zone.name)], value(zone));
-        }
-    };
-    of(&format!("{more}_processing"), "gauge", &format!("Of a zone, {more} that are there."), |z| z.processing);
-    of(&format!("{more}_discarded_total"), "counter", "Those that have ended without a response.", |z| z.discarded);
-    of("received_bytes_total", "counter", &format!("Bytes of {more} of a zone."), |z| z.received);
-    of("sent_bytes_total", "counter", "Bytes sent to their clients.", |z| z.sent);
-    if zones.iter().any(|zone| zone.tls.is_some()) {
-        let name = format!("{prefix}_handshakes_total");
-        out.head(&name, "counter", "TLS handshakes of the zone's clients.");
-        for (zone, tls) in zones.iter().filter_map(|zone| Some((zone, zone.tls.as_ref()?))) {
-            for (result, count) in [("done", tls.done), ("failed", tls.failed), ("resumed", tls.resumed)] {
-                out.sample(&name, &[(label, &zone.name), ("result", &result)], count);
-            }
-        }
-    }
-    let name = format!("{prefix}_{one}_duration_seconds");
-    let all = zones.iter().map(|zone| (zone, *label));
-    out.histogram(&name, &format!("How long {more} of a zone took."), all, |(zone, label)| {
-        let labels: Vec<Label<'_>> = vec![(label, &zone.name)];
-        (labels, &zone.times)
-    });
 }

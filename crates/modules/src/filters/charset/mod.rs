@@ -20,6 +20,7 @@ use freerun_http::values::media_types::MediaTypes;
 use freerun_http::variables::{Reference, VariableTable};
 use freerun_serve::configuration::parts::Parts;
 
+use freerun_proto::Status;
 use freerun_serve::values::lookups::variable_name;
 use map::CharsetMaps;
 
@@ -190,7 +191,7 @@ fn run(request: &mut Request, response: &mut Response) {
 /// Names the character set that a body has now. Old browsers used the character set of a redirect for the page that it
 /// leads to.
 fn name(response: &mut Response, target: &Bytes) {
-    response.charset = (!matches!(response.status, 301 | 302)).then(|| target.clone());
+    response.charset = (!matches!(response.status, Status::MOVED_PERMANENTLY | Status::FOUND)).then(|| target.clone());
 }
 
 /// Recodes a body to the character set that the other server wants for the client (`X-Accel-Charset`), whatever the
@@ -233,12 +234,9 @@ fn recode(
         log_error!(request, Error, "{}", missing(source, target));
         return false;
     };
-    if !response.no_length && response.status != 204 {
+    if !response.no_length && response.status != Status::NO_CONTENT {
         let body = std::mem::replace(&mut response.body, Body::Empty).into_source(request);
-        response.content_changes(match map.changes_length() {
-            true => Change::CHARSET,
-            false => Change::CHARSET_OF_BYTES,
-        });
+        response.content_changes(if map.changes_length() { Change::CHARSET } else { Change::CHARSET_OF_BYTES });
         response.body = Body::Source(map.recode(body));
     }
     true

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use freerun_http::content::pull::Transform;
-use freerun_http::request::response::{BodySource, LocalBoxFuture};
+use freerun_http::request::response::{BodySource, LocalBoxFuture, SourceError};
 
 /// Recodes single bytes to single bytes; the length is not changed.
 pub struct RecodedBody {
@@ -22,7 +22,7 @@ impl RecodedBody {
 }
 
 impl BodySource for RecodedBody {
-    fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
+    fn next(&mut self) -> LocalBoxFuture<'_, Result<Option<Bytes>, SourceError>> {
         Box::pin(async {
             let Some(piece) = self.source.next().await? else { return Ok(None) };
             let mut piece = piece.try_into_mut().unwrap_or_else(|shared| BytesMut::from(&*shared));

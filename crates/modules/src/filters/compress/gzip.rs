@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::io;
 
 use bytes::Bytes;
-use flate2::{Compress, Compression, FlushCompress, Status};
+use flate2::{Compress, Compression, FlushCompress};
 use freerun_conf::{
     Buffers, Cx, Flags, Node, Problem, Setting, Shape, Size, Value, group, keyword_enum, settings, text_of,
 };
@@ -18,11 +18,11 @@ use freerun_http::request::Request;
 use freerun_http::request::response::{Body, Response};
 use freerun_http::values::media_types::MediaTypes;
 use freerun_http::variables::{Variable, VariableTable};
-use freerun_proto::{HeaderId, Version, date};
+use freerun_proto::{HeaderId, Status, Version, date};
 use freerun_runtime::log::clock;
 use libdeflater::{CompressionLvl, Compressor};
 
-use super::accept;
+use super::accept_encoding;
 use super::coding::{Coding, Encoder, Params, Plan};
 use super::deflate::{self, Effort, Small};
 
@@ -298,19 +298,19 @@ pub static CODING: Coding = Coding {
 /// Whether the client gets an existing gzip body: it accepts gzip, and nginx's further conditions are met.
 pub fn accepted(request: &Request, response: &Response) -> bool {
     let field = request.head.value(HeaderId::AcceptEncoding).unwrap_or_default();
-    accept::quality(field, CODING.name) > 0 && allows(request, response)
+    accept_encoding::quality(field, CODING.name) > 0 && allows(request, response)
 }
 
-/// The conditions on the request, and for proxies on the response, besides the acceptance of gzip.
+/// Whether the request, and for proxies the response, meets the conditions besides the acceptance of gzip.
 fn allows(request: &Request, response: &Response) -> bool {
     let settings = request.settings().get::<GzipSettings>();
     allows_client(request, settings)
         && (request.head.value(HeaderId::Via).is_none() || settings.gzip_proxied.allows(request, response))
 }
 
-/// The conditions on the request before there is a response: a file's own fields restrict nothing.
+/// Whether the request meets the conditions, before there is a response: a file's own fields restrict nothing.
 pub fn allows_request(request: &Request) -> bool {
-    allows(request, &Response::new(200, Bytes::new(), Body::Empty))
+    allows(request, &Response::new(Status::OK, Bytes::new(), Body::Empty))
 }
 
 fn allows_client(request: &Request, settings: &GzipSettings) -> bool {
@@ -401,7 +401,7 @@ impl GzipStream {
             let status = self.0.compress_vec(input, out, flush).map_err(io::Error::other)?;
             input = &input[usize::try_from(self.0.total_in() - before).map_err(io::Error::other)?..];
             // If there is room left, there is no more output.
-            if status == Status::StreamEnd || input.is_empty() && out.len() < out.capacity() {
+            if status == flate2::Status::StreamEnd || input.is_empty() && out.len() < out.capacity() {
                 return Ok(());
             }
         }

@@ -4,12 +4,12 @@
 //! If several codings are on and the client accepts more than one of them, the highest quality in `Accept-Encoding`
 //! decides; among equals zstd, then brotli, then gzip.
 
-pub mod accept;
+pub mod accept_encoding;
 pub mod brotli;
 pub mod coding;
+mod compressed_bodies;
 mod deflate;
 pub mod gzip;
-mod kept;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -24,12 +24,12 @@ use freerun_http::request::handler::{Filter, Slot};
 use freerun_http::request::representation::Change;
 use freerun_http::request::response::{Body, Response};
 use freerun_http::variables::VariableValue;
-use freerun_proto::HeaderId;
+use freerun_proto::{HeaderId, Status};
 use freerun_runtime::loops;
 
 use coding::{Coding, INLINE, Params};
+use compressed_bodies::{CompressedBodies, Original};
 use gzip::GzipSettings;
-use kept::{CompressedBodies, Original};
 use source::{CompressedBytes, CompressedSource, Ratio};
 
 /// The codings, preferred ones first.
@@ -48,7 +48,7 @@ pub static MODULE: Module = Module {
 
 fn run(request: &mut Request, response: &mut Response) {
     if request.is_subrequest()
-        || !matches!(response.status, 200 | 403 | 404)
+        || !matches!(response.status, Status::OK | Status::FORBIDDEN | Status::NOT_FOUND)
         || response.field(b"Content-Encoding").is_some_and(|encoding| !encoding.is_empty())
     {
         return;
@@ -79,7 +79,7 @@ fn choose(request: &Request, response: &mut Response, settings: &SettingsSet) ->
             continue;
         }
         response.vary |= settings.get::<GzipSettings>().gzip_vary;
-        let quality = accept::quality(accepted, coding.name);
+        let quality = accept_encoding::quality(accepted, coding.name);
         if quality > best_quality && (coding.allows)(request, response) {
             best_quality = quality;
             best = Some((coding, plan.params));

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use freerun_http::request::Request;
-use freerun_http::request::response::{BodySource, LocalBoxFuture};
+use freerun_http::request::response::{BodySource, LocalBoxFuture, SourceError};
 use freerun_runtime::pool::CpuPool;
 
 use super::coding::{Coding, Encoder, INLINE, Params};
-use super::kept::{CompressedBodies, Original};
+use super::compressed_bodies::{CompressedBodies, Original};
 
 /// The longest body that is read completely and compressed in one go, which is several times faster than piece by
 /// piece.
@@ -47,7 +47,7 @@ impl CompressedBytes {
 }
 
 impl BodySource for CompressedBytes {
-    fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
+    fn next(&mut self) -> LocalBoxFuture<'_, Result<Option<Bytes>, SourceError>> {
         Box::pin(std::future::ready(Ok(self.0.take().filter(|bytes| !bytes.is_empty()))))
     }
 
@@ -137,7 +137,7 @@ impl CompressedSource {
         }
     }
 
-    async fn step(&mut self) -> io::Result<Option<Bytes>> {
+    async fn step(&mut self) -> Result<Option<Bytes>, SourceError> {
         if matches!(self.stage, Stage::Fresh(_))
             && let Stage::Fresh(source) = std::mem::replace(&mut self.stage, Stage::Ended)
         {
@@ -180,7 +180,7 @@ impl CompressedSource {
     }
 
     /// Reads a source of known and bounded length completely, and compresses it.
-    async fn whole(&self, mut source: Box<dyn BodySource>) -> io::Result<Bytes> {
+    async fn whole(&self, mut source: Box<dyn BodySource>) -> Result<Bytes, SourceError> {
         let length = usize::try_from(source.remaining().unwrap_or(0)).map_err(io::Error::other)?;
         let mut body = source.next().await?.unwrap_or_default();
         if body.len() < length {
@@ -188,7 +188,7 @@ impl CompressedSource {
             all.extend_from_slice(&body);
             drop(body);
             while all.len() < length {
-                let Some(piece) = source.next().await? else { return Err(io::ErrorKind::UnexpectedEof.into()) };
+                let Some(piece) = source.next().await? else { return Err(SourceError::Short) };
                 all.extend_from_slice(&piece);
             }
             body = all.freeze();
@@ -244,7 +244,7 @@ fn add(sum: &Cell<u64>, bytes: usize) {
 }
 
 impl BodySource for CompressedSource {
-    fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
+    fn next(&mut self) -> LocalBoxFuture<'_, Result<Option<Bytes>, SourceError>> {
         Box::pin(async {
             let result = self.step().await;
             if result.is_err() {
@@ -275,7 +275,7 @@ enum Come {
     End,
 }
 
-type PullResult = (Box<dyn BodySource>, io::Result<Option<Bytes>>);
+type PullResult = (Box<dyn BodySource>, Result<Option<Bytes>, SourceError>);
 
 /// A source that can be asked without waiting for its answer.
 struct Input {
@@ -293,7 +293,7 @@ impl Input {
 
     /// The next piece, of at most [`PIECE`] bytes. With `impatient`, a pause is reported, once, unless the source is a
     /// file.
-    async fn next(&mut self, impatient: bool) -> io::Result<Come> {
+    async fn next(&mut self, impatient: bool) -> Result<Come, SourceError> {
         if self.rest.is_empty() {
             match self.pull(impatient).await? {
                 Come::Piece(piece) => self.rest = piece,
@@ -303,7 +303,7 @@ impl Input {
         Ok(Come::Piece(self.rest.split_to(self.rest.len().min(PIECE))))
     }
 
-    async fn pull(&mut self, impatient: bool) -> io::Result<Come> {
+    async fn pull(&mut self, impatient: bool) -> Result<Come, SourceError> {
         let known = self.source.as_ref().is_some_and(|source| source.remaining().is_some());
         if self.asked.is_none() {
             let Some(mut source) = self.source.take() else { return Ok(Come::End) };

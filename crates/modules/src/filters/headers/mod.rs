@@ -139,7 +139,7 @@ fn run(request: &mut Request, response: &mut Response) {
     text::preview(request, response);
     let location = request.place.location.clone();
     let settings = location.settings.get::<HeadersSettings>();
-    let status = request.sent.status;
+    let status = request.sent.code();
     if matches!(status, 200 | 201 | 204 | 206 | 301 | 302 | 303 | 304 | 307 | 308) {
         expires::set(&settings.expires, request, response);
         if !settings.expires.is_off() {
@@ -170,7 +170,7 @@ fn run(request: &mut Request, response: &mut Response) {
 fn trailers(request: &mut Request) {
     let location = request.place.location.clone();
     let settings = location.settings.get::<HeadersSettings>();
-    for Addition { name, value, .. } in settings.add_trailer.for_status(request.sent.status) {
+    for Addition { name, value, .. } in settings.add_trailer.for_status(request.sent.code()) {
         let value = Bytes::copy_from_slice(&value.render(request));
         if !value.is_empty() {
             request.answered.trailers.push((name.clone(), value));

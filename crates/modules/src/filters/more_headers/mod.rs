@@ -1,8 +1,8 @@
 //! `more_set_headers`, `more_clear_headers`, `more_set_input_headers` and `more_clear_input_headers`: fields of responses and
 //! requests are set, replaced and removed, those included that the server makes itself.
 
+mod response_fields;
 mod rules;
-mod sent;
 
 use freerun_conf::{SettingsSet, Shape, group, settings};
 use freerun_http::module::Module;
@@ -51,7 +51,7 @@ pub static MODULE: Module = Module {
     name: "more_headers",
     groups: &[group::<MoreHeadersSettings>()],
     handlers: &[Handler { phase: Phase::Rewrite, wanted: wants_input, run: Run::Now(change_request) }],
-    filters: &[Filter { slot: Slot::MoreHeaders, wanted: wants_output, run: sent::run }],
+    filters: &[Filter { slot: Slot::MoreHeaders, wanted: wants_output, run: response_fields::run }],
     ..Module::EMPTY
 };
 

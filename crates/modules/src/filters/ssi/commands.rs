@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use freerun_conf::text_of;
 use freerun_http::log_error;
-use freerun_http::phases::included::SubrequestBody;
 use freerun_http::phases::subrequest::{plain, subrequest, target};
+use freerun_http::phases::subrequest_body::SubrequestBody;
 use freerun_http::request::Request;
 use freerun_proto::uri;
 

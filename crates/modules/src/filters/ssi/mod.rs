@@ -91,10 +91,7 @@ fn run(request: &mut Request, response: &mut Response) {
     if response.length() == Some(0) && !response.no_length || !settings.ssi_types.contains(&response.content_type) {
         return;
     }
-    response.content_changes(match settings.ssi_last_modified {
-        true => Change::COMMANDS_DATED,
-        false => Change::COMMANDS,
-    });
+    response.content_changes(if settings.ssi_last_modified { Change::COMMANDS_DATED } else { Change::COMMANDS });
     if response.no_length {
         return;
     }

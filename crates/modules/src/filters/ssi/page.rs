@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use freerun_http::log_error;
-use freerun_http::phases::included::SubrequestBody;
+use freerun_http::phases::subrequest_body::SubrequestBody;
 use freerun_http::request::Request;
-use freerun_http::request::response::{Body, BodySource, LocalBoxFuture, Response};
+use freerun_http::request::response::{Body, BodySource, LocalBoxFuture, Response, SourceError};
 use freerun_http::settings::transfer::TransferSettings;
+use freerun_proto::Status;
 use freerun_runtime::loops;
 
 use super::SsiSettings;
@@ -89,7 +90,7 @@ impl SsiPage {
     pub(super) fn new(request: &Request, response: &Response, input: Box<dyn BodySource>) -> SsiPage {
         let settings = request.settings().get::<SsiSettings>();
         let mut fork = request.fork();
-        fork.sent.status = response.status;
+        fork.sent.status = Some(response.status);
         fork.answered.head = head_so_far(response);
         let max_value = usize::try_from(settings.ssi_value_length.0).unwrap_or(usize::MAX);
         SsiPage {
@@ -191,7 +192,7 @@ impl SsiPage {
     }
 
     /// The next bytes of the include at the head of the queue, while the others make progress. `None`: it is over.
-    async fn take_include(&mut self, include: &mut Include) -> io::Result<Option<Bytes>> {
+    async fn take_include(&mut self, include: &mut Include) -> Result<Option<Bytes>, SourceError> {
         {
             let mut step = step(include, &self.shared);
             let queue = &mut self.queue;
@@ -219,7 +220,10 @@ async fn take_turns() {
 }
 
 /// The next bytes of an include that are shown.
-fn step<'i>(include: &'i mut Include, shared: &'i SharedPage) -> LocalBoxFuture<'i, io::Result<Option<Bytes>>> {
+fn step<'i>(
+    include: &'i mut Include,
+    shared: &'i SharedPage,
+) -> LocalBoxFuture<'i, Result<Option<Bytes>, SourceError>> {
     Box::pin(async move {
         if let Purpose::Set(name) = &include.purpose {
             return keep(&mut include.body, name, shared).await.map(|()| None);
@@ -231,7 +235,7 @@ fn step<'i>(include: &'i mut Include, shared: &'i SharedPage) -> LocalBoxFuture<
             if answer.is_some_and(|answer| answer.response.as_ref().is_some_and(|response| response.special)) {
                 include.begun = true;
                 let stub = std::mem::take(stub);
-                include.body.substitute(Response::new(200, &b"text/html"[..], Body::Bytes(stub)));
+                include.body.substitute(Response::new(Status::OK, &b"text/html"[..], Body::Bytes(stub)));
             } else {
                 include.body.accept_close();
             }
@@ -250,16 +254,16 @@ fn step<'i>(include: &'i mut Include, shared: &'i SharedPage) -> LocalBoxFuture<
 }
 
 /// Stores the answer to a subrequest in a variable, if it was successful.
-async fn keep(body: &mut SubrequestBody, name: &[u8], shared: &SharedPage) -> io::Result<()> {
+async fn keep(body: &mut SubrequestBody, name: &[u8], shared: &SharedPage) -> Result<(), SourceError> {
     let Some(answer) = body.answer().await else { return body.next().await.map(drop) };
-    let good = (200..300).contains(&answer.status()) && !answer.response.as_ref().is_some_and(|r| r.special);
+    let good = (200..300).contains(&answer.status().code()) && !answer.response.as_ref().is_some_and(|r| r.special);
     let limit = answer.request.settings().get::<TransferSettings>().subrequest_output_buffer_size.0;
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let too_big = |body: &SubrequestBody, len: usize| {
         if let Some(request) = body.request() {
             log_error!(request, Error, "too big subrequest response: {len} while sending response to client");
         }
-        Err(io::Error::other("too big subrequest response"))
+        Err(io::Error::other("too big subrequest response").into())
     };
     if let Some(len) = body.remaining().map(|len| usize::try_from(len).unwrap_or(usize::MAX)).filter(|len| *len > limit)
     {
@@ -279,7 +283,7 @@ async fn keep(body: &mut SubrequestBody, name: &[u8], shared: &SharedPage) -> io
 }
 
 impl BodySource for SsiPage {
-    fn next(&mut self) -> LocalBoxFuture<'_, io::Result<Option<Bytes>>> {
+    fn next(&mut self) -> LocalBoxFuture<'_, Result<Option<Bytes>, SourceError>> {
         Box::pin(async {
             loop {
                 self.look().await;

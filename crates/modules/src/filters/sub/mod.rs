@@ -1,6 +1,6 @@
 //! `sub_filter`: replaces strings in bodies.
 
-mod beginnings;
+mod partial_matches;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -21,7 +21,7 @@ use freerun_http::request::response::{Body, Response};
 use freerun_http::template::Template;
 use freerun_http::values::media_types::MediaTypes;
 
-use beginnings::{Beginnings, Borders};
+use partial_matches::{Beginnings, Borders};
 
 settings! {
     /// Replacement of strings in responses.
@@ -90,7 +90,7 @@ fn run(request: &mut Request, response: &mut Response) {
         return;
     }
     // In the replacement `$status` is the status of this response.
-    let before = std::mem::replace(&mut request.sent.status, response.status);
+    let before = request.sent.status.replace(response.status);
     let pairs: Vec<Pair> = settings
         .sub_filter
         .iter()
@@ -109,10 +109,7 @@ fn run(request: &mut Request, response: &mut Response) {
         log_error!(request, Error, "too long search pattern");
         return;
     };
-    response.content_changes(match settings.sub_filter_last_modified {
-        true => Change::STRINGS_DATED,
-        false => Change::STRINGS,
-    });
+    response.content_changes(if settings.sub_filter_last_modified { Change::STRINGS_DATED } else { Change::STRINGS });
     if response.no_length {
         return;
     }
@@ -292,7 +289,7 @@ impl Transform for Substitute {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::filters::repeated::Repeated;
+    use crate::filters::test_source::Repeated;
     use freerun_http::request::response::BodySource;
 
     fn substitute(pairs: &[(&str, &str)], once: bool) -> Substitute {

@@ -61,15 +61,18 @@ impl ProtocolPieces<Request> for RequestPiece {
     #[inline(always)]
     fn push(&self, request: &Request, style: &Style, line: &mut LogLine<'_>) {
         match self {
-            RequestPiece::RemoteUser(reference) => match request.head.has(request.authorization()) {
-                true => style.push_variable(reference, request, line),
-                false => style.push_missing(line),
-            },
+            RequestPiece::RemoteUser(reference) => {
+                if request.head.has(request.authorization()) {
+                    style.push_variable(reference, request, line)
+                } else {
+                    style.push_missing(line)
+                }
+            }
             RequestPiece::RequestTime => {
                 let took = request.arrival.started.elapsed();
                 push_millis(took.as_secs(), took.subsec_millis(), line);
             }
-            RequestPiece::Status => line.push_three(u32::from(request.sent.status)),
+            RequestPiece::Status => line.push_three(u32::from(request.sent.code())),
             RequestPiece::BytesSent => line.push_number(request.sent.bytes),
             RequestPiece::BodyBytesSent => line.push_number(request.sent.body_bytes),
             RequestPiece::RequestLength => {

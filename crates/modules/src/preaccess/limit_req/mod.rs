@@ -3,7 +3,7 @@
 //! <https://nginx.org/en/docs/http/ngx_http_limit_req_module.html>
 
 mod setting;
-pub mod states;
+mod states;
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -16,6 +16,7 @@ use freerun_http::request::Request;
 use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
 use freerun_http::request::response::LocalBoxFuture;
 use freerun_http::variables::Variable;
+use freerun_proto::Status;
 use freerun_serve::Subject as _;
 use freerun_serve::loops::figures::limits::LimitOutcome as Counted;
 
@@ -71,9 +72,10 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
         RateVerdict::Refuse(excess, limit) => {
             let (excess, zone) = (Thousandths(excess), limit.zone.name());
             request.log(level.level(), format_args!("limiting requests{dryly}, excess: {excess} by zone \"{zone}\""));
-            match dry {
-                true => (Some(&b"REJECTED_DRY_RUN"[..]), Outcome::Declined),
-                false => (Some(&b"REJECTED"[..]), Outcome::Status(settings.limit_req_status.0)),
+            if dry {
+                (Some(&b"REJECTED_DRY_RUN"[..]), Outcome::Declined)
+            } else {
+                (Some(&b"REJECTED"[..]), Outcome::Status(settings.limit_req_status.0))
             }
         }
         RateVerdict::Delay(delay, excess, limit) => {
@@ -97,7 +99,7 @@ async fn wait(request: &mut Request, delay: Duration) -> Outcome {
         () = freerun_runtime::timer::sleep(delay) => Outcome::Declined,
         () = request.client.gone() => {
             log_error!(request, Info, "client prematurely closed connection");
-            Outcome::Status(499)
+            Outcome::Status(Status::CLIENT_CLOSED_REQUEST)
         }
     }
 }

@@ -22,6 +22,7 @@ const WAYS: usize = 16;
 /// The number of words in a set: its tags, then its states, then the times of their last use.
 const SET: usize = 3 * WAYS;
 /// The number of bytes of one state.
+#[cfg(test)]
 pub const STATE_SIZE: u64 = 24;
 /// The largest excess that can be stored, in thousandths of a request: larger bursts are treated as this one.
 pub const MAX_EXCESS: u64 = u32::MAX as u64;
@@ -192,6 +193,7 @@ impl States {
     }
 
     /// The number of states that fit.
+    #[cfg(test)]
     pub fn capacity(&self) -> usize {
         self.words.len() / SET * WAYS
     }

@@ -2,27 +2,20 @@
 //!
 //! A connection has a [`Decoder`] for what it receives and an [`Encoder`] for what it sends. Both keep a table of fields
 //! that earlier blocks have put there. So every block has to be decoded, and blocks have to be sent in the order in
-//! which they were encoded, whatever becomes of their streams.
-//!
-//! [`huffman`], [`integer`] and [`string`] are the parts that QPACK (RFC 9204) has in common with HPACK.
+//! which they were encoded, whatever becomes of their streams. The parts that QPACK (RFC 9204) has in common with HPACK
+//! are in [`crate::compression`].
 
 mod decoder;
 mod encoder;
-mod field;
-pub(crate) mod huffman;
-pub(crate) mod integer;
 mod statics;
-pub(crate) mod string;
 #[cfg(test)]
 mod tests;
 
-pub use decoder::{BlockLimits, DecodeError, Decoder};
-pub use encoder::{Encoder, Indexing};
-pub use field::{DecodedField, FieldSink, Pseudo};
+pub use decoder::Decoder;
+pub use encoder::Encoder;
+
+pub use crate::compression::{BlockLimits, DecodeError, DecodedField, FIELD_OVERHEAD, FieldSink, Indexing, Pseudo};
 
 /// The size of a connection's tables before anything else was agreed on: the initial value of
 /// SETTINGS_HEADER_TABLE_SIZE (RFC 9113 section 6.5.2).
 pub const INITIAL_TABLE_SIZE: u32 = 4096;
-
-/// The size of a field beside its name and its value, in bytes: RFC 7541 section 4.1, RFC 9113 section 6.5.2.
-pub const FIELD_OVERHEAD: usize = 32;

@@ -1,7 +1,8 @@
 //! The static table: RFC 7541, appendix A.
 
-use super::field::{DecodedField, Pseudo};
 use crate::HeaderId;
+use crate::compression::decoder_table::StaticTable;
+use crate::compression::{DecodedField, Pseudo};
 
 /// The number of entries in the static table. Index 1 is its first one, and the dynamic table comes behind its last.
 pub(super) const ENTRIES: usize = 61;
@@ -10,6 +11,16 @@ pub(super) const ENTRIES: usize = 61;
 #[inline(always)]
 pub(super) fn entry(index: usize) -> Option<&'static DecodedField<'static>> {
     TABLE.get(index.wrapping_sub(1))
+}
+
+/// The static table of HPACK, whose places are its indices.
+pub(super) struct HpackTable;
+
+impl StaticTable for HpackTable {
+    #[inline(always)]
+    fn entry(place: usize) -> Option<&'static DecodedField<'static>> {
+        entry(place)
+    }
 }
 
 const fn pseudo(pseudo: Pseudo, name: &'static str, value: &'static str) -> DecodedField<'static> {
@@ -88,6 +99,7 @@ static TABLE: [DecodedField<'static>; ENTRIES] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compression::names::{KNOWN, look_up};
 
     #[test]
     fn ids_and_pseudo_fields_are_those_of_the_names() {
@@ -106,5 +118,18 @@ mod tests {
         assert_eq!(named(16), Some((b"accept-encoding".as_slice(), b"gzip, deflate".as_slice())));
         assert_eq!(named(61), Some((b"www-authenticate".as_slice(), b"".as_slice())));
         assert_eq!(named(62), None);
+    }
+
+    #[test]
+    fn an_index_is_the_first_with_its_name() {
+        for known in &KNOWN[1..] {
+            let first =
+                (1..=ENTRIES).find(|&index| entry(index).is_some_and(|entry| entry.name == known.name.as_bytes()));
+            assert_eq!(usize::from(known.hpack_index), first.unwrap_or(0), "{}", known.name);
+            assert!(known.hpack_index != 16 || known.name == "accept-encoding");
+        }
+        for entry in (1..=ENTRIES).filter_map(entry) {
+            assert_ne!(look_up(entry.name), 0, "{}", entry.name.escape_ascii());
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::h2::settings;
-use crate::h2::{Priority, Spare};
+use crate::h2::{MemoryPool, Priority};
 
 /// Lets both sides take what the other one has written, until neither writes.
 fn talk(client: &mut Connection, server: &mut Connection, part: usize) -> (Vec<Seen>, Vec<Seen>) {
@@ -57,11 +57,11 @@ fn a_request_and_its_response_cross_in_any_parts() {
         client.release(slot);
         server.release(there);
         assert!(client.is_idle() && server.is_idle());
-        let mut spare = Spare::default();
+        let mut spare = MemoryPool::default();
         let before = server.heap_bytes();
-        server.rest(&mut spare);
+        server.release_memory(&mut spare);
         assert!(server.heap_bytes() + 500 < before, "{} of {before} bytes", server.heap_bytes());
-        server.wake(&mut spare);
+        server.reuse_memory(&mut spare);
         assert!(server.heap_bytes() + 100 > before, "{} of {before} bytes", server.heap_bytes());
         let again = client.open().unwrap();
         client.head(again, true, |encoder, out| encoder.field(b":method", b"GET", out));
@@ -78,7 +78,7 @@ fn a_connection_that_is_left_alone_gives_up_its_tables_and_goes_on() {
         encoder.status(200, out);
         encoder.field(b"server", b"something", out);
     };
-    let mut spare = Spare::default();
+    let mut spare = MemoryPool::default();
     for round in 0..3 {
         let slot = client.open().unwrap();
         client.head(slot, true, |encoder, out| {
@@ -94,12 +94,12 @@ fn a_connection_that_is_left_alone_gives_up_its_tables_and_goes_on() {
         assert_eq!(seen, [Seen::Head(slot, true, expected)], "{round}");
         client.release(slot);
         server.release(there);
-        server.rest(&mut spare);
+        server.release_memory(&mut spare);
         let before = server.heap_bytes();
         assert!(!server.hibernate(0), "something has come since");
         assert!(server.hibernate(u64::MAX) && !server.hibernate(u64::MAX));
         assert!(server.heap_bytes() + 300 < before, "{} of {before} bytes", server.heap_bytes());
-        server.wake(&mut spare);
+        server.reuse_memory(&mut spare);
     }
 }
 

@@ -10,7 +10,7 @@ use std::io::IoSlice;
 
 use super::frame::{self, FRAME_HEAD, FrameHead, flag, kind};
 use super::hpack::{BlockLimits, DecodedField, Encoder, FieldSink, Pseudo};
-use super::{Config, Connection, ErrorCode, Event, Failure, Role, Slot};
+use super::{Config, Connection, ConnectionError, ErrorCode, Event, Role, Slot};
 
 /// Fields as text.
 #[derive(Default)]
@@ -51,7 +51,7 @@ fn config(role: Role) -> Config {
 }
 
 /// Gives bytes to a connection, in parts of this size.
-fn feed_split(to: &mut Connection, bytes: &[u8], part: usize, now: u64) -> Result<Vec<Seen>, Failure> {
+fn feed_split(to: &mut Connection, bytes: &[u8], part: usize, now: u64) -> Result<Vec<Seen>, ConnectionError> {
     let mut seen: Vec<Seen> = Vec::new();
     let mut sink = Collected::default();
     for part in bytes.chunks(part.max(1)) {
@@ -86,7 +86,7 @@ fn feed_split(to: &mut Connection, bytes: &[u8], part: usize, now: u64) -> Resul
     Ok(seen)
 }
 
-fn feed(to: &mut Connection, bytes: &[u8]) -> Result<Vec<Seen>, Failure> {
+fn feed(to: &mut Connection, bytes: &[u8]) -> Result<Vec<Seen>, ConnectionError> {
     feed_split(to, bytes, usize::MAX, 0)
 }
 

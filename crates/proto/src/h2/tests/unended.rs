@@ -35,12 +35,11 @@ fn a_short_rest_is_thrown_away_and_ends_the_stream() {
         assert!(server.is_idle());
         assert_eq!((server.open_streams(), server.used_slots()), (1, 0));
         assert_eq!(feed_split(&mut server, &frame(kind::DATA, 0, 1, &[0; 10_000]), 999, 0), Ok(vec![]));
-        let (end, seen) = match ends_with_trailers {
-            true => {
-                let fields = vec![("late".into(), "yes".into())];
-                (trailers(&mut encoder, 1), vec![Seen::Trailers(slot, fields)])
-            }
-            false => (frame(kind::DATA, flag::END_STREAM, 1, b"end"), vec![]),
+        let (end, seen) = if ends_with_trailers {
+            let fields = vec![("late".into(), "yes".into())];
+            (trailers(&mut encoder, 1), vec![Seen::Trailers(slot, fields)])
+        } else {
+            (frame(kind::DATA, flag::END_STREAM, 1, b"end"), vec![])
         };
         assert_eq!(feed(&mut server, &end), Ok(seen));
         assert_eq!(server.open_streams(), 0);

@@ -32,10 +32,9 @@ fn with(fields: &[(&str, &str)]) -> FieldHead {
 
 /// The request with one of its pseudo-header fields changed, or removed.
 fn changed(name: &str, value: Option<&str>) -> FieldHead {
-    let fields = GET.into_iter().filter_map(|(own, old)| match own == name {
-        true => value.map(|value| (own, value)),
-        false => Some((own, old)),
-    });
+    let fields = GET
+        .into_iter()
+        .filter_map(|(own, old)| if own == name { value.map(|value| (own, value)) } else { Some((own, old)) });
     built_by(&FieldRules::default(), &fields.collect::<Vec<_>>(), true)
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn kept(fields: &str, rules: &HeadRules) -> Result<Vec<(String, String)>, Error> {
+fn kept(fields: &str, rules: &HeadRules) -> Result<Vec<(String, String)>, RequestError> {
     let text: Vec<u8> = with_fields(fields).chars().map(|c| c as u8).collect();
     let shown = |bytes: &[u8]| bytes.iter().map(|&b| b as char).collect::<String>();
     parse_request(&text, rules).map(|head| {
@@ -72,7 +72,7 @@ fn refused() {
     ] {
         for rules in [HeadRules::default(), keep] {
             let error = kept(&format!("{line}\r\n"), &rules);
-            assert!(matches!(error, Err(Error::HeaderLine(_))), "{line:?}: {error:?}");
+            assert!(matches!(error, Err(RequestError::HeaderLine(_))), "{line:?}: {error:?}");
         }
     }
 }
@@ -82,7 +82,7 @@ fn the_error_points_at_the_byte() {
     let text = with_fields("X-Foo: a\rb\r\n");
     let error = bad(text.as_bytes(), &HeadRules::default());
     assert_eq!(error.span().unwrap().of(text.as_bytes()), b"X-Foo: a\r");
-    assert_eq!(error.status(), 400);
+    assert_eq!(error.status().code(), 400);
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn some_fields_come_once() {
         "host",
     ] {
         let text = with_fields(&format!("{name}: 0\r\n{}: 0\r\n", name.to_ascii_uppercase()));
-        assert!(matches!(bad(text.as_bytes(), &rules), Error::DuplicateHeader(_)), "{name}");
+        assert!(matches!(bad(text.as_bytes(), &rules), RequestError::DuplicateHeader(_)), "{name}");
     }
     for name in
         ["Connection", "User-Agent", "Referer", "Range", "Cookie", "Upgrade", "Via", "X-Forwarded-For", "Accept", "TE"]
@@ -121,15 +121,15 @@ fn hosts() {
     };
     let name = |n: &str| Ok(Some(n.to_owned()));
     assert_eq!(ask("GET / HTTP/1.1", "Host: A.B.:81\r\n"), name("a.b"));
-    assert_eq!(ask("GET / HTTP/1.1", ""), Err(Error::HostMissing));
-    assert_eq!(ask("GET / HTTP/1.2", ""), Err(Error::HostMissing));
-    assert_eq!(ask("GET / HTTP/1.1", "Host:\r\n"), Err(Error::HostHeader));
-    assert_eq!(ask("GET / HTTP/1.0", "Host:\r\n"), Err(Error::HostHeader));
+    assert_eq!(ask("GET / HTTP/1.1", ""), Err(RequestError::HostMissing));
+    assert_eq!(ask("GET / HTTP/1.2", ""), Err(RequestError::HostMissing));
+    assert_eq!(ask("GET / HTTP/1.1", "Host:\r\n"), Err(RequestError::HostHeader));
+    assert_eq!(ask("GET / HTTP/1.0", "Host:\r\n"), Err(RequestError::HostHeader));
     assert_eq!(ask("GET / HTTP/1.0", ""), Ok(None));
     assert_eq!(ask("GET http://q/ HTTP/1.1", "Host: a\r\n"), name("q"));
-    assert_eq!(ask("GET http://q/ HTTP/1.1", ""), Err(Error::HostMissing));
+    assert_eq!(ask("GET http://q/ HTTP/1.1", ""), Err(RequestError::HostMissing));
     assert_eq!(ask("GET http://q/ HTTP/1.0", ""), name("q"));
-    assert_eq!(ask("GET http://q/ HTTP/1.1", "Host: u@b\r\n"), Err(Error::HostHeader));
+    assert_eq!(ask("GET http://q/ HTTP/1.1", "Host: u@b\r\n"), Err(RequestError::HostHeader));
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn the_end_of_a_head() {
         let text = format!("GET / HTTP/1.1\nHost: a\n{end}x");
         assert_eq!(good(&text).len as usize, text.len() - 1);
     }
-    assert!(matches!(bad(with_fields("\r\r\n").as_bytes(), &HeadRules::default()), Error::HeaderLine(_)));
+    assert!(matches!(bad(with_fields("\r\r\n").as_bytes(), &HeadRules::default()), RequestError::HeaderLine(_)));
 }
 
 #[test]

@@ -77,7 +77,7 @@ fn connect_targets() {
         "[::1:1",
     ] {
         let text = with_line(&format!("CONNECT {target} HTTP/1.1\r\n"));
-        assert_eq!(bad(text.as_bytes(), &HeadRules::default()).status(), 400, "{target}");
+        assert_eq!(bad(text.as_bytes(), &HeadRules::default()).status().code(), 400, "{target}");
     }
 }
 
@@ -91,14 +91,14 @@ fn simple_requests() {
         assert_eq!(head.len as usize, line.len(), "the request ends with its line");
         assert!(!head.keep_alive && head.version_text.is_empty());
     }
-    assert_eq!(bad(b"POST /x\r\n", &HeadRules::default()), Error::SimpleMethod);
-    assert_eq!(bad(b"HEAD /x\r\n", &HeadRules::default()), Error::SimpleMethod);
-    assert_eq!(bad(b"GET http://h\r\n", &HeadRules::default()), Error::RequestLine);
+    assert_eq!(bad(b"POST /x\r\n", &HeadRules::default()), RequestError::SimpleMethod);
+    assert_eq!(bad(b"HEAD /x\r\n", &HeadRules::default()), RequestError::SimpleMethod);
+    assert_eq!(bad(b"GET http://h\r\n", &HeadRules::default()), RequestError::RequestLine);
 }
 
 #[test]
 fn refused() {
-    use Error::{Method, RequestLine, TargetHost, VersionNotSupported};
+    use RequestError::{Method, RequestLine, TargetHost, VersionNotSupported};
     for (line, error) in [
         ("GET /x HTTP/0.9", RequestLine),
         ("GET /x HTTP/01.1", RequestLine),
@@ -148,14 +148,16 @@ fn refused() {
         let shown = parser.request_line().unwrap();
         assert_eq!(shown.of(text.as_bytes()), line.as_bytes(), "the log shows the line");
     }
-    assert_eq!(VersionNotSupported.status(), 505);
+    assert_eq!(VersionNotSupported.status().code(), 505);
 }
 
 #[test]
 fn a_bad_line_is_refused_before_it_ends() {
-    for (text, error) in
-        [(&b"\x16\x03\x01"[..], Error::Method), (b"get", Error::Method), (b"GET /\x01", Error::RequestLine)]
-    {
+    for (text, error) in [
+        (&b"\x16\x03\x01"[..], RequestError::Method),
+        (b"get", RequestError::Method),
+        (b"GET /\x01", RequestError::RequestLine),
+    ] {
         assert_eq!(bad(text, &HeadRules::default()), error);
     }
     for text in ["G", "GET", "GET ", "GET /x\r", "GET\r", "", "\r\n", "GET /x HTTP/9"] {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Error, HeaderId};
+use crate::{HeaderId, RequestError};
 
 mod built;
 mod fields;
@@ -18,7 +18,7 @@ fn good(text: &str) -> RequestHead {
 
 /// The error of a head.
 #[track_caller]
-fn bad(text: &[u8], rules: &HeadRules) -> Error {
+fn bad(text: &[u8], rules: &HeadRules) -> RequestError {
     match parse_request(text, rules) {
         Err(error) => error,
         other => panic!("{:?}: {other:?}", String::from_utf8_lossy(text)),
@@ -68,18 +68,18 @@ fn framing() {
     assert_eq!(body("Content-Length: 03 \r\n"), Ok(BodyFraming::Length(3)));
     assert_eq!(body("Content-Length: 9223372036854775807\r\n"), Ok(BodyFraming::Length(i64::MAX as u64)));
     for value in ["", "+3", "-3", "3,3", "0x3", "3 3", "9223372036854775808", "99999999999999999999", "\t3"] {
-        assert_eq!(body(&format!("Content-Length: {value}\r\n")), Err(Error::ContentLength), "{value}");
+        assert_eq!(body(&format!("Content-Length: {value}\r\n")), Err(RequestError::ContentLength), "{value}");
     }
     assert_eq!(body("Transfer-Encoding: Chunked\r\n"), Ok(BodyFraming::Chunked));
     for value in ["", "gzip, chunked", "identity", "chunked, chunked", "chunked;q=1", "\x0bchunked", "chunked,"] {
-        assert_eq!(body(&format!("Transfer-Encoding: {value}\r\n")), Err(Error::TransferEncoding), "{value}");
+        assert_eq!(body(&format!("Transfer-Encoding: {value}\r\n")), Err(RequestError::TransferEncoding), "{value}");
     }
-    assert_eq!(Error::TransferEncoding.status(), 501);
-    assert_eq!(body("Content-Length: 3\r\nTransfer-Encoding: chunked\r\n"), Err(Error::LengthAndEncoding));
-    assert_eq!(body("Transfer-Encoding: identity\r\nContent-Length: 3\r\n"), Err(Error::TransferEncoding));
+    assert_eq!(RequestError::TransferEncoding.status().code(), 501);
+    assert_eq!(body("Content-Length: 3\r\nTransfer-Encoding: chunked\r\n"), Err(RequestError::LengthAndEncoding));
+    assert_eq!(body("Transfer-Encoding: identity\r\nContent-Length: 3\r\n"), Err(RequestError::TransferEncoding));
     for coding in ["chunked", "identity"] {
         let text = format!("POST / HTTP/1.0\r\nTransfer-Encoding: {coding}\r\n\r\n");
-        assert_eq!(bad(text.as_bytes(), &HeadRules::default()), Error::EncodingInOldVersion);
+        assert_eq!(bad(text.as_bytes(), &HeadRules::default()), RequestError::EncodingInOldVersion);
     }
 }
 

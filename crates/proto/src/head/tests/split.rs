@@ -10,10 +10,10 @@ use super::*;
 enum Outcome {
     Head(Box<RequestHead>),
     Partial,
-    Error(std::mem::Discriminant<Error>),
+    Error(std::mem::Discriminant<RequestError>),
 }
 
-fn outcome(result: Result<Progress, Error>, parser: HeadParser) -> Outcome {
+fn outcome(result: Result<Progress, RequestError>, parser: HeadParser) -> Outcome {
     match result {
         Ok(Progress::Complete) => Outcome::Head(parser.into_head()),
         Ok(Progress::Partial) => Outcome::Partial,

@@ -14,15 +14,15 @@ fn bytes_of(hex: &str) -> Vec<u8> {
 }
 
 /// What a reader says when it gets the input in pieces that end where `ends` says, and then all of it.
-fn read_at(input: &[u8], ends: impl IntoIterator<Item = usize>) -> Result<Progress, HelloError> {
+fn read_at(input: &[u8], ends: impl IntoIterator<Item = usize>) -> Result<HelloProgress, HelloError> {
     let mut reader = HelloReader::new();
     for end in ends.into_iter().chain([input.len()]) {
         match reader.advance(&input[..end])? {
-            Progress::NeedMore => {}
-            whole @ Progress::Hello(_) => return Ok(whole),
+            HelloProgress::NeedMore => {}
+            whole @ HelloProgress::Hello(_) => return Ok(whole),
         }
     }
-    Ok(Progress::NeedMore)
+    Ok(HelloProgress::NeedMore)
 }
 
 /// A usual message.
@@ -31,7 +31,7 @@ fn usual_message() -> Vec<u8> {
 }
 
 /// What a reader says, whatever pieces the input comes in: whole, byte by byte, and cut in two at each byte.
-fn read(input: &[u8]) -> Result<Progress, HelloError> {
+fn read(input: &[u8]) -> Result<HelloProgress, HelloError> {
     let whole = read_at(input, []);
     assert_eq!(read_at(input, 0..input.len()), whole, "byte by byte");
     for cut in 0..input.len() {
@@ -42,7 +42,7 @@ fn read(input: &[u8]) -> Result<Progress, HelloError> {
 
 fn hello(input: &[u8]) -> ReceivedHello {
     match read(input) {
-        Ok(Progress::Hello(received)) => received,
+        Ok(HelloProgress::Hello(received)) => received,
         other => panic!("{other:?}"),
     }
 }
@@ -150,13 +150,13 @@ fn the_longest_hello_and_one_that_is_longer() {
         let input = records(&longest, size);
         let steps = (0..input.len()).step_by(1000);
         for answer in [read_at(&input, []), read_at(&input, steps)] {
-            assert!(matches!(answer, Ok(Progress::Hello(_))), "{size}");
+            assert!(matches!(answer, Ok(HelloProgress::Hello(_))), "{size}");
         }
     }
     let longer = records(&with_padding(room + 1), usize::MAX);
     assert_eq!(read_at(&longer, (0..longer.len()).step_by(1000)), Err(HelloError::TooLong));
     // It is known with the first nine bytes.
-    assert_eq!(read_at(&longer[..8], []), Ok(Progress::NeedMore));
+    assert_eq!(read_at(&longer[..8], []), Ok(HelloProgress::NeedMore));
     assert_eq!(read_at(&longer[..9], []), Err(HelloError::TooLong));
 }
 
@@ -165,13 +165,13 @@ fn a_message_in_many_records_is_put_into_few() {
     let message = Builder::new(&[extension(21, &vec![7; 40_000])]).message();
     for size in [1000, usize::MAX] {
         let input = [records(&message, size), b"behind".to_vec()].concat();
-        let Ok(Progress::Hello(received)) = read_at(&input, []) else { panic!("no hello") };
+        let Ok(HelloProgress::Hello(received)) = read_at(&input, []) else { panic!("no hello") };
         let reframed = received.reframed(input);
         assert_eq!(reframed.len(), message.len() + 3 * records::RECORD_HEAD + b"behind".len());
         assert_eq!((message_bytes(&reframed), reframed.ends_with(b"behind")), (message.clone(), true));
     }
     let input = records(&usual_message(), usize::MAX);
-    let Ok(Progress::Hello(received)) = read_at(&input, []) else { panic!("no hello") };
+    let Ok(HelloProgress::Hello(received)) = read_at(&input, []) else { panic!("no hello") };
     assert_eq!(received.reframed(input.clone()), input);
 }
 
@@ -190,7 +190,7 @@ fn what_the_last_record_has_behind_a_message_keeps_a_head() {
         let message_end = whole.len() - next.len() - behind.len();
         for received in message_end..=whole.len() {
             let input = whole[..received].to_vec();
-            let Ok(Progress::Hello(hello)) = read_at(&input, []) else { panic!("no hello in {received} bytes") };
+            let Ok(HelloProgress::Hello(hello)) = read_at(&input, []) else { panic!("no hello in {received} bytes") };
             let missing = whole.len() - received;
             assert_eq!(hello.reframed(input), wanted[..wanted.len() - missing], "{received}");
         }
@@ -214,7 +214,7 @@ fn a_message_may_be_whole_before_its_record() {
     let message = usual_message();
     let mut input = record(22, 0x0303, &[&message[..], b"the next message"].concat());
     input.truncate(records::RECORD_HEAD + message.len());
-    let Ok(Progress::Hello(received)) = read_at(&input, []) else { panic!("no hello") };
+    let Ok(HelloProgress::Hello(received)) = read_at(&input, []) else { panic!("no hello") };
     assert_eq!((received.message(&input), message_bytes(&input)), (&message[..], message.clone()));
     replace_in_messages(&mut input, message.len() - 3, b"new");
     assert!(input.ends_with(b"new"));
@@ -328,7 +328,7 @@ fn what_is_wrong_is_answered_with_the_alert_of_nginx() {
     ];
     for (name, input, alert) in cases {
         match (read(input), alert) {
-            (Ok(Progress::Hello(_)), None) => {}
+            (Ok(HelloProgress::Hello(_)), None) => {}
             (Err(error), Some(alert)) => assert_eq!(error.alert(), Some(*alert), "{name}: {error}"),
             (answer, _) => panic!("{name}: {answer:?}"),
         }

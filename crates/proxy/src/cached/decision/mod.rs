@@ -36,7 +36,7 @@
 #[cfg(test)]
 mod tests;
 
-use crate::state::cache_status::Status;
+use crate::state::cache_status::CacheStatus;
 
 /// The number of times a request looks (or claims, if it bypasses the cache) before it asks the server for itself.
 pub const MAX_ROUNDS: usize = 8;
@@ -185,14 +185,14 @@ pub enum Action<Object, Filling, Fill> {
     /// Answer with the stale response, after a task was started that fetches a new one.
     Update(Object, Filling),
     /// Answer with the stored response.
-    UseStored(Object, Status),
+    UseStored(Object, CacheStatus),
     /// Ask the server, answer with its response and store it. A stale response is revalidated, or stands in for a
     /// server that fails.
-    Fetch(Option<Object>, Filling, Status),
+    Fetch(Option<Object>, Filling, CacheStatus),
     /// Ask the server, answer with its response, and store it in place of the present one.
     Replace(Filling),
     /// Ask the server for this request alone. A stale response stands in for a server that fails.
-    AskAlone(Option<Object>, Status),
+    AskAlone(Option<Object>, CacheStatus),
     /// Refuse the request with 504 (RFC 9111 section 5.2.1.7).
     Refuse,
 }
@@ -237,8 +237,8 @@ fn decide<O, L, F>(state: RequestState<O, L, F>, facts: &Facts, progress: &Progr
         RequestState::Begun if facts.bypasses => Action::Bypass,
         RequestState::Begun => Action::LookUp,
 
-        RequestState::LookedUp(LookupResult::Fresh(object)) => Action::UseStored(object, Status::Hit),
-        RequestState::LookedUp(LookupResult::Accepted(object)) => Action::UseStored(object, Status::Stale),
+        RequestState::LookedUp(LookupResult::Fresh(object)) => Action::UseStored(object, CacheStatus::Hit),
+        RequestState::LookedUp(LookupResult::Accepted(object)) => Action::UseStored(object, CacheStatus::Stale),
         RequestState::LookedUp(LookupResult::Refused) => Action::Refuse,
         RequestState::LookedUp(LookupResult::Stale(stale)) => Action::Miss(Some(stale)),
         RequestState::LookedUp(LookupResult::Absent) => Action::Miss(None),
@@ -262,7 +262,7 @@ fn decide<O, L, F>(state: RequestState<O, L, F>, facts: &Facts, progress: &Progr
         }
         RequestState::Claimed(_, Claim::Changed) => look_again(facts, progress),
         RequestState::Claimed(stale, Claim::Full) => ask_alone(stale, facts),
-        RequestState::NotUpdated(object, filling) => Action::Fetch(Some(object), filling, Status::Expired),
+        RequestState::NotUpdated(object, filling) => Action::Fetch(Some(object), filling, CacheStatus::Expired),
 
         RequestState::Followed(_, FollowResult::Nothing { .. } | FollowResult::OtherVariant) => {
             look_again(facts, progress)
@@ -283,8 +283,8 @@ fn lead<O, L, F>(stale: Option<Stale<O>>, filling: L, facts: &Facts) -> Action<O
     match stale {
         _ if facts.bypasses => Action::Replace(filling),
         Some(stale) if stale.may_be_used && facts.updates_in_background => Action::Update(stale.object, filling),
-        Some(stale) => Action::Fetch(Some(stale.object), filling, Status::Expired),
-        None => Action::Fetch(None, filling, Status::Miss),
+        Some(stale) => Action::Fetch(Some(stale.object), filling, CacheStatus::Expired),
+        None => Action::Fetch(None, filling, CacheStatus::Miss),
     }
 }
 
@@ -301,7 +301,7 @@ fn follow<O, L, F>(
         // come already is older than this request, whose own response replaces it afterwards.
         _ if facts.bypasses && is_whole => Action::AwaitStored(fill),
         _ if facts.bypasses => ask_alone(None, facts),
-        Some(stale) if stale.may_be_used && !is_whole => Action::UseStored(stale.object, Status::Updating),
+        Some(stale) if stale.may_be_used && !is_whole => Action::UseStored(stale.object, CacheStatus::Updating),
         // All requests that have waited in vain ask at once, unless a response is stored by now.
         stale if progress.has_waited => ask_alone(stale, facts),
         stale => Action::Follow(stale, fill),
@@ -310,19 +310,21 @@ fn follow<O, L, F>(
 
 /// The beginning of a new round, unless this is the last one.
 fn look_again<O, L, F>(facts: &Facts, progress: &Progress) -> Action<O, L, F> {
-    match progress.rounds < MAX_ROUNDS {
-        true if facts.bypasses => Action::Claim(None),
-        true => Action::LookUp,
+    if progress.rounds >= MAX_ROUNDS {
         // A stale response is not kept for this: it is the result of a lookup that has been overtaken.
-        false => ask_alone(None, facts),
+        ask_alone(None, facts)
+    } else if facts.bypasses {
+        Action::Claim(None)
+    } else {
+        Action::LookUp
     }
 }
 
 fn ask_alone<O, L, F>(stale: Option<Stale<O>>, facts: &Facts) -> Action<O, L, F> {
     let status = match &stale {
-        _ if facts.bypasses => Status::Bypass,
-        Some(_) => Status::Expired,
-        None => Status::Miss,
+        _ if facts.bypasses => CacheStatus::Bypass,
+        Some(_) => CacheStatus::Expired,
+        None => CacheStatus::Miss,
     };
     Action::AskAlone(stale.map(|stale| stale.object), status)
 }

@@ -69,8 +69,8 @@ fn name(action: &AnyAction) -> &'static str {
 const TABLE: [(AnyState, Facts, Progress, AnyAction); 47] = [
     // Look.
     (RequestState::Begun, PLAIN, FIRST, Action::LookUp),
-    (RequestState::LookedUp(LookupResult::Fresh(())), PLAIN, FIRST, Action::UseStored((), Status::Hit)),
-    (RequestState::LookedUp(LookupResult::Accepted(())), PLAIN, FIRST, Action::UseStored((), Status::Stale)),
+    (RequestState::LookedUp(LookupResult::Fresh(())), PLAIN, FIRST, Action::UseStored((), CacheStatus::Hit)),
+    (RequestState::LookedUp(LookupResult::Accepted(())), PLAIN, FIRST, Action::UseStored((), CacheStatus::Stale)),
     (RequestState::LookedUp(LookupResult::Refused), PLAIN, FIRST, Action::Refuse),
     (RequestState::LookedUp(LookupResult::Stale(Stale { object: (), may_be_used: true })), PLAIN, FIRST, Action::Miss(USABLE)),
     (RequestState::LookedUp(LookupResult::Absent), PLAIN, FIRST, Action::Miss(NONE)),
@@ -78,48 +78,48 @@ const TABLE: [(AnyState, Facts, Progress, AnyAction); 47] = [
     (RequestState::Missed(NONE, Storable::Yes), PLAIN, FIRST, Action::Claim(NONE)),
     (RequestState::Missed(STALE, Storable::Yes), PLAIN, FIRST, Action::Claim(STALE)),
     (RequestState::Missed(STALE, Storable::NotOfThisRequest), PLAIN, FIRST, Action::TakeWhole(STALE)),
-    (RequestState::Missed(NONE, Storable::PlaceIsTaken), PLAIN, FIRST, Action::AskAlone(None, Status::Miss)),
-    (RequestState::NoneWhole { stale: STALE, has_changed: false }, PLAIN, FIRST, Action::AskAlone(Some(()), Status::Expired)),
+    (RequestState::Missed(NONE, Storable::PlaceIsTaken), PLAIN, FIRST, Action::AskAlone(None, CacheStatus::Miss)),
+    (RequestState::NoneWhole { stale: STALE, has_changed: false }, PLAIN, FIRST, Action::AskAlone(Some(()), CacheStatus::Expired)),
     (RequestState::NoneWhole { stale: STALE, has_changed: true }, PLAIN, FIRST, Action::LookUp),
-    (RequestState::NoneWhole { stale: STALE, has_changed: true }, PLAIN, LAST, Action::AskAlone(None, Status::Miss)),
+    (RequestState::NoneWhole { stale: STALE, has_changed: true }, PLAIN, LAST, Action::AskAlone(None, CacheStatus::Miss)),
     // Count: only what is absent, and once.
     (RequestState::Missed(NONE, Storable::Yes), TWO_USES, FIRST, Action::Count),
     (RequestState::Missed(NONE, Storable::Yes), TWO_USES, COUNTED, Action::Claim(NONE)),
     (RequestState::Missed(STALE, Storable::Yes), TWO_USES, FIRST, Action::Claim(STALE)),
     (RequestState::Missed(NONE, Storable::NotOfThisRequest), TWO_USES, FIRST, Action::TakeWhole(NONE)),
-    (RequestState::Counted(Some(1)), TWO_USES, COUNTED, Action::AskAlone(None, Status::Miss)),
+    (RequestState::Counted(Some(1)), TWO_USES, COUNTED, Action::AskAlone(None, CacheStatus::Miss)),
     (RequestState::Counted(Some(2)), TWO_USES, COUNTED, Action::Claim(NONE)),
     (RequestState::Counted(None), TWO_USES, FIRST, Action::LookUp),
-    (RequestState::Counted(None), TWO_USES, LAST, Action::AskAlone(None, Status::Miss)),
+    (RequestState::Counted(None), TWO_USES, LAST, Action::AskAlone(None, CacheStatus::Miss)),
     // Lead.
-    (RequestState::Claimed(NONE, Claim::Leads(())), UPDATES, FIRST, Action::Fetch(None, (), Status::Miss)),
-    (RequestState::Claimed(STALE, Claim::Leads(())), UPDATES, FIRST, Action::Fetch(Some(()), (), Status::Expired)),
-    (RequestState::Claimed(USABLE, Claim::Leads(())), PLAIN, FIRST, Action::Fetch(Some(()), (), Status::Expired)),
+    (RequestState::Claimed(NONE, Claim::Leads(())), UPDATES, FIRST, Action::Fetch(None, (), CacheStatus::Miss)),
+    (RequestState::Claimed(STALE, Claim::Leads(())), UPDATES, FIRST, Action::Fetch(Some(()), (), CacheStatus::Expired)),
+    (RequestState::Claimed(USABLE, Claim::Leads(())), PLAIN, FIRST, Action::Fetch(Some(()), (), CacheStatus::Expired)),
     (RequestState::Claimed(USABLE, Claim::Leads(())), UPDATES, FIRST, Action::Update((), ())),
-    (RequestState::NotUpdated((), ()), UPDATES, FIRST, Action::Fetch(Some(()), (), Status::Expired)),
+    (RequestState::NotUpdated((), ()), UPDATES, FIRST, Action::Fetch(Some(()), (), CacheStatus::Expired)),
     (RequestState::Claimed(STALE, Claim::Changed), PLAIN, FIRST, Action::LookUp),
-    (RequestState::Claimed(STALE, Claim::Changed), PLAIN, LAST, Action::AskAlone(None, Status::Miss)),
-    (RequestState::Claimed(STALE, Claim::Full), PLAIN, FIRST, Action::AskAlone(Some(()), Status::Expired)),
+    (RequestState::Claimed(STALE, Claim::Changed), PLAIN, LAST, Action::AskAlone(None, CacheStatus::Miss)),
+    (RequestState::Claimed(STALE, Claim::Full), PLAIN, FIRST, Action::AskAlone(Some(()), CacheStatus::Expired)),
     // Follow.
     (RequestState::Claimed(NONE, COMING), PLAIN, FIRST, Action::Follow(NONE, ())),
     (RequestState::Claimed(STALE, COMING), PLAIN, FIRST, Action::Follow(STALE, ())),
-    (RequestState::Claimed(USABLE, COMING), PLAIN, FIRST, Action::UseStored((), Status::Updating)),
+    (RequestState::Claimed(USABLE, COMING), PLAIN, FIRST, Action::UseStored((), CacheStatus::Updating)),
     (RequestState::Claimed(USABLE, WHOLE), PLAIN, FIRST, Action::Follow(USABLE, ())),
-    (RequestState::Claimed(STALE, COMING), PLAIN, WAITED, Action::AskAlone(Some(()), Status::Expired)),
+    (RequestState::Claimed(STALE, COMING), PLAIN, WAITED, Action::AskAlone(Some(()), CacheStatus::Expired)),
     (RequestState::Followed(STALE, IN_VAIN), PLAIN, FIRST, Action::LookUp),
-    (RequestState::Followed(STALE, IN_VAIN), PLAIN, LAST, Action::AskAlone(None, Status::Miss)),
+    (RequestState::Followed(STALE, IN_VAIN), PLAIN, LAST, Action::AskAlone(None, CacheStatus::Miss)),
     (RequestState::Followed(NONE, FollowResult::OtherVariant), PLAIN, FIRST, Action::LookUp),
-    (RequestState::Followed(STALE, FollowResult::Unusable), PLAIN, FIRST, Action::AskAlone(Some(()), Status::Expired)),
+    (RequestState::Followed(STALE, FollowResult::Unusable), PLAIN, FIRST, Action::AskAlone(Some(()), CacheStatus::Expired)),
     // Bypass.
     (RequestState::Begun, BYPASSES, FIRST, Action::Bypass),
-    (RequestState::Missed(NONE, Storable::NotOfThisRequest), BYPASSES, FIRST, Action::AskAlone(None, Status::Bypass)),
+    (RequestState::Missed(NONE, Storable::NotOfThisRequest), BYPASSES, FIRST, Action::AskAlone(None, CacheStatus::Bypass)),
     (RequestState::Missed(NONE, Storable::Yes), BYPASSES, FIRST, Action::Claim(NONE)),
     (RequestState::Claimed(NONE, Claim::Leads(())), BYPASSES, FIRST, Action::Replace(())),
-    (RequestState::Claimed(NONE, COMING), BYPASSES, FIRST, Action::AskAlone(None, Status::Bypass)),
+    (RequestState::Claimed(NONE, COMING), BYPASSES, FIRST, Action::AskAlone(None, CacheStatus::Bypass)),
     (RequestState::Claimed(NONE, WHOLE), BYPASSES, FIRST, Action::AwaitStored(())),
     (RequestState::Awaited { is_late: false }, BYPASSES, FIRST, Action::Claim(NONE)),
-    (RequestState::Awaited { is_late: false }, BYPASSES, LAST, Action::AskAlone(None, Status::Bypass)),
-    (RequestState::Awaited { is_late: true }, BYPASSES, FIRST, Action::AskAlone(None, Status::Bypass)),
+    (RequestState::Awaited { is_late: false }, BYPASSES, LAST, Action::AskAlone(None, CacheStatus::Bypass)),
+    (RequestState::Awaited { is_late: true }, BYPASSES, FIRST, Action::AskAlone(None, CacheStatus::Bypass)),
 ];
 
 #[test]
@@ -247,15 +247,19 @@ fn each_request_comes_to_an_end() {
 fn a_stored_response_is_used_only_where_it_may_be() {
     for step in all_steps() {
         match step.action {
-            Action::UseStored((), Status::Hit) => {
+            Action::UseStored((), CacheStatus::Hit) => {
                 assert_eq!(step.state, RequestState::LookedUp(LookupResult::Fresh(())), "{step:?}")
             }
-            Action::UseStored((), Status::Stale) => {
+            Action::UseStored((), CacheStatus::Stale) => {
                 assert_eq!(step.state, RequestState::LookedUp(LookupResult::Accepted(())), "{step:?}");
             }
             // Somebody else fetches the new one, and it is not here yet.
             Action::UseStored((), status) => {
-                assert_eq!((status, step.state), (Status::Updating, RequestState::Claimed(USABLE, COMING)), "{step:?}");
+                assert_eq!(
+                    (status, step.state),
+                    (CacheStatus::Updating, RequestState::Claimed(USABLE, COMING)),
+                    "{step:?}"
+                );
             }
             Action::Update((), ()) => {
                 assert_eq!(step.state, RequestState::Claimed(USABLE, Claim::Leads(())), "{step:?}");
@@ -271,7 +275,7 @@ fn a_stale_response_that_may_be_used_is_not_waited_for() {
     for step in all_steps() {
         match step.state {
             RequestState::Claimed(USABLE, COMING) => {
-                assert_eq!(step.action, Action::UseStored((), Status::Updating), "{step:?}");
+                assert_eq!(step.action, Action::UseStored((), CacheStatus::Updating), "{step:?}");
             }
             RequestState::Claimed(USABLE, Claim::Leads(())) if step.facts.updates_in_background => {
                 assert_eq!(step.action, Action::Update((), ()), "{step:?}");
@@ -287,12 +291,12 @@ fn a_stale_response_is_kept_for_a_server_that_fails() {
         let stale = stale_of(&step.state).map(|stale| stale.object);
         match step.action {
             Action::Fetch(object, (), status) => {
-                let is_stale = status == Status::Expired;
+                let is_stale = status == CacheStatus::Expired;
                 assert!(object == stale && object.is_some() == is_stale, "{step:?}");
             }
             // In the last round the response of the lookup is known to be overtaken.
             Action::AskAlone(object, status) if step.before.rounds < MAX_ROUNDS => {
-                assert!(object == stale && object.is_some() == (status == Status::Expired), "{step:?}");
+                assert!(object == stale && object.is_some() == (status == CacheStatus::Expired), "{step:?}");
             }
             _ => {}
         }
@@ -304,7 +308,7 @@ fn a_request_that_bypasses_the_cache_uses_nothing_of_it() {
     for step in all_steps() {
         let is_of_a_bypass = match step.action {
             Action::Bypass | Action::AwaitStored(()) | Action::Replace(()) => true,
-            Action::AskAlone(_, status) => status == Status::Bypass,
+            Action::AskAlone(_, status) => status == CacheStatus::Bypass,
             // Both claim.
             Action::Claim(stale) => step.facts.bypasses && stale.is_none(),
             _ => false,

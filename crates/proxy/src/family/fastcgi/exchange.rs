@@ -1,4 +1,4 @@
-//! One request and its response over FastCGI.
+//! A request and its response over FastCGI.
 
 use bytes::{Bytes, BytesMut};
 use freerun_conf::bytes_of;
@@ -12,8 +12,8 @@ use crate::family::fastcgi::FastCgiSettings;
 use crate::family::fastcgi::reply::FastCgiReply;
 use crate::family::params;
 
-/// The bytes that an application sends besides the last bytes of a body: the head and the padding of their record, the
-/// end of the output, the end of the request. Padding usually has at most seven bytes.
+/// Number of bytes that an application sends besides the last bytes of a body. They are the head and the padding of
+/// their record, the end of the output, and the end of the request. Padding usually has at most seven bytes.
 const END: usize = 64;
 
 /// An exchange over FastCGI.

@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::task::Poll;
 
 use bytes::BytesMut;
-use freerun_proto::response::{Asked, HeadKind};
+use freerun_proto::response::{HeadKind, RequestKind};
 use freerun_runtime::loops;
 
 use super::reply::FastCgiReply;
@@ -40,7 +40,7 @@ fn reads_after<S>(
 }
 
 fn after_chunks(chunk: &str) -> usize {
-    let mut reply = Reply::new(HeadKind::Http, Asked::Other, 4096);
+    let mut reply = Reply::new(HeadKind::Http, RequestKind::Other, 4096);
     reply.head(&mut BytesMut::from("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")).unwrap();
     reads_after(&mut reply, chunk.repeat((READ / chunk.len().max(1)).max(1)).as_bytes(), Reply::body)
 }
@@ -50,7 +50,7 @@ fn record(kind: u8, content: &[u8]) -> Vec<u8> {
 }
 
 fn after_records(kind: u8, content: &[u8]) -> usize {
-    let mut reply = FastCgiReply::new(Asked::Other, 4096, Vec::new());
+    let mut reply = FastCgiReply::new(RequestKind::Other, 4096, Vec::new());
     reply.head(&mut BytesMut::from(&record(6, b"Status: 200\r\n\r\n")[..])).unwrap();
     let record = record(kind, content);
     reads_after(&mut reply, &record.repeat(READ / record.len()), FastCgiReply::body)

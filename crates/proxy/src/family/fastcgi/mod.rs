@@ -19,7 +19,7 @@ use crate::family::fastcgi::script::Split;
 use crate::family::params::Param;
 use crate::family::pass_argument::Pass;
 use crate::settings::FamilySettings;
-use crate::settings::members::FastCgi;
+use crate::settings::members::FastCgiDirectives;
 use crate::upstream::UpstreamRef;
 
 settings! {
@@ -32,10 +32,10 @@ settings! {
         /// A parameter that is sent to the application, with variables in its value; with `if_not_empty` only if the
         /// value is not empty. Parameters are inherited from an outer level only if a level has none.
         ///
-        /// The fields of the request are parameters, too, as `HTTP_NAME`, unless a parameter with that name is set; a
-        /// parameter with the value `""` is left out together with the field.
-        /// `HTTP_HOST` is `$host$is_request_port$request_port`: the host that has chosen the server, in lower case and without
-        /// a dot at its end, whatever the field `Host` says beside another host in the request line.
+        /// The fields of the request are parameters, too, as `HTTP_NAME`, unless a parameter with that name is set. A
+        /// parameter with the value `""` is left out together with the field. `HTTP_HOST` is
+        /// `$host$is_request_port$request_port`: the host that has chosen the server, in lower case and without a dot
+        /// at its end. The field `Host` does not count where the request line has another host.
         fastcgi_param: Many<Param>, in HTTP | SERVER | LOCATION;
         /// The file name that `$fastcgi_script_name` has after a path that ends with a slash.
         fastcgi_index: Option<String>, in HTTP | SERVER | LOCATION;
@@ -70,7 +70,7 @@ pub fn fixed_group(settings: &SettingsSet) -> Option<(&'static dyn Family, Upstr
 pub struct FastCgiScript;
 
 impl Script for FastCgiScript {
-    type Member = FastCgi;
+    type Member = FastCgiDirectives;
     const SCHEME: &'static str = "fastcgi://";
     const UPGRADES: bool = false;
 
@@ -83,6 +83,6 @@ impl Script for FastCgiScript {
     }
 
     fn exchange(request: &Request, family: &FamilySettings) -> Box<dyn Exchange> {
-        Box::new(FastCgiExchange::new(request, cgi::max_head(family), family.proxy_pass_request_headers))
+        Box::new(FastCgiExchange::new(request, family.max_head(), family.proxy_pass_request_headers))
     }
 }

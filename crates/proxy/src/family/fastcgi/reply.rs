@@ -6,7 +6,7 @@ use std::ops::Range;
 use bytes::{Buf, Bytes, BytesMut};
 use freerun_conf::text_of;
 use freerun_proto::fastcgi::{Piece, Records};
-use freerun_proto::response::{Asked, Framing, HeadKind, ReplyError, ResponseParser};
+use freerun_proto::response::{Framing, HeadKind, ReplyError, RequestKind, ResponseParser};
 
 use crate::exchange::gather::HeldResult;
 use crate::exchange::reply::upstream_head;
@@ -32,7 +32,7 @@ enum ReplyStage {
 
 /// Parses one response.
 pub struct FastCgiReply {
-    asked: Asked,
+    asked: RequestKind,
     records: Records,
     parser: ResponseParser,
     stage: ReplyStage,
@@ -59,7 +59,7 @@ pub struct FastCgiReply {
 
 impl FastCgiReply {
     /// A response whose head has at most `max_head` bytes; error output with one of the texts `catch` makes it invalid.
-    pub fn new(asked: Asked, max_head: usize, catch: Vec<Box<[u8]>>) -> FastCgiReply {
+    pub fn new(asked: RequestKind, max_head: usize, catch: Vec<Box<[u8]>>) -> FastCgiReply {
         FastCgiReply {
             asked,
             records: Records::new(),
@@ -91,9 +91,10 @@ impl FastCgiReply {
                     input.advance(range.start);
                     let output = input.split_to(range.len());
                     // A head is usually in one record, and needs no copying then.
-                    match self.head.is_empty() {
-                        true => self.head = output,
-                        false => self.head.extend_from_slice(&output),
+                    if self.head.is_empty() {
+                        self.head = output
+                    } else {
+                        self.head.extend_from_slice(&output)
                     }
                     let Some(head) = self.parser.advance(&self.head)? else { continue };
                     let bytes = self.head.split_to(head.len).freeze();
@@ -279,7 +280,7 @@ impl FastCgiReply {
     /// Whether the application has sent more than it has announced. The body that it sends with an answer to HEAD does
     /// not count.
     pub fn has_surplus(&self) -> bool {
-        self.surplus > 0 && self.asked != Asked::Head
+        self.surplus > 0 && self.asked != RequestKind::Head
     }
 
     /// Whether no bytes of this response are left on the connection.

@@ -57,7 +57,7 @@ fn read_with(mut reply: FastCgiReply, bytes: &[u8], step: usize) -> Result<Read,
     Ok(Read { status, body, errors, clean })
 }
 
-fn read_as(asked: Asked, records: &[Vec<u8>]) -> Result<Read, Fault> {
+fn read_as(asked: RequestKind, records: &[Vec<u8>]) -> Result<Read, Fault> {
     let bytes = records.concat();
     let reply = || FastCgiReply::new(asked, 4096, vec![b"catch me".as_slice().into()]);
     let whole = read_with(reply(), &bytes, bytes.len().max(1));
@@ -75,7 +75,7 @@ fn read_as(asked: Asked, records: &[Vec<u8>]) -> Result<Read, Fault> {
 }
 
 fn read(records: &[Vec<u8>]) -> Result<Read, Fault> {
-    read_as(Asked::Other, records)
+    read_as(RequestKind::Other, records)
 }
 
 fn ok(status: u16, body: &str, clean: bool) -> Result<Read, Fault> {
@@ -98,13 +98,13 @@ fn responses() {
 
 #[test]
 fn nothing_follows_some_heads() {
-    assert_eq!(read_as(Asked::Head, &[out("Content-Length: 5\r\n\r\n"), end()]), ok(200, "", true));
-    assert_eq!(read_as(Asked::Head, &[out("Content-Length: 5\r\n\r\nhello"), end()]), ok(200, "", true));
+    assert_eq!(read_as(RequestKind::Head, &[out("Content-Length: 5\r\n\r\n"), end()]), ok(200, "", true));
+    assert_eq!(read_as(RequestKind::Head, &[out("Content-Length: 5\r\n\r\nhello"), end()]), ok(200, "", true));
     assert_eq!(read(&[out("Status: 204 N\r\n\r\nbody"), end()]), ok(204, "", true));
     assert_eq!(read(&[out("Status: 304 N\r\n\r\n")]), ok(304, "", false));
     let endless = vec![out(&"x".repeat(60_000)); 3];
     let bytes = [out("Status: 304 N\r\n\r\n"), endless.concat()].concat();
-    let reply = FastCgiReply::new(Asked::Other, 4096, Vec::new());
+    let reply = FastCgiReply::new(RequestKind::Other, 4096, Vec::new());
     assert_eq!(read_with(reply, &bytes, bytes.len()), ok(304, "", false));
 }
 
@@ -118,15 +118,15 @@ fn what_is_too_much_is_told() {
         (reply.has_surplus(), reply.is_done(), reply.is_clean())
     };
     let long = out("Content-Length: 2\r\n\r\nokEXTRA");
-    assert_eq!(told(Asked::Other, &[long.clone(), end()]), (true, true, true));
+    assert_eq!(told(RequestKind::Other, &[long.clone(), end()]), (true, true, true));
     // The end of the surplus is not waited for.
-    assert_eq!(told(Asked::Other, std::slice::from_ref(&long)), (true, true, false));
-    assert_eq!(told(Asked::Other, &[out("Content-Length: 2\r\n\r\nok"), out("X")]), (true, true, false));
-    assert_eq!(told(Asked::Other, &[out("Status: 204 N\r\n\r\nbody"), end()]), (true, true, true));
-    assert_eq!(told(Asked::Other, &[out("Status: 304 N\r\n\r\n"), end()]), (false, true, true));
-    assert_eq!(told(Asked::Other, &[out("Content-Length: 2\r\n\r\nok")]), (false, false, false));
-    assert_eq!(told(Asked::Head, &[long.clone(), end()]), (false, true, true));
-    assert_eq!(told(Asked::Head, &[long]), (false, false, false));
+    assert_eq!(told(RequestKind::Other, std::slice::from_ref(&long)), (true, true, false));
+    assert_eq!(told(RequestKind::Other, &[out("Content-Length: 2\r\n\r\nok"), out("X")]), (true, true, false));
+    assert_eq!(told(RequestKind::Other, &[out("Status: 204 N\r\n\r\nbody"), end()]), (true, true, true));
+    assert_eq!(told(RequestKind::Other, &[out("Status: 304 N\r\n\r\n"), end()]), (false, true, true));
+    assert_eq!(told(RequestKind::Other, &[out("Content-Length: 2\r\n\r\nok")]), (false, false, false));
+    assert_eq!(told(RequestKind::Head, &[long.clone(), end()]), (false, true, true));
+    assert_eq!(told(RequestKind::Head, &[long]), (false, false, false));
 }
 
 #[test]
@@ -166,8 +166,11 @@ fn caught_error_output_makes_a_response_invalid() {
     for before in [4085, 4090, MAX_ERROR_LINE, 20_000] {
         let records = [err(&format!("{}catch me", "x".repeat(before))), out(HEAD), end()].concat();
         for step in [7, 1000, records.len()] {
-            let reply =
-                FastCgiReply::new(Asked::Other, 4096, vec![b"other".as_slice().into(), b"catch me".as_slice().into()]);
+            let reply = FastCgiReply::new(
+                RequestKind::Other,
+                4096,
+                vec![b"other".as_slice().into(), b"catch me".as_slice().into()],
+            );
             assert!(matches!(read_with(reply, &records, step), Err(Fault::Invalid(_))), "{before} {step}");
         }
     }
@@ -186,7 +189,7 @@ fn error_output_is_bounded() {
     records.extend(vec![err("x"); 2 * MAX_ERROR_LINES]);
     records.push(out("\r\n"));
     let bytes = records.concat();
-    let mut reply = FastCgiReply::new(Asked::Other, 4096, Vec::new());
+    let mut reply = FastCgiReply::new(RequestKind::Other, 4096, Vec::new());
     assert!(reply.head(&mut BytesMut::from(&bytes[..])).unwrap().is_some());
     let errors: Vec<_> = std::iter::from_fn(|| reply.take_error_output()).collect();
     assert_eq!((errors.len(), errors[0].len()), (MAX_ERROR_LINES + 1, MAX_ERROR_LINE));
@@ -198,7 +201,7 @@ fn a_body_is_slices_of_what_was_read() {
     let bytes = [out("A: b\r\n\r\n"), out("hello"), end()].concat();
     let mut input = BytesMut::from(&bytes[..]);
     let place = input.as_ptr() as usize;
-    let mut reply = FastCgiReply::new(Asked::Other, 4096, Vec::new());
+    let mut reply = FastCgiReply::new(RequestKind::Other, 4096, Vec::new());
     let head = reply.head(&mut input).unwrap().unwrap();
     assert_eq!(head.fields.iter().next().unwrap().keep_name().as_ptr() as usize, place + 8);
     let BodyStep::Data(data) = reply.body(&mut input).unwrap() else { panic!("no data") };

@@ -7,8 +7,8 @@ use freerun_conf::{Cx, Problem, SettingsSet};
 use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
 use freerun_http::request::response::Field;
-use freerun_proto::HeaderId;
-use freerun_proto::response::Asked;
+use freerun_proto::response::RequestKind;
+use freerun_proto::{HeaderId, Status};
 use freerun_serve::tls::upstream::UpstreamTls;
 
 use crate::exchange::family::{Advice, AnyExchange, Family, PassedHead, UpstreamProtocol};
@@ -20,7 +20,7 @@ use crate::family::headers;
 use crate::family::headers::AsItIs;
 use crate::family::http::http2;
 use crate::family::http::request::{is_idempotent, own_method, own_method_text};
-use crate::settings::members::Grpc;
+use crate::settings::members::GrpcDirectives;
 use crate::settings::options::Options;
 use crate::settings::{FamilySettings, Member, PrefixedSettings};
 use crate::state::record::Record;
@@ -33,7 +33,11 @@ use crate::upstream::UpstreamRef;
 pub fn settle(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
     if let Some(pass) = settings.get::<GrpcSettings>().grpc_pass.as_ref().filter(|pass| pass.may_be_secure()) {
         // An `if` has the same directives of TLS as the location around it.
-        let _ = pass.tls.set(settings.get::<PrefixedSettings<Grpc>>().upstream_tls(Grpc::PREFIX, true, cx)?);
+        let _ = pass.tls.set(settings.get::<PrefixedSettings<GrpcDirectives>>().upstream_tls(
+            GrpcDirectives::PREFIX,
+            true,
+            cx,
+        )?);
     }
     Ok(())
 }
@@ -49,7 +53,7 @@ fn own(request: &Request) -> &GrpcSettings {
 }
 
 fn family(request: &Request) -> &FamilySettings {
-    request.settings().get::<PrefixedSettings<Grpc>>()
+    request.settings().get::<PrefixedSettings<GrpcDirectives>>()
 }
 
 /// Passes the trailer fields on, except hidden ones.
@@ -76,14 +80,14 @@ impl Family for Calls {
     }
 
     fn table<'s>(&self, settings: &'s SettingsSet) -> &'s FamilySettings {
-        settings.get::<PrefixedSettings<Grpc>>()
+        settings.get::<PrefixedSettings<GrpcDirectives>>()
     }
 
     fn target<'r>(&'r self, request: &'r Request) -> TargetLookup<'r> {
         match &own(request).grpc_pass {
-            Some(pass) => pass.aim(request),
+            Some(pass) => pass.resolve_target(request),
             // The handler is set only where the directive is.
-            None => TargetLookup::Now(Err(Outcome::Status(500))),
+            None => TargetLookup::Now(Err(Outcome::Status(Status::INTERNAL_SERVER_ERROR))),
         }
     }
 
@@ -103,12 +107,12 @@ impl Family for Calls {
             http2::write_client_fields(set, family(request), request, head);
             Ok(())
         };
-        AnyExchange::Boxed(Box::new(Http2Exchange::new(Asked::by(own_method(request)), write_fields)))
+        AnyExchange::Boxed(Box::new(Http2Exchange::new(RequestKind::by(own_method(request)), write_fields)))
     }
 
     fn respond(&self, request: &mut Request, _: &PassTarget, head: UpstreamHead) -> Result<PassedHead, Fault> {
         let location = request.place.location.clone();
-        let family = location.settings.get::<PrefixedSettings<Grpc>>();
+        let family = location.settings.get::<PrefixedSettings<GrpcDirectives>>();
         Ok(match headers::respond(request, family, &headers::HIDDEN, &AsItIs, head) {
             // As in nginx, a response has no say in how it is buffered, or how fast it is sent.
             PassedHead::Response(response, _) => PassedHead::Response(response, Advice::default()),

@@ -8,6 +8,7 @@ use freerun_http::log_error;
 use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
 use freerun_http::template::Template;
+use freerun_proto::Status;
 
 use crate::exchange::target::{PassTarget, TargetLookup, UpstreamTarget};
 use crate::family::cgi::TlsOnce;
@@ -21,12 +22,11 @@ use crate::upstream::{Upstream, UpstreamRef};
 #[derive(Debug, Clone)]
 pub struct GrpcPass {
     to: GrpcTarget,
-    /// What the location has of TLS, if servers are or may be spoken to in that way; set when the location's directives
-    /// are known.
+    /// TLS of the location, if its servers have or may have TLS; set when the location's directives are known.
     pub tls: Arc<TlsOnce>,
 }
 
-/// Whom requests are passed to.
+/// Destination of requests.
 #[derive(Debug, Clone)]
 enum GrpcTarget {
     /// A server or a group that is known when the configuration is read.
@@ -38,11 +38,11 @@ enum GrpcTarget {
 #[derive(Debug)]
 struct FixedTarget {
     secure: bool,
-    /// What stands behind the scheme.
+    /// The text behind the scheme.
     authority: Bytes,
     group: UpstreamRef,
     /// The target of requests, which the first request makes.
-    whom: OnceLock<Arc<UpstreamTarget>>,
+    upstream: OnceLock<Arc<UpstreamTarget>>,
 }
 
 /// Takes the scheme off an address. Returns whether it stands for TLS, and the rest.
@@ -59,14 +59,15 @@ fn without_scheme(text: &str) -> (bool, &str) {
 
 /// The name of the servers, as requests tell it: host and port as they were written.
 fn authority(address: &str) -> Bytes {
-    match address.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("unix:")) {
-        true => Bytes::from_static(b"localhost"),
-        false => Bytes::from(bytes_of(address).into_owned()),
+    if address.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("unix:")) {
+        Bytes::from_static(b"localhost")
+    } else {
+        Bytes::from(bytes_of(address).into_owned())
     }
 }
 
 /// The target of requests to this group.
-fn whom(secure: bool, authority: Bytes, group: Arc<Upstream>) -> Arc<UpstreamTarget> {
+fn upstream_target(secure: bool, authority: Bytes, group: Arc<Upstream>) -> Arc<UpstreamTarget> {
     let scheme = if secure { "grpcs://" } else { "grpc://" };
     Arc::new(UpstreamTarget { scheme, is_secure: secure, host: authority, port: Bytes::new(), servers: Some(group) })
 }
@@ -87,7 +88,7 @@ impl Value for GrpcPass {
             secure,
             authority: authority(address),
             group,
-            whom: OnceLock::new(),
+            upstream: OnceLock::new(),
         }));
         Ok(GrpcPass { to, tls: Arc::default() })
     }
@@ -111,13 +112,17 @@ impl GrpcPass {
     }
 
     /// The target of a request.
-    pub fn aim<'r>(&'r self, request: &'r Request) -> TargetLookup<'r> {
+    pub fn resolve_target<'r>(&'r self, request: &'r Request) -> TargetLookup<'r> {
         match &self.to {
             GrpcTarget::Fixed(fixed) => {
-                let Some(group) = fixed.group.get() else { return TargetLookup::Now(Err(Outcome::Status(500))) };
-                let whom = fixed.whom.get_or_init(|| whom(fixed.secure, fixed.authority.clone(), group.clone()));
+                let Some(group) = fixed.group.get() else {
+                    return TargetLookup::Now(Err(Outcome::Status(Status::INTERNAL_SERVER_ERROR)));
+                };
+                let upstream = fixed
+                    .upstream
+                    .get_or_init(|| upstream_target(fixed.secure, fixed.authority.clone(), group.clone()));
                 TargetLookup::Now(Ok(PassTarget::new(
-                    whom.clone(),
+                    upstream.clone(),
                     uri::kept(UriRule::AsAsked, RequestUri::of(request)),
                 )))
             }
@@ -136,7 +141,7 @@ async fn look_up(template: &Template, request: &Request) -> Result<PassTarget, O
         Outcome::Status(why.status())
     })?;
     let uri = uri::kept(UriRule::AsAsked, RequestUri::of(request));
-    Ok(PassTarget::new(whom(secure, authority(address), group), uri))
+    Ok(PassTarget::new(upstream_target(secure, authority(address), group), uri))
 }
 
 #[cfg(test)]

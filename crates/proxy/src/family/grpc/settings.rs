@@ -10,32 +10,36 @@ settings! {
     ///
     /// The directives that it shares with the others are on [the page of the family](grpc.md).
     ///
-    /// Requests go to the servers over HTTP/2, many at a time over each connection if the servers are those of an `upstream` block,
-    /// and messages go both ways as they come:
-    /// neither the request nor the response is buffered, and nothing is cached. Trailers of the response, which have the
-    /// result of a call, are passed on to clients of HTTP/2, and to clients of HTTP/1.1 behind the last chunk.
+    /// Requests go to the servers over HTTP/2, many at a time over each connection if an `upstream` block has the
+    /// servers. Messages go both ways as they come: neither the request nor the response is buffered, and nothing is
+    /// cached. Trailers of the response, which have the result of a call, are passed on to clients of HTTP/2, and to
+    /// clients of HTTP/1.1 behind the last chunk.
     ///
-    /// A call that lasts long, such as a stream of events, is subject to four times: `grpc_read_timeout` (the server sends
-    /// nothing), `grpc_send_timeout` (the server takes nothing), `client_body_timeout` (the client sends nothing, although
-    /// the call may still have messages from it) and `send_timeout` (the client takes nothing). Each of them is about the
-    /// call, and not about the connection that carries it: an answer to a `PING` of HTTP/2 shows that the other side is
-    /// alive, and does not prolong them, except for the first with `grpc_keepalive_ping on`. For streams that may be silent for
-    /// long, set the first and the third to the longest silence that there may be: `grpc_read_timeout 1h;
-    /// client_body_timeout 1h;`.
+    /// A call that lasts long, such as a stream of events, is subject to four times:
+    ///
+    /// - `grpc_read_timeout`: the server sends nothing.
+    /// - `grpc_send_timeout`: the server takes nothing.
+    /// - `client_body_timeout`: the client sends nothing, although the call may still have messages from it.
+    /// - `send_timeout`: the client takes nothing.
+    ///
+    /// Each of them is about the call, and not about the connection that carries it. An answer to a `PING` of HTTP/2
+    /// shows that the other side is alive, and does not prolong them, except for the first with `grpc_keepalive_ping
+    /// on`. For streams that may be silent for long, set the first and the third to the longest silence that there may
+    /// be: `grpc_read_timeout 1h; client_body_timeout 1h;`.
     #[module = "grpc_calls"]
     pub struct GrpcSettings {
-        /// Passes requests to a gRPC server: `host:port`, `unix:/path`, the name of an `upstream` block, with `grpc://` (which
-        /// may be left out) or `grpcs://` (TLS) in front, or variables that give one of these.
+        /// Passes requests to a gRPC server: `host:port`, `unix:/path`, the name of an `upstream` block, or variables
+        /// that give one of these. In front may stand `grpc://`, which is the default, or `grpcs://` (TLS).
         ///
-        /// The server gets the method and the URI as they came, or as `rewrite` has changed them. An error that an `error_page`
-        /// of the configuration answers can be told in the terms of gRPC: `error_page 502 = /unavailable;` leads to `location =
-        /// /unavailable { internal; default_type application/grpc; add_header grpc-status 14; return 204; }`. Errors that
-        /// the configuration has no page for are told so by [`grpc_errors`](grpc_errors.md#grpc_errors).
+        /// The server gets the method and the URI as they came, or as `rewrite` has changed them. An `error_page` can
+        /// answer an error in the terms of gRPC: `error_page 502 = /unavailable;` leads to `location = /unavailable {
+        /// internal; default_type application/grpc; add_header grpc-status 14; return 204; }`. Where the configuration
+        /// has no page for an error, [`grpc_errors`](grpc_errors.md#grpc_errors) does so.
         grpc_pass: Option<GrpcPass>, in LOCATION | LOCATION_IF, content,
             fidelity = Differs("a connection carries many calls at a time; names that cannot be found out do not prevent starting");
-        /// Whether a call goes on whose server has sent nothing for `grpc_read_timeout`, as long as the server is there: it is
-        /// asked by a `PING` of HTTP/2, and has to answer within that time again, or 15 seconds if that is shorter. Anything
-        /// that it sends on another call of the connection is an answer, too.
+        /// Whether a call outlives `grpc_read_timeout`, as long as its server is there. The server is asked by a `PING`
+        /// of HTTP/2, and has to answer within that time again, or 15 seconds if that is shorter. Anything that it
+        /// sends on another call of the connection is an answer, too.
         ///
         /// It is for streams in which nothing may happen for hours. A server whose program hangs may still answer a `PING`, so
         /// calls should have a deadline of their client then.
@@ -58,11 +62,11 @@ mod tests {
 
     use super::*;
     use crate::settings::PrefixedSettings;
-    use crate::settings::members::Grpc;
+    use crate::settings::members::GrpcDirectives;
 
     #[test]
     fn it_has_the_directives_that_nginx_has() {
-        let all = [PrefixedSettings::<Grpc>::directives(), GrpcSettings::directives()].concat();
+        let all = [PrefixedSettings::<GrpcDirectives>::directives(), GrpcSettings::directives()].concat();
         let here: BTreeSet<&str> = all.iter().map(|directive| directive.name).collect();
         let there = directive_owners::modules()
             .filter(|(module, _)| *module == "ngx_http_grpc_module")

@@ -14,9 +14,9 @@ use crate::family::http::settings::{HttpSettings, SetHeaders};
 use crate::settings::FamilySettings;
 use crate::state::cache_fetch::CacheFetch;
 
-/// Whether a field may be sent. What says something about a connection has no meaning in HTTP/2, `Host` has become
-/// `:authority`, and only this server frames the body. `TE` may have one value (RFC 9113 section 8.2.2). A name that is none
-/// cannot stand in a block of fields; least of all one that looks like a pseudo-field.
+/// Whether a field may be sent. A field about a connection has no meaning in HTTP/2, `Host` has become `:authority`,
+/// and only this server frames the body. `TE` may have one value (RFC 9113 section 8.2.2). A block of fields cannot
+/// have a name that is no token, least of all a name that looks like a pseudo-field.
 pub fn may_be_sent(id: HeaderId, name: &[u8], value: &[u8]) -> bool {
     match id {
         HeaderId::Host | HeaderId::ContentLength => false,
@@ -36,9 +36,9 @@ pub fn write_start<'r>(
     assigned: impl FnOnce() -> Option<Cow<'r, [u8]>>,
     head: &mut RequestHead<'_>,
 ) {
-    let whom = to.target.whom();
+    let upstream = to.target.upstream();
     head.field(b":method", method);
-    head.field(b":scheme", if whom.is_secure { b"https" } else { b"http" });
+    head.field(b":scheme", if upstream.is_secure { b"https" } else { b"http" });
     let hosts = set.iter().filter(|item| HeaderId::of(&item.name) == HeaderId::Host);
     let named = hosts.map(|item| item.value.render(request)).find(|value| !value.is_empty());
     match named {
@@ -46,7 +46,7 @@ pub fn write_start<'r>(
         // There always is one, even if `Host` is set to nothing.
         None => match assigned().filter(|value| !value.is_empty()) {
             Some(host) => head.field(b":authority", &host),
-            None => head.field(b":authority", &whom.host),
+            None => head.field(b":authority", &upstream.host),
         },
     }
     head.field(b":path", if to.target.uri.is_empty() { b"/" } else { &to.target.uri });
@@ -58,8 +58,8 @@ pub fn write_start<'r>(
     }
 }
 
-/// Writes the fields about the body and the trailers: `Content-Length`, if the length is known, and `TE`, if the client has
-/// sent it: it is asked of every hop whether trailers may come.
+/// Writes the fields about the body and the trailers: `Content-Length`, if the length is known, and `TE`, if the client
+/// has sent it. `TE` is for every hop: each says for itself whether it takes trailers.
 pub fn write_length(body: BodyPlan, set: &SetHeaders, request: &Request, head: &mut RequestHead<'_>) {
     let length = match body {
         BodyPlan::Length(length) => Some(length),

@@ -11,9 +11,9 @@ use freerun_http::request::core_settings::CoreSettings;
 use freerun_http::request::handler::Outcome;
 use freerun_http::request::response::Field;
 use freerun_http::values::temp_path::TempPath;
-use freerun_proto::HeaderId;
 use freerun_proto::proxy_protocol::write::{Carrier, TooLarge};
-use freerun_proto::response::Asked;
+use freerun_proto::response::RequestKind;
+use freerun_proto::{HeaderId, Status};
 use freerun_serve::tls::upstream::UpstreamTls;
 use freerun_serve::upstream::ProxyProtocol;
 
@@ -27,7 +27,7 @@ use crate::family::headers;
 use crate::family::headers::Changes;
 use crate::family::http::settings::{HttpSettings, HttpVersion};
 use crate::family::proxy_pass::PassTo;
-use crate::settings::members::Proxy;
+use crate::settings::members::ProxyDirectives;
 use crate::settings::options::Options;
 use crate::settings::{FamilySettings, Member, PrefixedSettings};
 use crate::state::record::Record;
@@ -38,16 +38,16 @@ use crate::upstream::UpstreamRef;
 /// # Errors
 /// What is wrong, in nginx's words.
 pub fn settle(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
-    let family = settings.get::<PrefixedSettings<Proxy>>();
-    family.check_cache(Proxy::PREFIX, true, cx)?;
-    family.check_sizes(Proxy::PREFIX)?;
+    let family = settings.get::<PrefixedSettings<ProxyDirectives>>();
+    family.check_cache(ProxyDirectives::PREFIX, true, cx)?;
+    family.check_sizes(ProxyDirectives::PREFIX)?;
     let own = settings.get::<HttpSettings>();
     if let Some(pass) = &own.proxy_pass {
-        family.check_purge(Proxy::PREFIX)?;
+        family.check_purge(ProxyDirectives::PREFIX)?;
         if pass.may_be_secure() {
             // An `if` has the same directives of TLS as the location around it.
             let http2 = own.proxy_http_version == HttpVersion::Http2;
-            let _ = pass.tls.set(family.upstream_tls(Proxy::PREFIX, http2, cx)?);
+            let _ = pass.tls.set(family.upstream_tls(ProxyDirectives::PREFIX, http2, cx)?);
         }
         settings.get::<CoreSettings>().client_body_temp_path.note(true, cx);
     }
@@ -72,7 +72,7 @@ fn own(request: &Request) -> &HttpSettings {
 }
 
 fn family(request: &Request) -> &FamilySettings {
-    request.settings().get::<PrefixedSettings<Proxy>>()
+    request.settings().get::<PrefixedSettings<ProxyDirectives>>()
 }
 
 impl Changes for HttpSettings {
@@ -111,7 +111,7 @@ impl Family for Http {
     }
 
     fn table<'s>(&self, settings: &'s SettingsSet) -> &'s FamilySettings {
-        settings.get::<PrefixedSettings<Proxy>>()
+        settings.get::<PrefixedSettings<ProxyDirectives>>()
     }
 
     fn shared<'s>(&self, settings: &'s SettingsSet) -> Option<&'s FamilySettings> {
@@ -119,21 +119,21 @@ impl Family for Http {
     }
 
     fn temp_path<'s>(&self, settings: &'s SettingsSet) -> Option<&'s TempPath> {
-        Some(&settings.get::<PrefixedSettings<Proxy>>().proxy_temp_path)
+        Some(&settings.get::<PrefixedSettings<ProxyDirectives>>().proxy_temp_path)
     }
 
     fn target<'r>(&'r self, request: &'r Request) -> TargetLookup<'r> {
         match &own(request).proxy_pass {
-            Some(pass) => pass.aim(request),
+            Some(pass) => pass.resolve_target(request),
             // The handler is set only where the directive is.
-            None => TargetLookup::Now(Err(Outcome::Status(500))),
+            None => TargetLookup::Now(Err(Outcome::Status(Status::INTERNAL_SERVER_ERROR))),
         }
     }
 
     fn cache_key(&self, request: &Request, out: &mut Vec<u8>) -> Result<bool, Outcome> {
         match &own(request).proxy_pass {
             Some(pass) => pass.describe(request, out).map(|()| true),
-            None => Err(Outcome::Status(500)),
+            None => Err(Outcome::Status(Status::INTERNAL_SERVER_ERROR)),
         }
     }
 
@@ -182,17 +182,17 @@ impl Family for Http {
         if self.protocol(request) == UpstreamProtocol::Http2 {
             let write_fields: WriteFields =
                 |request, to, body, head| http2::write_fields(own(request), family(request), request, to, body, head);
-            return AnyExchange::Boxed(Box::new(Http2Exchange::new(Asked::by(method), write_fields)));
+            return AnyExchange::Boxed(Box::new(Http2Exchange::new(RequestKind::by(method), write_fields)));
         }
         let write_head: WriteHead =
             |request, to, body, out| self::request::write_head(own(request), family(request), request, to, body, out);
-        AnyExchange::Http(HttpExchange::new(Asked::by(method), max_head, write_head))
+        AnyExchange::Http(HttpExchange::new(RequestKind::by(method), max_head, write_head))
     }
 
     fn respond(&self, request: &mut Request, _: &PassTarget, head: UpstreamHead) -> Result<PassedHead, Fault> {
         let location = request.place.location.clone();
         let (own, family) =
-            (location.settings.get::<HttpSettings>(), location.settings.get::<PrefixedSettings<Proxy>>());
+            (location.settings.get::<HttpSettings>(), location.settings.get::<PrefixedSettings<ProxyDirectives>>());
         Ok(headers::respond(request, family, &headers::HIDDEN, own, head))
     }
 
@@ -209,8 +209,8 @@ impl Family for Http {
     }
 
     fn upgrades(&self, request: &Request) -> bool {
-        // As in nginx also for a client of HTTP/1.0, such as a proxy in front of this one: the field was passed on because the
-        // configuration says so, and the server has agreed.
+        // As in nginx also for a client of HTTP/1.0, such as a proxy in front of this one. The configuration has the
+        // field passed on, and the server has agreed.
         own(request).proxy_http_version == HttpVersion::Http11
             && request.head.has(HeaderId::Upgrade)
             && own(request).proxy_set_header.sets(HeaderId::Upgrade, request)

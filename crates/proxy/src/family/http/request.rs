@@ -103,11 +103,11 @@ pub fn write_head(
         // HTTP/1.1 has no request without it.
         let may_lack = !request.head.has(HeaderId::Host) && settings.proxy_http_version == HttpVersion::Http11;
         if may_lack && set.lacks_host(request) {
-            field(out, b"Host", &to.target.whom().host);
+            field(out, b"Host", &to.target.upstream().host);
         }
     } else {
         match settings.proxy_pass.as_ref().and_then(|pass| pass.assigned_host(request)) {
-            None => field(out, b"Host", &to.target.whom().host),
+            None => field(out, b"Host", &to.target.upstream().host),
             // As with any field that is set, it is not sent if its value is empty.
             Some(value) => value.filter(|value| !value.is_empty()).iter().for_each(|value| field(out, b"Host", value)),
         }

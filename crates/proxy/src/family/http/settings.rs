@@ -41,8 +41,9 @@ settings! {
         proxy_headers_hash_bucket_size: usize = "64", in HTTP | SERVER | LOCATION, fidelity = NoEffect("tables size themselves");
         /// Accepted for old configurations.
         proxy_headers_hash_max_size: usize = "512", in HTTP | SERVER | LOCATION, fidelity = NoEffect("tables size themselves");
-        /// The version of HTTP that is used with upstream servers. With `2`, connections to the servers of an `upstream` block
-        /// carry many requests at a time; a server with TLS has to agree to HTTP/2 by ALPN, one without has to speak it from the start (prior knowledge).
+        /// The version of HTTP that is used with upstream servers. With `2`, connections to the servers of an
+        /// `upstream` block carry many requests at a time. A server with TLS has to agree to HTTP/2 by ALPN, a server
+        /// without TLS has to speak it from the start (prior knowledge).
         proxy_http_version: HttpVersion = "1.1", in HTTP | SERVER | LOCATION,
             fidelity = Differs("with 2, a connection carries up to 100 requests at a time; in nginx it carries one");
         /// The method of the request that is passed on, instead of the client's.
@@ -56,9 +57,9 @@ settings! {
         /// Such a connection carries requests of the client's connection alone, one after the other; with
         /// `proxy_http_version 2`, several at a time. A health check says that it is for no client (`UNKNOWN`, `LOCAL`).
         proxy_protocol: ProxyProtocol = "off", in HTTP | SERVER | LOCATION, fidelity = Own;
-        /// Adds a field to headers of version 2: its type, which is a name (`alpn`, `authority`, `unique_id`, `netns`) or a
-        /// number such as `0xe0`, and its value, which may have variables. It replaces the field of this type that the header
-        /// would have by itself. A field with an empty value is left out.
+        /// Adds a field to headers of version 2: its type and its value, which may have variables. The type is a name
+        /// (`alpn`, `authority`, `unique_id`, `netns`) or a number such as `0xe0`. The field replaces the one of this type
+        /// that the header would have by itself. A field with an empty value is left out.
         proxy_protocol_tlv: Many<OwnTlv<Request>>, in HTTP | SERVER | LOCATION, fidelity = Own;
         /// Changes `Location` and `Refresh` of the upstream server: a prefix, or a text that an expression matches, is
         /// replaced. `default` replaces the URL of `proxy_pass` by the location's name; `off` changes nothing.
@@ -99,7 +100,7 @@ impl Value for HttpVersion {
     }
 }
 
-/// One `proxy_set_header`.
+/// A `proxy_set_header` directive.
 #[derive(Debug, Clone)]
 pub struct SetHeader {
     /// The name as written.
@@ -176,7 +177,7 @@ impl SetHeaders {
         named.all(|item| item.line.is_none() && item.value.render(request).is_empty())
     }
 
-    /// Whether the server is told that the connection ends with the request: by `Connection: close`.
+    /// Whether the request says that the connection ends with it: by `Connection: close`.
     #[inline]
     pub fn closes_connection(&self, request: &Request) -> bool {
         self.0.has_connection && self.has_connection_option(b"close", request)

@@ -32,11 +32,11 @@ pub const VARIABLES: &[Variable] = &[
     Variable::named(
         "proxy_host",
         "The host, with its port if that is not the protocol's own, that `proxy_pass` names.",
-        |request, _| passed_to(request, |whom| &whom.host, |both| both.0),
+        |request, _| passed_to(request, |upstream| &upstream.host, |both| both.0),
     )
     .changeable(),
     Variable::named("proxy_port", "The port that `proxy_pass` names, or the protocol's own one.", |request, _| {
-        passed_to(request, |whom| &whom.port, |both| both.1)
+        passed_to(request, |upstream| &upstream.port, |both| both.1)
     })
     .changeable(),
 ];
@@ -54,5 +54,5 @@ fn passed_to<'r>(
         let pass = request.settings().get::<HttpSettings>().proxy_pass.as_ref()?;
         return pass.fixed_host().map(|both| Cow::Borrowed(&fixed(both)[..]));
     };
-    matches!(target.whom().scheme, "http://" | "https://").then(|| Cow::Owned(which(target.whom()).to_vec()))
+    matches!(target.upstream().scheme, "http://" | "https://").then(|| Cow::Owned(which(target.upstream()).to_vec()))
 }

@@ -2,7 +2,7 @@
 
 use bytes::{Buf, Bytes, BytesMut};
 use freerun_http::request::Request;
-use freerun_proto::memcached::{self, Answer, Piece, Value};
+use freerun_proto::memcached::{self, ResponseLine, Value, ValuePiece};
 use freerun_proto::response::ReplyError;
 use freerun_runtime::log::Level;
 
@@ -63,12 +63,12 @@ impl Exchange for MemcachedExchange {
         };
         let mut head = UpstreamHead { status: 200, bytes: used, ..UpstreamHead::default() };
         match answer {
-            Answer::NotFound => {
+            ResponseLine::NotFound => {
                 input.advance(used);
                 (head.status, head.length) = (404, Some(0));
                 self.finish(input);
             }
-            Answer::Value { flags, length } => {
+            ResponseLine::Value { flags, length } => {
                 let value = Value::new(length);
                 let rest = &input[used..];
                 if value.is_wrong(rest) {
@@ -96,18 +96,18 @@ impl Exchange for MemcachedExchange {
         let Some(value) = self.value.as_mut().filter(|_| !self.done) else { return Ok(BodyStep::End) };
         loop {
             match value.step(input)? {
-                Piece::Data(range) => {
+                ValuePiece::Data(range) => {
                     let piece = input.split_to(range.end).freeze();
                     if value.left() > 0 {
                         return Ok(BodyStep::Data(piece));
                     }
                     self.last = piece;
                 }
-                Piece::More => {
+                ValuePiece::More => {
                     input.clear();
                     return Ok(BodyStep::More);
                 }
-                Piece::Done(used) => {
+                ValuePiece::Done(used) => {
                     input.advance(used);
                     let last = std::mem::take(&mut self.last);
                     self.finish(input);

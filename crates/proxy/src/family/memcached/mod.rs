@@ -9,15 +9,15 @@ use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
 use freerun_http::request::response::{Body, Response};
 use freerun_http::variables::{Reference, VariableTable};
-use freerun_proto::HeaderId;
 use freerun_proto::memcached::escape_key;
+use freerun_proto::{HeaderId, Status};
 
 use crate::exchange::family::{Advice, AnyExchange, Family, PassedHead, RequestBody};
 use crate::exchange::target::{PassTarget, TargetLookup};
 use crate::exchange::{Fault, UpstreamHead};
 use crate::family::memcached::exchange::MemcachedExchange;
 use crate::family::pass_argument::{Pass, Scheme};
-use crate::settings::members::Memcached;
+use crate::settings::members::MemcachedDirectives;
 use crate::settings::options::Options;
 use crate::settings::{FamilySettings, PrefixedSettings};
 
@@ -70,20 +70,22 @@ impl Family for Values {
     }
 
     fn options(&self, request: &Request) -> Options {
-        request.settings().get::<PrefixedSettings<Memcached>>().options(request)
+        request.settings().get::<PrefixedSettings<MemcachedDirectives>>().options(request)
     }
 
     fn table<'s>(&self, settings: &'s SettingsSet) -> &'s FamilySettings {
-        settings.get::<PrefixedSettings<Memcached>>()
+        settings.get::<PrefixedSettings<MemcachedDirectives>>()
     }
 
     fn target<'r>(&'r self, request: &'r Request) -> TargetLookup<'r> {
-        let Some(pass) = &own(request).memcached_pass else { return TargetLookup::Now(Err(Outcome::Status(500))) };
+        let Some(pass) = &own(request).memcached_pass else {
+            return TargetLookup::Now(Err(Outcome::Status(Status::INTERNAL_SERVER_ERROR)));
+        };
         if key(request).is_none() {
             log_error!(request, Error, "the \"$memcached_key\" variable is not set");
-            return TargetLookup::Now(Err(Outcome::Status(500)));
+            return TargetLookup::Now(Err(Outcome::Status(Status::INTERNAL_SERVER_ERROR)));
         }
-        pass.pass.aim(request, Scheme { text: "memcached://", is_secure: false })
+        pass.pass.resolve_target(request, Scheme { text: "memcached://", is_secure: false })
     }
 
     fn body(&self, _: &Request) -> RequestBody {
@@ -104,9 +106,10 @@ impl Family for Values {
                 "key: \"{}\" was not found by memcached while reading response header from upstream",
                 text_of(&escape_key(&key))
             );
-            return Ok(PassedHead::Elsewhere(Outcome::Status(404)));
+            return Ok(PassedHead::Elsewhere(Outcome::Status(Status::NOT_FOUND)));
         }
-        let mut response = Response::typed_by_uri(head.status, media_type(request, &request.asked.path), Body::Empty);
+        let mut response =
+            Response::typed_by_uri(Status::new(head.status), media_type(request, &request.asked.path), Body::Empty);
         // The body has this length.
         let others = head.fields.iter().filter(|field| field.id != HeaderId::ContentLength);
         response.fields.extend(others.map(|field| field.keep()));

@@ -2,8 +2,8 @@
 //! for QUIC.
 //!
 //! The kernel's own work for a datagram is the same whoever asks for it; what a server can save is the calls. A socket
-//! takes [`BATCH`] datagrams with one `recvmmsg(2)`, of which each may be up to 64 that the kernel has received in a row
-//! from one sender (`UDP_GRO`). Datagrams of one size to one peer leave as one message that the kernel takes apart
+//! takes [`BATCH`] datagrams with one `recvmmsg(2)`; each may be up to 64 that the kernel has received in a row from
+//! one sender (`UDP_GRO`). Datagrams of one size to one peer leave as one message that the kernel takes apart
 //! (`UDP_SEGMENT`), and different messages together with `sendmmsg(2)`. The memory for them is lent by the loop: it has
 //! one set of buffers for all of its sockets.
 //!
@@ -12,14 +12,14 @@
 //! 3. [`SendQueue`]: datagrams to many peers, until the end of a loop's turn;
 //! 4. [`steering`]: which socket of several gets a datagram.
 
-mod lent;
+mod datagram_buffers;
 mod queue;
 mod runs;
 mod socket;
 pub mod steering;
 
+pub use datagram_buffers::{BATCH, LONGEST_RUN};
 pub use freerun_sys::datagrams::{DatagramDetail, DatagramOptions, Ecn, ReceivedDatagrams, Receiver};
-pub use lent::{BATCH, LONGEST_RUN};
 pub use queue::SendQueue;
 pub use runs::{DatagramTarget, Runs};
 pub use socket::{Datagrams, UnsentDatagrams};

@@ -1,10 +1,10 @@
-//! Datagrams to the peers of one socket, gathered until the end of a loop's turn: those of many sessions leave with one
-//! call.
+//! Datagrams to the peers of one socket, gathered until the end of a loop's turn: the datagrams of many sessions leave
+//! with one call.
 
 use std::io::IoSlice;
 
 use super::runs::{self, DatagramRun, DatagramTarget};
-use super::socket::{Datagrams, Progress, UnsentDatagrams};
+use super::socket::{Datagrams, SendProgress, UnsentDatagrams};
 
 /// The most bytes that wait to be sent, besides a single run that is longer than the room left.
 const MOST_BYTES: usize = 256 * 1024;
@@ -15,12 +15,14 @@ const MOST_RUNS: usize = 1024;
 /// The bytes from which on a run is rather sent from where it is than copied.
 const COPIED: usize = 16 * 1024;
 
+const _: () = assert!(COPIED < MOST_BYTES, "what is copied has room");
+
 /// Datagrams that wait to be sent by a socket.
 #[derive(Debug, Default)]
 pub struct SendQueue {
     bytes: Vec<u8>,
     runs: Vec<DatagramRun>,
-    /// How many runs at the beginning have been sent, and how many bytes they have.
+    /// Number of runs at the beginning that have been sent, and of their bytes.
     sent: (usize, usize),
 }
 
@@ -52,7 +54,7 @@ impl SendQueue {
         true
     }
 
-    /// Whether datagrams of so many bytes should be sent at once by [`Datagrams::send`] instead: copying them would cost
+    /// Whether datagrams of this length should be sent at once by [`Datagrams::send`] instead: copying them would cost
     /// more than it saves. Only if the queue is empty do they keep their order.
     pub fn is_long(len: usize) -> bool {
         len >= COPIED
@@ -76,11 +78,11 @@ impl SendQueue {
         debug_assert_eq!(at, self.bytes.len(), "runs and bytes are appended together");
         let pieces: Vec<_> = self.runs[sent..].iter().zip(parts.chunks(1)).collect();
         match socket.send_all(&pieces, failed) {
-            Progress::Done => {
+            SendProgress::Done => {
                 self.clear();
                 true
             }
-            Progress::Full(now) => {
+            SendProgress::Full(now) => {
                 let bytes: usize = self.runs[sent..sent + now].iter().map(|run| run.len).sum();
                 self.sent = (sent + now, self.sent.1 + bytes);
                 false

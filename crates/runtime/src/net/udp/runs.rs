@@ -1,4 +1,4 @@
-//! Runs of datagrams: those of one size to one peer, which leave as one message that the kernel takes apart.
+//! Runs of datagrams: datagrams of one size to one peer, which leave as one message that the kernel takes apart.
 
 use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
@@ -8,11 +8,13 @@ use freerun_sys::datagrams::{Ecn, Message};
 /// The most datagrams of a run (`UDP_MAX_SEGMENTS` of Linux before 6.8).
 const MOST: usize = 64;
 
-/// The most bytes of a run, which the kernel takes for one packet until it takes it apart: those of a packet, less the
-/// headers of IPv6 and UDP.
+/// The most bytes of a run, which the kernel takes for one packet until it takes it apart: the bytes of a packet, less
+/// the headers of IPv6 and UDP.
 const LONGEST: usize = 65_535 - 48;
 
-/// Where a datagram goes, and how.
+const _: () = assert!(LONGEST <= u16::MAX as usize, "the kernel is told the length of a datagram in sixteen bits");
+
+/// Target of a datagram, and the details of sending it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DatagramTarget {
     /// The peer's address; `None` on a connected socket.
@@ -31,7 +33,7 @@ pub(super) struct DatagramRun {
     pub(super) len: usize,
     /// The bytes of each; the last one may have fewer. 0: it is a single one, which no other one joins.
     pub(super) segment: usize,
-    /// How many there are.
+    /// Number of datagrams.
     pub(super) count: usize,
 }
 
@@ -41,6 +43,7 @@ impl DatagramRun {
     fn new(target: DatagramTarget, len: usize, segment: usize) -> DatagramRun {
         debug_assert!(segment <= len);
         let count = if segment == 0 { 1 } else { len.div_ceil(segment) };
+        debug_assert!(count <= MOST, "the kernel takes no {count} datagrams at once");
         DatagramRun { target, len, segment, count }
     }
 
@@ -66,8 +69,8 @@ impl DatagramRun {
     }
 }
 
-/// Calls `each` with a run for each piece of `bytes` that may be one message: datagrams of `segment` bytes, the last of
-/// which may be shorter, as the kernel has put them together, or a single one.
+/// Calls `each` with a run for each piece of `bytes` that may be one message. A run is a single datagram, or datagrams
+/// of `segment` bytes whose last may be shorter, as the kernel has put them together.
 pub(super) fn split<'a>(
     target: DatagramTarget,
     bytes: &'a [u8],

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use freerun_sys::datagrams::{DatagramDetail, DatagramOptions, Receiver};
 use rustix::io::Errno;
 
-use super::lent::{BATCH, with_receiver, with_sender};
+use super::datagram_buffers::{BATCH, with_receiver, with_sender};
 use super::runs::{DatagramRun, DatagramTarget, Runs};
 use crate::events::{Registration, Side};
 
@@ -21,27 +21,27 @@ pub struct Datagrams {
     registered: OnceCell<Registration>,
     /// Whether the kernel takes runs of datagrams as one message on this way, as far as is known.
     takes_runs: Cell<bool>,
-    /// What is asked for with each datagram.
+    /// The details that the caller requests with each datagram.
     known: Cell<DatagramDetail>,
 }
 
 /// Datagrams that could not be sent.
 #[derive(Debug)]
 pub struct UnsentDatagrams {
-    /// How many there are.
+    /// Number of datagrams.
     pub count: usize,
-    /// Where the first of them was to go.
+    /// Target of the first of them.
     pub target: DatagramTarget,
     /// The reason; `WouldBlock`: the socket is full.
     pub error: io::Error,
 }
 
-/// How far sending has come.
+/// Progress of sending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Progress {
+pub(super) enum SendProgress {
     /// All were sent, or could not be.
     Done,
-    /// The socket is full; so many runs were sent, or could not be.
+    /// The socket is full; this number of runs were sent, or could not be.
     Full(usize),
 }
 
@@ -93,7 +93,7 @@ impl Datagrams {
     /// Takes datagrams like [`Datagrams::try_receive`], as soon as there are some.
     ///
     /// # Errors
-    /// Those of [`Datagrams::try_receive`], except `WouldBlock`; the registration with the loop failed.
+    /// The errors of [`Datagrams::try_receive`], except `WouldBlock`; the registration with the loop failed.
     pub fn poll_receive<T>(
         &self,
         context: &mut Context<'_>,
@@ -156,7 +156,8 @@ impl Datagrams {
                 (run, parts)
             })
             .collect();
-        if let Progress::Full(at) = self.send_all(&pieces, &mut failed) {
+        debug_assert!(part == runs.parts.len(), "bytes are left out");
+        if let SendProgress::Full(at) = self.send_all(&pieces, &mut failed) {
             let count = pieces[at..].iter().map(|(run, _)| run.count).sum();
             let target = pieces[at..].first().map(|(run, _)| run.target).unwrap_or_default();
             failed(UnsentDatagrams { count, target, error: io::ErrorKind::WouldBlock.into() });
@@ -168,11 +169,11 @@ impl Datagrams {
         &self,
         runs: &[(&DatagramRun, &[IoSlice<'_>])],
         mut failed: impl FnMut(UnsentDatagrams),
-    ) -> Progress {
+    ) -> SendProgress {
         let mut at = 0;
         while at < runs.len() {
             if !self.takes_runs.get() && runs[at].0.count > 1 {
-                if self.send_singly(runs[at], &mut failed) == Progress::Full(0) {
+                if self.send_singly(runs[at], &mut failed) == SendProgress::Full(0) {
                     return self.full(at);
                 }
                 at += 1;
@@ -194,7 +195,7 @@ impl Datagrams {
                         if Errno::from_io_error(&error) == Some(Errno::IO) {
                             self.takes_runs.set(false);
                         }
-                        if self.send_singly(runs[at], &mut failed) == Progress::Full(0) {
+                        if self.send_singly(runs[at], &mut failed) == SendProgress::Full(0) {
                             return self.full(at);
                         }
                         at += 1;
@@ -206,15 +207,15 @@ impl Datagrams {
                 },
             }
         }
-        Progress::Done
+        SendProgress::Done
     }
 
-    fn full(&self, at: usize) -> Progress {
+    fn full(&self, at: usize) -> SendProgress {
         // The next event tells of room.
         if let Ok(registered) = self.registration() {
             registered.clear(Side::Write);
         }
-        Progress::Full(at)
+        SendProgress::Full(at)
     }
 
     /// Sends the datagrams of a run one by one. `Full(0)`: none could be sent yet; if others are left when the socket is
@@ -223,7 +224,7 @@ impl Datagrams {
         &self,
         (run, parts): (&DatagramRun, &[IoSlice<'_>]),
         failed: &mut impl FnMut(UnsentDatagrams),
-    ) -> Progress {
+    ) -> SendProgress {
         // Each datagram is in one part.
         let bytes: Vec<_> = parts.iter().flat_map(|part| part.chunks(run.segment.max(1))).map(IoSlice::new).collect();
         let single = DatagramRun { count: 1, ..run.clone() };
@@ -237,7 +238,7 @@ impl Datagrams {
                     if at > 0 {
                         failed(run.unsent(messages.len() - at, error));
                     }
-                    return Progress::Full(at);
+                    return SendProgress::Full(at);
                 }
                 Err(error) => {
                     failed(run.unsent(1, error));
@@ -245,12 +246,12 @@ impl Datagrams {
                 }
             }
         }
-        Progress::Done
+        SendProgress::Done
     }
 }
 
 impl DatagramRun {
-    /// So many of the run's datagrams could not be sent.
+    /// A number of the run's datagrams that could not be sent.
     fn unsent(&self, count: usize, error: io::Error) -> UnsentDatagrams {
         UnsentDatagrams { count, target: self.target, error }
     }
@@ -265,10 +266,11 @@ impl AsFd for Datagrams {
 impl Drop for Datagrams {
     fn drop(&mut self) {
         if let Some(registered) = self.registered.take() {
-            match self.is_connected {
-                true => registered.leave(&self.fd),
+            if self.is_connected {
+                registered.leave(&self.fd);
+            } else {
                 // The master has a listening socket, too, and after a reload another descriptor of it may be in use here.
-                false => registered.leave_open(&self.fd),
+                registered.leave_open(&self.fd);
             }
         }
     }

@@ -1,9 +1,9 @@
 //! Which of several sockets at one address gets a datagram, when each loop has one (`SO_REUSEPORT`).
 //!
 //! The kernel's own choice is a hash of both addresses: all datagrams of one client to one address come to one loop, as
-//! long as the number of sockets stays. That is what sessions need. A protocol whose peers keep their identity when
-//! their address changes (QUIC: RFC 9000, section 9) needs to be found by what is in the datagram, for which there are
-//! programs of classic BPF: the kernel runs them without rights, and they see the datagram's bytes.
+//! long as the number of sockets stays. That is what sessions need. In QUIC, peers keep their identity when their
+//! address changes (RFC 9000, section 9): the bytes of the datagram decide. Programs of classic BPF can do that: the
+//! kernel runs them without rights, and they see the datagram's bytes.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -20,9 +20,10 @@ const RETURN: u16 = 0x16;
 /// The bit of a QUIC packet's first byte that says that it has a long header (RFC 8999, section 5.1).
 const LONG_HEADER: u32 = 0x80;
 
-/// Where the first byte of the destination's connection ID is in a packet with a long header: after a byte of flags, the
-/// version, and the length of the ID (RFC 8999, section 5.1); and in one with a short header (section 5.2).
+/// Place of the destination's connection ID in a packet with a long header: behind a byte of flags, the version, and
+/// the length of the ID (RFC 8999, section 5.1).
 const LONG_ID: u32 = 6;
+/// Place of the destination's connection ID in a packet with a short header: behind a byte of flags (section 5.2).
 const SHORT_ID: u32 = 1;
 
 fn instruction(code: u16, operand: u32) -> Instruction {
@@ -53,4 +54,15 @@ pub fn steer_by_connection_id(socket: impl AsFd, sockets: u8) -> io::Result<()> 
     let mut program = by_connection_id(sockets).to_vec();
     program.push(instruction(RETURN, 0));
     datagrams::steer(socket, &program)
+}
+
+/// Has the kernel choose by the hash of both addresses again, if [`steer_by_connection_id`] was called for the sockets.
+///
+/// # Errors
+/// The kernel cannot do that (before Linux 5.3).
+pub fn steer_by_addresses(socket: impl AsFd) -> io::Result<()> {
+    match datagrams::unsteer(socket) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
+    }
 }

@@ -228,9 +228,10 @@ fn a_quic_packet_finds_the_loop_that_its_connection_id_names() {
         for long in [false, true] {
             // Each from another address, as a client that moves.
             let (client, _) = bound();
-            let packet: Vec<u8> = match long {
-                true => [&[0xc3, 0, 0, 0, 1, 8, id][..], &[7; 30]].concat(),
-                false => [&[0x43, id][..], &[7; 30]].concat(),
+            let packet: Vec<u8> = if long {
+                [&[0xc3, 0, 0, 0, 1, 8, id][..], &[7; 30]].concat()
+            } else {
+                [&[0x43, id][..], &[7; 30]].concat()
             };
             client.send_to(&packet, address).unwrap();
             let mut buffer = [0; 100];

@@ -30,7 +30,7 @@ use smallvec::SmallVec;
 use tokio::sync::Notify;
 
 use super::SharedPart;
-use super::copied::CopiedDatagrams;
+use super::datagram_copy::CopiedDatagrams;
 use crate::listen::ListenSpec;
 
 /// Number of counts of clients in a part. Clients that share a count with several sessions of others wait for the loop that is
@@ -40,6 +40,9 @@ const COUNTS: usize = ROWS * ROW;
 /// The counts are made in rows, when a client comes whose hash leads there: with few clients they take little memory.
 const ROWS: usize = 128;
 const ROW: usize = 512;
+
+const _: () = assert!(COUNTS.is_power_of_two(), "every count stands for equally many hashes");
+const _: () = assert!(COUNTS <= 1 << 32, "what tells clients of a count apart does not choose the count");
 
 /// The most strays of an address. While there are so many, new clients wait for the loop that is late.
 const MOST_STRAYS: usize = 4096;
@@ -380,7 +383,8 @@ impl SocketPart {
 
     /// Notes that datagrams have come to the loop.
     pub fn arrived(&self, count: usize) {
-        self.on_their_way.fetch_sub(count, Relaxed);
+        let before = self.on_their_way.fetch_sub(count, Relaxed);
+        debug_assert!(before >= count, "{count} datagrams arrive of {before} that are on their way");
     }
 }
 

@@ -2,13 +2,13 @@
 //! ([`Service::datagrams`](crate::accept::service::Service::datagrams)), and what its sessions send is gathered until the end of
 //! the loop's turn.
 
-pub mod copied;
+pub mod datagram_copy;
 pub mod directory;
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -16,6 +16,7 @@ use std::task::{Context, Poll, Waker};
 use freerun_runtime::log::{Errno as ShowErrno, Level};
 use freerun_runtime::loops;
 use freerun_runtime::net::udp::{DatagramTarget, Datagrams, Runs, SendQueue, UnsentDatagrams};
+use rustix::io::Errno;
 
 use self::directory::{Directory, SocketPart};
 use crate::listen::ListenSpec;
@@ -25,6 +26,9 @@ use crate::loops::state::LoopState;
 /// The most tasks that wait for the socket to take datagrams again. Each is a session; those beyond lose datagrams instead,
 /// as a network without room does.
 const MOST_WAITING: usize = 4096;
+
+/// Number of waiting tasks, the last ones, among which a task looks for itself before it waits once more.
+const WAITING_LOOKED_AT: usize = 16;
 
 /// The least time between two lines in the log about datagrams that a socket could not send, in milliseconds. A sender with
 /// invented addresses may choose addresses that nothing can be sent to.
@@ -51,6 +55,24 @@ pub struct DatagramListener {
     ended: Cell<bool>,
     /// Facts that other loops share about the clients here, if there are others.
     shared: Option<SharedPart>,
+    /// Its place among the sockets of the address.
+    place: Cell<SocketPlace>,
+    /// Whether the loop reads it.
+    is_read: Cell<bool>,
+}
+
+/// The place of a socket among the sockets of its address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SocketPlace {
+    /// The number of the socket: they are counted in the order in which they were bound, as the kernel counts them.
+    pub number: usize,
+    /// The number of sockets of the address.
+    pub sockets: usize,
+}
+
+impl SocketPlace {
+    /// The place of an address's only socket.
+    pub const ALONE: SocketPlace = SocketPlace { number: 0, sockets: 1 };
 }
 
 /// Facts that other loops share about the clients at a loop's socket.
@@ -69,6 +91,8 @@ impl DatagramListener {
         let (queue, sender, full, waiting, lost, ended) = Default::default();
         let (loop_state, untold) = Default::default();
         let spec = RefCell::new(spec);
+        let place = Cell::new(SocketPlace::ALONE);
+        let is_read = Cell::new(true);
         Rc::new(DatagramListener {
             spec,
             socket,
@@ -81,6 +105,8 @@ impl DatagramListener {
             untold,
             ended,
             shared,
+            place,
+            is_read,
         })
     }
 
@@ -97,6 +123,32 @@ impl DatagramListener {
     /// Facts that other loops share about the clients here, if there are others.
     pub fn shared(&self) -> Option<&SharedPart> {
         self.shared.as_ref()
+    }
+
+    /// Its place among the sockets of the address. A reload may change their number, and no socket's own.
+    pub fn place(&self) -> SocketPlace {
+        self.place.get()
+    }
+
+    /// Whether the loop reads the socket. Another one may do so since a reload.
+    pub fn is_read(&self) -> bool {
+        self.is_read.get()
+    }
+
+    /// Notes that another loop reads the socket. What is still sent goes by a descriptor of its own: this loop may have to read
+    /// the socket again, and a descriptor is registered once.
+    pub(crate) fn set_unread(&self) {
+        self.is_read.set(false);
+        let own = self.socket().as_fd().try_clone_to_owned();
+        if let Ok(own) = own {
+            self.replace(self.spec(), Arc::new(own));
+        }
+    }
+
+    /// Notes the socket's place among the sockets of the address.
+    pub(crate) fn set_place(&self, place: SocketPlace) {
+        debug_assert!(place.number < place.sockets, "{} has no socket {}", self.spec.borrow().name, place.number);
+        self.place.set(place);
     }
 
     /// The socket.
@@ -122,6 +174,7 @@ impl DatagramListener {
     /// Sends a datagram to a client, or several of `segment` bytes each that follow each other in `bytes`: soon, with
     /// datagrams of other sessions. When there is no room, they are lost, as in a network that has none.
     pub fn send(&self, target: DatagramTarget, bytes: &[u8], segment: Option<usize>) {
+        debug_assert!(self.full.get() || self.waiting.borrow().is_empty(), "sessions wait for room that is there");
         let count = || segment.filter(|segment| *segment > 0).map_or(1, |segment| bytes.len().div_ceil(segment));
         if self.ended.get() {
             return self.lose(count());
@@ -161,6 +214,9 @@ impl DatagramListener {
             return Poll::Ready(());
         }
         let mut waiting = self.waiting.borrow_mut();
+        if waiting.iter().rev().take(WAITING_LOOKED_AT).any(|waker| waker.will_wake(context.waker())) {
+            return Poll::Pending;
+        }
         if waiting.len() >= MOST_WAITING {
             return Poll::Ready(());
         }
@@ -176,19 +232,32 @@ impl DatagramListener {
     fn lose(&self, count: usize) {
         self.lost.set(self.lost.get() + count as u64);
         if let Some(loop_state) = self.loop_state.get() {
-            loop_state.shared.sessions.lost_to_clients.add_n(count as u64);
+            let shared = &loop_state.shared;
+            let lost =
+                if self.spec.borrow().quic { &shared.quic.lost_to_clients } else { &shared.sessions.lost_to_clients };
+            lost.add_n(count as u64);
         }
     }
 
     /// Counts datagrams from clients that are lost: there is no room for them, or they could not be passed on.
     pub fn lose_from_clients(&self, count: u64) {
         if let Some(loop_state) = self.loop_state.get() {
-            loop_state.shared.sessions.lost_from_clients.add_n(count);
+            let shared = &loop_state.shared;
+            let lost = if self.spec.borrow().quic {
+                &shared.quic.lost_from_clients
+            } else {
+                &shared.sessions.lost_from_clients
+            };
+            lost.add_n(count);
         }
     }
 
     /// Counts datagrams that could not be sent, and logs why, unless the socket is only full.
     fn failed(&self, unsent: &UnsentDatagrams) {
+        if self.spec.borrow().quic && Errno::from_io_error(&unsent.error) == Some(Errno::MSGSIZE) {
+            // It was sent to find out whether the way takes it.
+            return;
+        }
         self.lose(unsent.count);
         let (Some(loop_state), Some(to)) = (self.loop_state.get(), unsent.target.to) else { return };
         if unsent.error.kind() == io::ErrorKind::WouldBlock {
@@ -201,8 +270,9 @@ impl DatagramListener {
         }
         self.untold.set((now + BETWEEN_LINES, 0));
         let (spec, error) = (self.spec(), ShowErrno(&unsent.error));
-        let what = format_args!("sendmmsg() failed ({error}) while proxying and sending to client");
-        let about = format_args!("udp client: {}, server: {}", to.ip(), spec.name);
+        let (doing, client) = if spec.quic { ("", "client") } else { ("proxying and ", "udp client") };
+        let what = format_args!("sendmmsg() failed ({error}) while {doing}sending to client");
+        let about = format_args!("{client}: {}, server: {}", to.ip(), spec.name);
         let log = &loop_state.generation().error_log;
         match untold {
             0 => log.write(Level::Alert, None, format_args!("{what}, {about}")),

@@ -40,9 +40,10 @@ impl ServerName {
 /// Help with a name that the servers of both blocks have. nginx does not say which servers it warns of.
 fn both(first: Option<Place>, second: Place, sources: &Sources) -> Option<String> {
     let (owner, other) = (sources.location(first?)?, sources.location(second)?);
-    Some(match first == Some(second) {
-        true => format!("the server in {owner} has it twice"),
-        false => format!("the server in {owner} answers, and not the one in {other}"),
+    Some(if first == Some(second) {
+        format!("the server in {owner} has it twice")
+    } else {
+        format!("the server in {owner} answers, and not the one in {other}")
     })
 }
 

@@ -9,13 +9,13 @@ use freerun_tls::session::ServerConfig;
 use super::table::{NameTable, ServerName};
 use crate::configuration::generation::Generation;
 use crate::listen::addresses::{self, ListenAddress};
-use crate::listen::served::Listens;
+use crate::listen::generation_sockets::Listens;
 use crate::listen::setting::{ListenPlace, ListenProtocols, ListenSetting};
 use crate::tls::client_facts::TlsFacts;
 use crate::tls::computed::{PairNames, PairReader};
 use crate::tls::handshake::{Offer, Refusal};
-use crate::tls::server::Computed;
-use crate::tls::sessions::{Chosen, SessionSettings, TlsServer, presenting};
+use crate::tls::server::ComputedSettings;
+use crate::tls::sessions::{SessionChoice, SessionSettings, TlsServer, presenting};
 use crate::values::GaveUp;
 use crate::values::captures::Captures;
 
@@ -30,7 +30,7 @@ pub struct VirtualServers<V> {
     pub all: Vec<Arc<V>>,
     /// Whether connections begin with a PROXY protocol header (`listen … proxy_protocol`).
     pub proxy_protocol: bool,
-    /// Whether connections may begin with a TLS handshake (`listen … ssl`).
+    /// Whether connections may begin with a TLS handshake (`listen … ssl`), or have TLS in any case (`listen … quic`).
     pub tls: bool,
     /// The settings of TLS sessions for each server. They depend on the address too: its default server says how sessions are
     /// resumed.
@@ -61,7 +61,7 @@ impl<V: TlsServer> VirtualServers<V> {
         offer: Offer<'_>,
         asked_for: &'s Arc<V>,
         generation: &Arc<Generation>,
-    ) -> Result<Chosen<'s, V>, Refusal> {
+    ) -> Result<SessionChoice<'s, V>, Refusal> {
         if offer.wants_status()
             && let Some(tls) = presenting(&**asked_for, &*self.default)
         {
@@ -80,7 +80,7 @@ impl<V: TlsServer> VirtualServers<V> {
         server: &V,
         facts: Option<&TlsFacts>,
         alpn: &[&[u8]],
-        names: impl FnOnce(&Computed) -> Option<Vec<PairNames>>,
+        names: impl FnOnce(&ComputedSettings) -> Option<Vec<PairNames>>,
         reader: &PairReader<'_, impl Fn() -> G>,
     ) -> Result<ServerConfig, String> {
         let missing = || String::from("no \"ssl_certificate\" is defined in server listening on SSL port");
@@ -126,6 +126,9 @@ pub fn listens<V: TlsServer, P: ListenProtocols, T>(
         if !cx.has_problems() {
             check_certificates(address, planned, cx)?;
         }
+        if address.spec.quic && !cx.has_problems() {
+            check_versions(address, planned, cx)?;
+        }
     }
     // Conflicting names are reported in the order of the addresses.
     let servers = |address: &ListenAddress<P>| Arc::new(make(at(address, planned, &alpn, cx), address.protocols));
@@ -149,10 +152,27 @@ fn check_certificates<V: TlsServer, P>(
     let missing = [default].into_iter().chain(address.servers.iter().copied()).find(|index| !is_settled(*index));
     let Some(missing) = missing else { return Ok(()) };
     let place = planned[missing].written.place;
-    let problem = Problem::new("no \"ssl_certificate\" is defined for the \"listen ... ssl\" directive");
+    let parameter = if address.spec.quic { "quic" } else { "ssl" };
+    let problem =
+        Problem::new(format!("no \"ssl_certificate\" is defined for the \"listen ... {parameter}\" directive"));
     let remedy = "name files in \"ssl_certificate\" and \"ssl_certificate_key\", or write \"ssl_certificate auto;\" for a \
                   certificate from a CA that speaks ACME";
     cx.report(problem.reported_at(place).at(place).hint(remedy))
+}
+
+/// QUIC has TLS 1.3 (RFC 9001 section 4.2). The address's default server decides, as in nginx.
+fn check_versions<V: TlsServer, P>(
+    address: &ListenAddress<P>,
+    planned: &[ServerPlan<'_, V, P>],
+    cx: &mut Cx,
+) -> Result<(), Problem> {
+    let default = &planned[address.default_server()];
+    if default.server.tls().is_none_or(|tls| tls.has_tls13) {
+        return Ok(());
+    }
+    let place = default.written.place;
+    let problem = Problem::new("\"ssl_protocols\" must enable TLSv1.3 for the \"listen ... quic\" directive");
+    cx.report(problem.reported_at(place).at(place))
 }
 
 /// The servers of an address.
@@ -169,9 +189,10 @@ fn at<V: TlsServer, P: ListenProtocols>(
     let all: Vec<Arc<V>> = plans.map(|plan| plan.server.clone()).collect();
     let protocols = address.protocols;
     let (proxy_protocol, tls) = (protocols.proxy_protocol(), protocols.tls());
-    let sessions = match tls {
-        true => SessionSettings::new(&all, &*default, |server: &V| alpn(server, protocols)),
-        false => SessionSettings::default(),
+    let sessions = if tls {
+        SessionSettings::new(&all, &*default, |server: &V| alpn(server, protocols))
+    } else {
+        SessionSettings::default()
     };
     VirtualServers { names, default, all, proxy_protocol, tls, sessions }
 }

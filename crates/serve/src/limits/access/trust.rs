@@ -30,9 +30,10 @@ impl Value for TrustedSource {
             return Ok(TrustedSource::Network(network));
         }
         let found = cx.extensions.get_or_default::<Hosts>().addresses(&word.text);
-        match found.is_empty() {
-            false => Ok(TrustedSource::Host(found)),
-            true => Err(Problem::new(format!("host not found in set_real_ip_from \"{}\"", word.text)).at(word.place)),
+        if found.is_empty() {
+            Err(Problem::new(format!("host not found in set_real_ip_from \"{}\"", word.text)).at(word.place))
+        } else {
+            Ok(TrustedSource::Host(found))
         }
     }
 }

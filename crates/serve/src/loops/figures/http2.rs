@@ -29,13 +29,18 @@ impl Http2Figures {
     /// Notes why a connection has failed.
     pub fn failed(&self, flood: Option<Flood>) {
         self.failed.add();
-        let index = match flood {
-            Some(Flood::Frames) => 0,
-            Some(Flood::Resets) => 1,
-            Some(Flood::Unread) => 2,
-            Some(Flood::Fields) => 3,
-            None => return,
-        };
-        self.floods[index].add();
+        if let Some(flood) = flood {
+            self.floods[flood_index(flood)].add();
+        }
+    }
+}
+
+/// The place of a reason in [`FLOODS`].
+pub(super) fn flood_index(flood: Flood) -> usize {
+    match flood {
+        Flood::Frames => 0,
+        Flood::Resets => 1,
+        Flood::Unread => 2,
+        Flood::Fields => 3,
     }
 }

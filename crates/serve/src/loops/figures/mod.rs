@@ -2,5 +2,6 @@
 
 pub mod http2;
 pub mod limits;
+pub mod quic;
 pub mod sessions;
 pub mod zones;

@@ -34,6 +34,11 @@ impl Admission {
         self.open.get()
     }
 
+    /// The limit.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
     /// Whether the limit is reached.
     pub fn is_full(&self) -> bool {
         self.open.get() >= self.limit
@@ -56,6 +61,7 @@ impl Admission {
     pub fn end(&self) {
         let was_full = self.is_full();
         debug_assert!(self.open.get() > 0, "a connection ends that never began");
+        debug_assert!(self.stats.active.get() >= self.open.get() as u64, "the figures have fewer connections");
         self.open.set(self.open.get().saturating_sub(1));
         self.stats.active.sub_alone();
         if was_full {

@@ -17,7 +17,7 @@ use self::module_states::ModuleStates;
 use crate::configuration::generation::Generation;
 use crate::loops::idle_since_accept::Silent;
 use crate::loops::shared::SharedState;
-use crate::loops::shedding::ShedOrder;
+use crate::loops::shed_order::ShedOrder;
 
 /// The state of one loop.
 pub struct LoopState {
@@ -102,7 +102,7 @@ impl LoopState {
         *self.generation.borrow_mut() = generation;
     }
 
-    /// Whether this loop takes no new connections, although others do ([`DrainedLoops`](crate::loops::drained::DrainedLoops)).
+    /// Whether this loop takes no new connections, although others do ([`DrainedLoops`](crate::loops::drained_loops::DrainedLoops)).
     #[inline]
     pub fn is_drained(&self) -> bool {
         self.drained.get()

@@ -1,4 +1,4 @@
-//! Asking a responder: at which addresses it is, and at which of them it answers.
+//! Requests to a responder: its addresses, which are tried one after the other until one answers.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -12,18 +12,19 @@ use freerun_upstream::place::{HostName, ServerPlace};
 use super::exchange::exchange;
 use super::responder::Responder;
 use super::spec::OcspResolver;
+use crate::http_client::{InvalidRequest, OutgoingRequest};
 
 /// At how many addresses a responder is asked at most.
 const MAX_TRIES: usize = 8;
 
-/// A question to a responder about a certificate, and what is told of it in the log.
+/// A question to a responder about a certificate, and the facts that lines of the log about it name.
 #[derive(Clone, Copy)]
 pub(super) struct OcspQuestion<'a> {
-    /// Who is asked.
+    /// The responder to ask.
     pub(super) responder: &'a Responder,
-    /// By whom names are looked up.
+    /// The resolver for names.
     pub(super) resolving: Option<&'a OcspResolver>,
-    /// Where the path of a responder's Unix socket is looked up.
+    /// Lookup of the path of a responder's Unix socket.
     pub(super) paths: SocketPaths<'a>,
     /// The error log.
     pub(super) log: &'a ErrorLog,
@@ -59,12 +60,18 @@ impl OcspQuestion<'_> {
         self.log.write(level, self.connection, format_args!("{what}{context}"));
     }
 
-    /// What the responder answers to a request in DER, and at which address it does. `None` if there is no answer: why has
-    /// been logged.
+    /// Sends a request in DER, and returns the response with the address of the responder that sent it. `None` if there
+    /// is no answer; the reason is in the log already.
     pub(super) async fn ask(&self, request: &[u8]) -> Option<(Vec<u8>, UpstreamAddress)> {
-        let text = text(self.responder, request);
+        let request = match outgoing(self.responder, request) {
+            Ok(request) => request,
+            Err(error) => {
+                self.tell(Level::Error, None, error);
+                return None;
+            }
+        };
         for address in self.addresses().await?.into_iter().take(MAX_TRIES) {
-            match exchange(&address, text.as_bytes(), self.paths).await {
+            match exchange(&address, &request, self.paths).await {
                 Ok(response) => return Some((response, address)),
                 Err(error) => {
                     self.tell(Level::Error, Some(&address), &error);
@@ -77,8 +84,8 @@ impl OcspQuestion<'_> {
         None
     }
 
-    /// The addresses of the responder: as in nginx, those of a name are looked up each time, if there is somebody to look
-    /// them up. Otherwise they are those that were found when the configuration was read.
+    /// The addresses of the responder. As in nginx, its name is looked up each time if there is a resolver. Otherwise
+    /// they are the addresses that were found when the configuration was read.
     async fn addresses(&self) -> Option<Vec<UpstreamAddress>> {
         let known = &self.responder.known;
         let ServerPlace::Name(HostName { host, port }) = &self.responder.place else { return Some(known.clone()) };
@@ -97,11 +104,12 @@ impl OcspQuestion<'_> {
     }
 }
 
-/// The text of a request: as nginx's, it is one that caches understand (RFC 6960 appendix A.1).
-fn text(responder: &Responder, request: &[u8]) -> String {
+/// The HTTP request for one in DER. As nginx does, it uses the method GET, so that caches understand it (RFC 6960 appendix
+/// A.1).
+fn outgoing(responder: &Responder, request: &[u8]) -> Result<OutgoingRequest, InvalidRequest> {
     let Responder { host, path, .. } = responder;
     let encoded = BASE64.encode(request).replace('+', "%2B").replace('/', "%2F").replace('=', "%3D");
-    format!("GET {path}{encoded} HTTP/1.0\r\nHost: {host}\r\n\r\n")
+    OutgoingRequest::http10("GET", &format!("{path}{encoded}"), host)
 }
 
 #[cfg(test)]
@@ -111,7 +119,7 @@ mod tests {
     #[test]
     fn requests_are_those_of_nginx() {
         let responder = Responder::of_client_certificate(b"http://127.0.0.1:9701/base").unwrap();
-        let expected = "GET /base/MP%2B%2FAA%3D%3D HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n";
-        assert_eq!(text(&responder, &[0x30, 0xff, 0xbf, 0]), expected);
+        let expected = OutgoingRequest::http10("GET", "/base/MP%2B%2FAA%3D%3D", "127.0.0.1").unwrap();
+        assert_eq!(outgoing(&responder, &[0x30, 0xff, 0xbf, 0]).unwrap(), expected);
     }
 }

@@ -1,4 +1,4 @@
-//! What responders say of clients' certificates (`ssl_ocsp`).
+//! Verification of clients' certificates by OCSP responders (`ssl_ocsp`).
 
 use std::fmt;
 
@@ -14,12 +14,12 @@ use crate::tls::handshake::HandshakeHelpers;
 use crate::tls::values::Ocsp;
 use crate::tls::words::problem;
 
-/// A client whose certificate is looked at, and what is told of it in the log.
+/// A client whose certificate is verified, and the facts that lines of the log about it name.
 #[derive(Clone, Copy)]
 pub struct Visit<'v> {
-    /// Where verification is done.
+    /// The pool that verifies, and its figures.
     pub helpers: HandshakeHelpers<'v>,
-    /// Where the path of a responder's Unix socket is looked up.
+    /// Lookup of the path of a responder's Unix socket.
     pub paths: SocketPaths<'v>,
     /// The error log.
     pub log: &'v ErrorLog,
@@ -29,12 +29,12 @@ pub struct Visit<'v> {
     pub context: &'v dyn fmt::Display,
 }
 
-/// How responders are asked about clients' certificates.
+/// Rules for questions to responders about clients' certificates.
 #[derive(Debug, Clone)]
 pub(in crate::tls) struct ClientOcsp {
     /// Whether they are asked about the client's own certificate alone.
     is_leaf_only: bool,
-    /// Who is asked, instead of the one that a certificate names.
+    /// The responder to ask, instead of the responder that a certificate names.
     responder: Option<Responder>,
     resolving: Option<OcspResolver>,
     known: Option<Statuses>,
@@ -72,8 +72,8 @@ impl ClientOcsp {
         Ok(Some(ClientOcsp { is_leaf_only, responder, resolving, known }))
     }
 
-    /// What has to be asked about a chain of certificates in DER that is trusted, the client's own first. Nobody is asked
-    /// about the last one, which is trusted in itself. This is not for a loop, because it reads certificates.
+    /// Prepares the questions about a chain of certificates in DER that is trusted, the client's own first. Nobody is
+    /// asked about the last one, which is trusted in itself. This is not for a loop, because it reads certificates.
     pub(in crate::tls) fn questions(&self, chain: &[Vec<u8>]) -> Vec<Question> {
         let most = if self.is_leaf_only { 1 } else { usize::MAX };
         let pairs = chain.windows(2).take(most).filter_map(|pair| match pair {
@@ -89,7 +89,7 @@ impl ClientOcsp {
         pairs.map(question).collect()
     }
 
-    /// What comes of asking about a client's certificates, one after the other.
+    /// Asks about a client's certificates, one after the other, and returns the result of the verification.
     pub(in crate::tls) async fn check(&self, questions: Vec<Question>, visit: &Visit<'_>) -> VerifyResult {
         for question in questions {
             let status = match self
@@ -98,7 +98,8 @@ impl ClientOcsp {
                 .and_then(|known| known.get(&question.certificate, &question.issuer, clock::now().secs))
             {
                 Some(known) => Some(known),
-                None => self.ask(question, visit).await,
+                // On the heap: every handshake has room for what is part of its future, and few ask.
+                None => Box::pin(self.ask(question, visit)).await,
             };
             let verified = VerifyResult::of_answer(status);
             if verified != VerifyResult::Success {
@@ -108,7 +109,8 @@ impl ClientOcsp {
         VerifyResult::Success
     }
 
-    /// What a responder says about a certificate. `None` if it says nothing that is of use: why has been logged.
+    /// Asks a responder for the status of a certificate. `None` if there is no useful response; the reason is in the
+    /// log already.
     async fn ask(&self, question: Question, visit: &Visit<'_>) -> Option<OcspStatus> {
         let Question { certificate, issuer, request, url } = question;
         let refuse = |why: fmt::Arguments<'_>| {

@@ -1,5 +1,5 @@
-//! OCSP (RFC 6960): what responders say about clients' certificates (`ssl_ocsp`), and about the server's own, which is
-//! told to clients with the certificate (`ssl_stapling`).
+//! OCSP (RFC 6960): verification of clients' certificates by responders (`ssl_ocsp`), and responses about the server's
+//! own certificate, which clients get with it (`ssl_stapling`).
 
 mod ask;
 mod clients;

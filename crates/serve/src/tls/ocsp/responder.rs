@@ -14,7 +14,7 @@ const MAX_URL: usize = 4096;
 /// The port of HTTP.
 const PORT: u16 = 80;
 
-/// Where a responder is.
+/// Address of a responder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Responder {
     /// The host without its port, as requests name it.
@@ -27,7 +27,7 @@ pub(super) struct Responder {
     pub(super) known: Vec<UpstreamAddress>,
 }
 
-/// Why a URL is of no use. The text is nginx's, to be followed by the place that the URL comes from.
+/// Reason why a URL is of no use. The text is nginx's, to be followed by the place that the URL comes from.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why} in OCSP responder \"{shown}\"")]
 pub(super) struct BadUrl {
@@ -65,10 +65,7 @@ impl Responder {
         if is_unix && !may_be_unix {
             return Err(bad("invalid host", rest.as_bytes()));
         }
-        let end = match is_unix {
-            true => rest[5..].find(':').map(|colon| 5 + colon),
-            false => rest.find(['/', '?', '#']),
-        };
+        let end = if is_unix { rest[5..].find(':').map(|colon| 5 + colon) } else { rest.find(['/', '?', '#']) };
         let (host, path) = rest.split_at(end.unwrap_or(rest.len()));
         let path = if is_unix { path.strip_prefix(':').unwrap_or(path) } else { path };
         let place = place::parse(host, Some(PORT)).map_err(|why| bad(why, rest.as_bytes()))?;

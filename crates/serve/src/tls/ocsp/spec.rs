@@ -36,7 +36,7 @@ pub struct OcspSpec {
 pub struct Url {
     /// The URL as it is written. An empty one is none.
     pub text: String,
-    /// Where it is written.
+    /// Place in the configuration.
     pub spot: Spot,
 }
 
@@ -49,12 +49,12 @@ impl Value for Url {
     }
 }
 
-/// The URL, if there is one that is not empty.
+/// The URL, unless there is none or it is empty.
 pub(super) fn written(url: &Option<Url>) -> Option<&Url> {
     url.as_ref().filter(|url| !url.text.is_empty())
 }
 
-/// By whom names are looked up while the server runs.
+/// The resolver that looks up names while the server runs.
 #[derive(Clone)]
 pub struct OcspResolver {
     /// `resolver`

@@ -1,4 +1,4 @@
-//! What responders say of the server's own certificates, which clients are told with the certificate (`ssl_stapling`).
+//! OCSP responses about the server's own certificates, which clients get with the certificate (`ssl_stapling`).
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -27,10 +27,10 @@ use crate::tls::objects::read;
 use crate::tls::values::{FileName, Spot};
 use crate::tls::words::problem;
 
-/// How long a response is used at most before it is asked for again, in seconds.
+/// The longest use of a response before another is fetched, in seconds.
 const LONGEST: i64 = 3600;
 
-/// How long before its end a response is asked for again, and how long nothing is asked after an attempt, in seconds.
+/// Time before a response's end at which another is fetched, and pause after an attempt, in seconds.
 const PAUSE: i64 = 300;
 
 /// A moment that never comes.
@@ -43,7 +43,7 @@ struct Staple {
     key: CertifiedKey,
     /// Whether somebody is changing it: one fetch at a time is enough for all loops.
     is_busy: AtomicBool,
-    /// When it has to be fetched again, in seconds since 1970.
+    /// Time of the next fetch, in seconds since 1970.
     due: AtomicI64,
     /// Until when the stapled response holds, in seconds since 1970; [`NEVER`] also if there is none.
     until: AtomicI64,
@@ -109,11 +109,11 @@ pub struct Stapling {
     staple: Arc<Staple>,
     /// Empty if the response never changes, or if it is not known yet where it comes from.
     source: OnceLock<StapleSource>,
-    /// How that is found out.
+    /// Parts to make the source of, for a certificate that comes while the server runs.
     recipe: Option<Arc<Recipe>>,
 }
 
-/// Where a response comes from.
+/// Responder for a certificate, and the facts that its response is checked by.
 #[derive(Debug)]
 struct StapleSource {
     responder: Responder,
@@ -209,13 +209,13 @@ impl Stapling {
 }
 
 impl StapleSource {
-    /// What a response says. It takes as long as the verification of a signature.
+    /// Verifies a response and returns its answer. It takes as long as the verification of a signature.
     fn judge(&self, response: &[u8]) -> Result<OcspAnswer, freerun_tls::verify::OcspError> {
         ocsp_answer(response, &self.certificate, &self.issuer, self.signer, clock::now().secs)
     }
 }
 
-/// How responses are stapled to the certificates of a server.
+/// Source of the responses for the certificates of a server.
 pub(in crate::tls) struct Staples<'s> {
     spec: &'s OcspSpec,
     /// The response that is stapled to all of them, if it is in a file.
@@ -241,8 +241,8 @@ impl<'s> Staples<'s> {
         Ok(Some(Staples { spec, response, trust }))
     }
 
-    /// The certificate with a response, told apart from that of servers that staple others. `shown` is where the certificate
-    /// comes from. `None`, with a warning, if it is not known who has a response.
+    /// The certificate with its response. Servers that staple other responses to the same certificate have another one.
+    /// `shown` is where the certificate comes from. `None`, with a warning, if no responder is known.
     pub(in crate::tls) fn stapled(
         &self,
         shown: &str,
@@ -269,8 +269,8 @@ impl<'s> Staples<'s> {
         }
     }
 
-    /// How responses are found for the certificates that come in the place of one while the server runs, to which this is
-    /// stapled now. `None` if nothing can be stapled to them: a response in a file is for no certificate but the first.
+    /// The parts to make sources of, for the certificates that replace one while the server runs; it has `now` stapled
+    /// to it. `None` if nothing can be stapled to them: a response in a file is for no certificate but the first.
     pub(in crate::tls) fn recipe(&self, shown: &str, now: Option<&Stapling>) -> Option<Arc<Recipe>> {
         self.response.is_none().then(|| {
             Arc::new(Recipe {
@@ -284,7 +284,7 @@ impl<'s> Staples<'s> {
         })
     }
 
-    /// Where the response for a certificate comes from; or why there is none, in nginx's words.
+    /// The source of the response for a certificate; or the reason why there is none, in nginx's words.
     fn source(&self, shown: &str, key: &CertifiedKey, cx: &mut Cx) -> Result<StapleSource, String> {
         let (certificate, issuer) = with_issuer(key, self.trust, shown)?;
         let responder = match written(&self.spec.stapling_responder) {
@@ -304,7 +304,7 @@ impl<'s> Staples<'s> {
     }
 }
 
-/// How it is found out where the response comes from for a certificate that comes while the server runs.
+/// Parts to make the source of a response of, for a certificate that comes while the server runs.
 #[derive(Debug)]
 pub(in crate::tls) struct Recipe {
     /// The responder for the certificate before it. Its addresses were looked up when the configuration was read, which
@@ -319,7 +319,7 @@ pub(in crate::tls) struct Recipe {
 }
 
 impl Recipe {
-    /// Where the response for a certificate comes from; or why there is none.
+    /// The source of the response for a certificate; or the reason why there is none.
     fn source(&self, key: &CertifiedKey) -> Result<StapleSource, String> {
         let shown = self.file.as_str();
         let (certificate, issuer) = with_issuer(key, &self.trust, shown)?;
@@ -346,12 +346,12 @@ impl Recipe {
     }
 }
 
-/// Who has to have signed a response.
+/// The signer that a response needs.
 fn signer(spec: &OcspSpec) -> Signer {
     if spec.stapling_verify { Signer::Authorised } else { Signer::Anybody }
 }
 
-/// A certificate and that of its issuer.
+/// A certificate and its issuer's certificate.
 fn with_issuer(key: &CertifiedKey, trust: &TrustStore, shown: &str) -> Result<(Vec<u8>, Vec<u8>), String> {
     let certificate = key.chain().next().unwrap_or_default().to_vec();
     let issuer = trust.issuer(&certificate, key.chain().skip(1), clock::now().secs);
@@ -365,8 +365,8 @@ fn named_responder(certificate: &[u8], shown: &str) -> Result<Vec<u8>, String> {
     named.into_iter().next().ok_or_else(|| format!("no OCSP responder URL in the certificate \"{shown}\""))
 }
 
-/// The certificate with what is stapled to it, which servers share that have the same chain and response, in this
-/// configuration and in the one that runs.
+/// The certificate with its staple, in this configuration or in the running one. Servers share it if they have the same
+/// chain and the same kind of response.
 fn kept(key: &CertifiedKey, response: &str, cx: &mut Cx, make: impl FnOnce(&CertifiedKey) -> Staple) -> Arc<Staple> {
     let mut name = String::new();
     for digest in key.chain().map(sha256) {
@@ -389,7 +389,7 @@ fn response_in(file: &FileName, cx: &mut Cx) -> Result<Vec<u8>, Problem> {
     Ok(contents.bytes().to_vec())
 }
 
-/// What was told already; lives in the configuration's context.
+/// Reasons that were warned of already; lives in the configuration's context.
 #[derive(Default)]
 struct IgnoredWarnings(HashSet<String>);
 

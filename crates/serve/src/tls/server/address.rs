@@ -7,7 +7,7 @@ use freerun_tls::session::{ServerConfig, ServerSettings, SessionSettings, Settin
 
 use super::slot::CertificateSlot;
 
-/// What the settings of sessions are made of where certificates may be replaced, and what was made of them last.
+/// Parts of the settings of sessions where certificates may be replaced, and the settings that were made of them last.
 #[derive(Debug)]
 pub(super) struct Replaceable {
     settings: ServerSettings,

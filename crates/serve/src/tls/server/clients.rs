@@ -1,16 +1,15 @@
-//! How clients are asked for certificates, and what becomes of those that they show.
+//! Requests for clients' certificates, and the verification of the certificates that clients show.
 
 use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::Poll;
 
 use freerun_conf::{Cx, Problem};
 use freerun_runtime::log::clock;
-use freerun_tls::session::TlsSession;
 use freerun_tls::verify::{
     CertificatePurpose, CertificateRequest, TrustBuilder, TrustSource, TrustStore, VerifyResult, VerifyRules,
 };
-use freerun_transport::Transport;
 
 use super::ServerSpec;
 use crate::tls::handshake::HandshakeHelpers;
@@ -18,27 +17,28 @@ use crate::tls::objects::add;
 use crate::tls::ocsp::{ClientOcsp, Visit};
 use crate::tls::values::{FileName, Ocsp, VerifyClient};
 
-/// How clients are asked for certificates (`ssl_verify_client`).
+/// Rules for clients' certificates (`ssl_verify_client`).
 #[derive(Debug, Clone)]
 pub struct ClientVerification {
-    /// What is asked of them.
+    /// The request to clients: whether a certificate is optional, and whether it must be trusted.
     pub asked: CertificateRequest,
     pub(super) trust: TrustStore,
     pub(super) depth: u32,
     pub(super) level: u8,
-    /// How responders are asked about their certificates, if they are (`ssl_ocsp`).
+    /// Rules for questions to responders about the certificates (`ssl_ocsp`); `None` if nobody is asked.
     pub(super) ocsp: Option<ClientOcsp>,
 }
 
 impl ClientVerification {
     /// Verifies the certificates that a client has shown in its handshake, on a thread of a pool, and asks responders about
     /// them. `None` if the client has gone meanwhile, or is not verified because the server is shut down.
-    pub(in crate::tls) async fn verify(&self, transport: &Transport, visit: &Visit<'_>) -> Option<VerifyResult> {
-        let sent = |session: &TlsSession| session.peer_certificates().map(<[u8]>::to_vec).collect::<Vec<_>>();
-        let sent = transport.tls()?.with_session(sent)?;
-        if sent.is_empty() {
-            return Some(VerifyResult::None);
-        }
+    pub(in crate::tls) async fn verify<G: Future<Output = ()>>(
+        &self,
+        certificates: Option<Arc<[Vec<u8>]>>,
+        gone: impl Fn() -> G,
+        visit: &Visit<'_>,
+    ) -> Option<VerifyResult> {
+        let Some(sent) = certificates else { return Some(VerifyResult::None) };
         let now = clock::now().secs;
         let rules = VerifyRules { purpose: CertificatePurpose::Client, depth: self.depth, level: self.level, now };
         let (trust, ocsp) = (self.trust.clone(), self.ocsp.clone());
@@ -49,11 +49,9 @@ impl ClientVerification {
             (verified, ocsp.questions(&chain))
         };
         let HandshakeHelpers { pool, lane, .. } = visit.helpers;
-        let (verified, questions) = pool.run_in_lane(lane, transport.gone_for_reader(), verify).await.ok()?;
+        let (verified, questions) = pool.run_in_lane(lane, gone(), verify).await.ok()?;
         match &self.ocsp {
-            Some(ocsp) if verified == VerifyResult::Success => {
-                unless(transport.gone_for_reader(), ocsp.check(questions, visit)).await
-            }
+            Some(ocsp) if verified == VerifyResult::Success => unless(gone(), ocsp.check(questions, visit)).await,
             _ => Some(verified),
         }
     }
@@ -69,7 +67,7 @@ async fn unless<T>(gone: impl Future<Output = ()>, work: impl Future<Output = T>
     .await
 }
 
-/// How responders are asked about the certificates of clients, of whom this is asked.
+/// Rules for questions to responders about the certificates that clients show upon this request.
 ///
 /// # Errors
 /// Nobody may be asked, or the responder cannot be used.
@@ -84,7 +82,7 @@ pub(super) fn ocsp(
     ClientOcsp::of(&spec.ocsp, cx)
 }
 
-/// What a value of `ssl_verify_client` asks of clients; `None` if nothing is.
+/// The request to clients that a value of `ssl_verify_client` stands for; `None` if there is none.
 pub(super) fn wanted(verify: VerifyClient) -> Option<CertificateRequest> {
     match verify {
         VerifyClient::Off => None,
@@ -94,10 +92,10 @@ pub(super) fn wanted(verify: VerifyClient) -> Option<CertificateRequest> {
     }
 }
 
-/// What is asked of clients; `None` if nothing is.
+/// The request to clients; `None` if there is none.
 ///
 /// # Errors
-/// There is nobody to vouch for them.
+/// No directive names the CAs that vouch for clients.
 pub(super) fn asked(spec: &ServerSpec) -> Result<Option<CertificateRequest>, Problem> {
     let Some(asked) = wanted(spec.verify) else { return Ok(None) };
     if named(&spec.client_certificates).or(named(&spec.trusted)).is_none()
@@ -108,8 +106,8 @@ pub(super) fn asked(spec: &ServerSpec) -> Result<Option<CertificateRequest>, Pro
     Ok(Some(asked))
 }
 
-/// Whom the server trusts. Files of the last two directives are read whether or not clients are asked for certificates, because
-/// they vouch for the server's own certificate, too.
+/// Certificates that the server trusts. Files of the last two directives are read whether or not clients are asked for
+/// certificates, because they vouch for the server's own certificate, too.
 pub(super) fn trust(spec: &ServerSpec, asked: Option<CertificateRequest>, cx: &mut Cx) -> Result<TrustStore, Problem> {
     let mut builder = TrustBuilder::default();
     if let Some(file) = named(&spec.client_certificates).filter(|_| asked.is_some()) {

@@ -8,12 +8,12 @@ use freerun_tls::session::{ServerConfig, ServerSettings};
 use super::ServerTls;
 use super::slot::CertificateSlot;
 use crate::tls::computed::{KnownPairs, LoadedPair, PairNames, PairReader};
-use crate::tls::prepared::SettingsPurpose;
+use crate::tls::settings_cache::SettingsPurpose;
 use crate::tls::values::{ComputedFile, PasswordFile};
 
-/// What the settings of sessions are made of where the names of some certificates have variables.
+/// Parts of the settings of sessions where the names of some certificates have variables.
 #[derive(Debug)]
-pub struct Computed {
+pub struct ComputedSettings {
     /// The number of the server.
     server: u64,
     settings: ServerSettings,
@@ -24,7 +24,7 @@ pub struct Computed {
     context: [u8; 32],
 }
 
-impl Computed {
+impl ComputedSettings {
     pub(super) fn new(
         server: u64,
         settings: ServerSettings,
@@ -32,12 +32,14 @@ impl Computed {
         passwords: Option<PasswordFile>,
         known: Arc<KnownPairs>,
         context: [u8; 32],
-    ) -> Computed {
-        Computed { server, settings, slots, passwords, known, context }
+    ) -> ComputedSettings {
+        ComputedSettings { server, settings, slots, passwords, known, context }
     }
 
-    /// The values of `ssl_certificate` and `ssl_certificate_key` that have to be computed, in their order: `files` gives those
-    /// with this number, counted from 0, and `value` the value of a text with variables.
+    /// The values of `ssl_certificate` and `ssl_certificate_key` that have to be computed, in their order.
+    ///
+    /// `files` gives the certificate and key with this number, counted from 0, and `value` the value of a text with
+    /// variables.
     pub fn names<'f, T: 'f>(
         &self,
         files: impl Fn(usize) -> Option<(&'f ComputedFile<T>, &'f ComputedFile<T>)>,
@@ -52,7 +54,7 @@ impl Computed {
     }
 
     /// The settings of sessions at an address with this `default` server, with these protocols above TLS; `names` are the
-    /// [values](Computed::names) that have to be computed.
+    /// [values](ComputedSettings::names) that have to be computed.
     ///
     /// # Errors
     /// The line for the error log; it is empty if the client has gone.

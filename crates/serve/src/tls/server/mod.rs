@@ -1,4 +1,4 @@
-//! What a virtual server has of TLS, made of its directives when the configuration is read.
+//! TLS of a virtual server, made of its directives when the configuration is read.
 
 mod address;
 mod clients;
@@ -15,13 +15,14 @@ use freerun_conf::{Cx, Problem};
 use freerun_tls::digest::sha256;
 use freerun_tls::load::{CertifiedKey, check_dhparam, unopened};
 use freerun_tls::openssl::groups;
+use freerun_tls::openssl::protocols::SslProtocol;
 use freerun_tls::session::{ClientCertificates, ServerConfig, ServerSettings, SessionCache, SessionSettings};
 use freerun_tls::verify::{DEFAULT_LEVEL, TrustBuilder};
 
 pub use super::facts::CertificateFacts;
 pub use address::AtAddress;
 pub use clients::ClientVerification;
-pub use computed::Computed;
+pub use computed::ComputedSettings;
 
 use super::algorithms::WantedAlgorithms;
 use super::computed::KnownPairs;
@@ -46,7 +47,8 @@ pub struct ServerSpec {
     pub certificates: Vec<FileName>,
     /// `ssl_certificate_key`
     pub keys: Vec<FileName>,
-    /// Certificates that no file has: others put them there while the server runs. They come after those of files.
+    /// Certificates that no file has: others put them there while the server runs. They come after the certificates of
+    /// files.
     pub live: Vec<Arc<LivePair>>,
     /// `ssl_certificate_cache`
     pub certificate_cache: Option<CertificateCache>,
@@ -101,29 +103,31 @@ impl ServerSpec {
     pub const BUFFER_SIZE: usize = 16 << 10;
 }
 
-/// What a virtual server has of TLS. It does not change.
+/// TLS of a virtual server. It does not change.
 #[derive(Debug)]
 pub struct ServerTls {
     /// Whether every handshake is refused (`ssl_reject_handshake`).
     pub rejects: bool,
-    /// How clients are asked for certificates, if they are.
+    /// Whether `ssl_protocols` names TLS 1.3.
+    pub has_tls13: bool,
+    /// Rules for clients' certificates; `None` if clients are not asked for any.
     pub verification: Option<ClientVerification>,
-    /// What its certificates say that are not replaced.
+    /// Facts about its certificates that are not replaced.
     facts: Box<[CertificateFacts]>,
     /// Its certificates.
     slots: Vec<CertificateSlot>,
     /// The certificates that have responses of OCSP stapled to them (`ssl_stapling`), but for those that may be replaced.
     staplings: Vec<Arc<Stapling>>,
     config: Option<ServerConfig>,
-    /// What its settings are made of, if certificates may be replaced while the server runs.
+    /// Parts of its settings, if certificates may be replaced while the server runs.
     replaceable: Option<Arc<Replaceable>>,
-    /// What its settings are made of, if the names of some certificates have variables.
-    computed: Option<Computed>,
-    /// How sessions are resumed at the addresses whose default server this is.
+    /// Parts of its settings, if the names of some certificates have variables.
+    computed: Option<ComputedSettings>,
+    /// Settings for resuming sessions at the addresses whose default server this is.
     sessions: SessionSettings,
     /// The name of the store that they are kept in.
     store_name: String,
-    /// By what a session is bound to this server, see [`ServerConfig::with_sessions`].
+    /// Digest that binds a session to this server, see [`ServerConfig::with_sessions`].
     context: [u8; 32],
     /// A number that no other server has, whichever configuration it is of.
     number: u64,
@@ -135,7 +139,7 @@ fn next_number() -> u64 {
     NUMBER.fetch_add(1, Ordering::Relaxed)
 }
 
-/// What was made for this configuration already: servers with equal directives share it.
+/// TLS of the servers of this configuration, by directives: servers with equal directives share it.
 #[derive(Default)]
 struct ServersBySpec(HashMap<ServerSpec, Arc<ServerTls>>);
 
@@ -143,8 +147,8 @@ impl ServerTls {
     /// Makes it of a server's directives. Servers with equal ones share it, and a pair of files is read once.
     ///
     /// # Errors
-    /// The directives contradict each other, or a file cannot be used, in nginx's words. What nginx looks at first is told of
-    /// first.
+    /// The directives contradict each other, or a file cannot be used, in nginx's words. Of several errors the result
+    /// is the one whose directive nginx looks at first.
     pub fn of(spec: ServerSpec, cx: &mut Cx) -> Result<Arc<ServerTls>, Problem> {
         if let Some(made) = cx.extensions.get_or_default::<ServersBySpec>().0.get(&spec) {
             return Ok(made.clone());
@@ -219,7 +223,8 @@ impl ServerTls {
         let number = next_number();
         if slots.iter().any(|slot| matches!(slot, CertificateSlot::Computed)) {
             let known = KnownPairs::of(spec.certificate_cache, cx);
-            computed = Some(Computed::new(number, settings, slots.clone(), spec.passwords.clone(), known, context));
+            computed =
+                Some(ComputedSettings::new(number, settings, slots.clone(), spec.passwords.clone(), known, context));
         } else if slots.iter().any(|slot| matches!(slot, CertificateSlot::Live(_))) {
             replaceable = Some(Arc::new(Replaceable::new(settings, slots.clone()).map_err(problem)?));
         } else if !slots.is_empty() {
@@ -230,6 +235,7 @@ impl ServerTls {
         let rejects = spec.rejects;
         Ok(ServerTls {
             rejects,
+            has_tls13: spec.protocols.protocols.has(SslProtocol::Tls13),
             verification,
             facts,
             slots,
@@ -244,9 +250,9 @@ impl ServerTls {
         })
     }
 
-    /// A server that is reached by the certificate of another one, or not by TLS at all. What it says of clients'
-    /// certificates holds all the same; as nginx does not look at its files, one that cannot be used means that nobody is
-    /// trusted.
+    /// A server that uses the certificate of the address's default server, or serves no TLS at all. Its rules for
+    /// clients' certificates hold all the same. As nginx does not look at its files, it trusts nobody if a file cannot
+    /// be used.
     fn without_certificate(spec: &ServerSpec, cx: &mut Cx) -> ServerTls {
         let asked = clients::wanted(spec.verify);
         let verification = asked.map(|asked| {
@@ -259,6 +265,7 @@ impl ServerTls {
             SessionSettings { cache: SessionCache::Off, tickets: None, timeout: spec.timeout, figures: Arc::default() };
         ServerTls {
             rejects: false,
+            has_tls13: spec.protocols.protocols.has(SslProtocol::Tls13),
             verification,
             facts: Box::default(),
             slots: Vec::new(),
@@ -273,20 +280,21 @@ impl ServerTls {
         }
     }
 
-    /// Has to be called on a loop when a client of a session with this server wants to know that the server's certificate
-    /// was not revoked (`status_request`): the responses of OCSP that are stapled are brought up to date. Nobody waits for
-    /// that.
+    /// Brings the OCSP responses that are stapled up to date, without making anybody wait for that.
+    ///
+    /// It has to be called on a loop when a client of a session with this server wants to know that the server's
+    /// certificate was not revoked (`status_request`).
     pub fn status_wanted(&self, generation: &Arc<Generation>) {
         let live = self.slots.iter().filter_map(CertificateSlot::stapling);
         self.staplings.iter().cloned().chain(live).for_each(|stapling| stapling.wanted(generation));
     }
 
-    /// What its certificates say at this moment.
+    /// Facts about its certificates at this moment.
     pub fn facts(&self) -> Vec<CertificateFacts> {
         self.facts.iter().cloned().chain(self.slots.iter().filter_map(CertificateSlot::facts)).collect()
     }
 
-    /// What sessions are resumed by at the addresses whose default server this is.
+    /// Settings for resuming sessions at the addresses whose default server this is.
     pub fn sessions(&self) -> &SessionSettings {
         &self.sessions
     }
@@ -301,8 +309,8 @@ impl ServerTls {
         self.config.is_some() || self.replaceable.is_some() || self.computed.is_some()
     }
 
-    /// What the settings of sessions are made of, if the names of some certificates have variables.
-    pub fn computed(&self) -> Option<&Computed> {
+    /// Parts of the settings of sessions, if the names of some certificates have variables.
+    pub fn computed(&self) -> Option<&ComputedSettings> {
         self.computed.as_ref()
     }
 
@@ -326,8 +334,8 @@ fn has_keys(spec: &ServerSpec) -> Result<(), Problem> {
     Err(certificate.spot.blamed(Problem::new(message)))
 }
 
-/// Adds the certificate that `ssl_conf_command` names, in place of one for the same kind of key. Without a key of its own it has
-/// that of the certificate whose place it takes.
+/// Adds the certificate that `ssl_conf_command` names, in place of one for the same kind of key. Without a key of its
+/// own it has the key of the certificate whose place it takes.
 fn commanded(
     slots: &mut Vec<CertificateSlot>,
     wanted: &WantedAlgorithms,
@@ -351,8 +359,8 @@ fn commanded(
     Ok(())
 }
 
-/// What binds sessions to a server: the service, its certificates, or their names if they may be others at the next moment, and whom it
-/// trusts.
+/// Digest that binds sessions to a server: of the service, its certificates, and the CAs that it trusts. Certificates
+/// that may be others at any moment count by their names.
 fn context(slots: &[CertificateSlot], spec: &ServerSpec, authorities: &[Vec<u8>]) -> [u8; 32] {
     let names = spec.certificates.iter().filter(|name| name.is_computed).map(|name| sha256(name.written.as_bytes()));
     let certificates = slots.iter().flat_map(CertificateSlot::digests);

@@ -1,4 +1,4 @@
-//! How the sessions of a server are resumed.
+//! Resumption of the sessions of a server.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use crate::tls::objects::read;
 use crate::tls::values::{FileName, OwnCache, with_arrived};
 use crate::tls::words::{problem, unreadable};
 
-/// What the directives about sessions name: the store, and the keys in the files of `ssl_session_ticket_key`, which are
-/// read even where there are no tickets. The store of the running configuration is kept over a reload.
+/// Store and keys that the directives about sessions name. Files of `ssl_session_ticket_key` are read even where there
+/// are no tickets. The store of the running configuration is kept over a reload.
 pub(super) struct ResumptionFiles {
     cache: SessionCache,
     file_keys: Option<TicketKeys>,
@@ -39,7 +39,7 @@ pub(super) fn named(spec: &ServerSpec, cx: &mut Cx) -> Result<ResumptionFiles, P
     Ok(ResumptionFiles { cache, file_keys })
 }
 
-/// How sessions are resumed, with tickets or without. Keys that no file has are kept over a reload.
+/// Settings for resuming sessions, with tickets or without. Keys that no file has are kept over a reload.
 pub(super) fn sessions(named: ResumptionFiles, has_tickets: bool, timeout: Duration, cx: &mut Cx) -> SessionSettings {
     let ResumptionFiles { cache, file_keys } = named;
     let tickets = match (has_tickets, file_keys) {
@@ -57,7 +57,7 @@ pub(super) fn sessions(named: ResumptionFiles, has_tickets: bool, timeout: Durat
             (*keys).clone()
         }
     };
-    // The counts go on over a reload, and are those of all servers.
+    // The counts go on over a reload, and all servers have the same.
     let figures = cx.extensions.get_or_default::<ZoneTable>().keep("tickets", TicketFigures::default);
     SessionSettings { cache, tickets, timeout, figures }
 }

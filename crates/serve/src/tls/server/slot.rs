@@ -1,5 +1,4 @@
-//! The certificates of a server, in their order: those that stay, those that may be replaced, and those whose names have
-//! variables.
+//! The certificates of a server, in their order. Some stay, some may be replaced, and some have names with variables.
 
 use std::sync::Arc;
 
@@ -18,11 +17,11 @@ use crate::tls::values::{FileName, Spot};
 /// A certificate of a server.
 #[derive(Debug, Clone)]
 pub(super) enum CertificateSlot {
-    /// It stays.
+    /// A certificate that stays.
     Fixed(CertifiedKey),
-    /// Its name has variables.
+    /// A certificate whose name has variables.
     Computed,
-    /// It may be replaced while the server runs.
+    /// A certificate that may be replaced while the server runs.
     Live(Live),
 }
 
@@ -30,14 +29,14 @@ pub(super) enum CertificateSlot {
 #[derive(Debug, Clone)]
 pub(super) struct Live {
     pair: Arc<LivePair>,
-    /// What is stapled to the certificate that was used last. All clones of this value have the same: responses are fetched
-    /// for it between one handshake and the next.
+    /// Staple of the certificate that was used last. All clones of this value have the same: responses are fetched for
+    /// it between one handshake and the next.
     stapled: Arc<ArcSwapOption<StapledResponse>>,
-    /// How responses are found for those that come later.
+    /// Parts to make the stapling of certificates that come later.
     later: Option<Arc<Recipe>>,
 }
 
-/// What is stapled to the certificate that has a version.
+/// Staple of the certificate that has this version.
 #[derive(Debug)]
 struct StapledResponse {
     version: u64,
@@ -47,9 +46,9 @@ struct StapledResponse {
 /// A certificate at a moment.
 pub(super) struct Now {
     pub(super) key: CertifiedKey,
-    /// Its version, which is 0 for one that stays.
+    /// Its version, or 0 if the certificate stays.
     pub(super) version: u64,
-    /// What is stapled to it, if it may be replaced.
+    /// Its staple, if the certificate may be replaced.
     stapling: Option<Arc<Stapling>>,
 }
 
@@ -65,8 +64,8 @@ impl Live {
         Now { key, version, stapling }
     }
 
-    /// What is stapled to the certificate of this version, which is made when somebody asks for it for the first time. Loops
-    /// that ask at the same time get the same.
+    /// Staple of the certificate of this version, made when a loop asks for it for the first time. Loops that ask at
+    /// the same time get the same.
     fn stapling(&self, key: &CertifiedKey, version: u64) -> Option<Arc<Stapling>> {
         let of_version = |stapled: &Option<Arc<StapledResponse>>| {
             stapled.as_ref().filter(|stapled| stapled.version == version).map(|stapled| stapled.stapling.clone())
@@ -95,17 +94,17 @@ impl CertificateSlot {
         }
     }
 
-    /// The version of the certificate at this moment, which is 0 for one that stays.
+    /// The version of the certificate at this moment, or 0 if it stays.
     pub(super) fn version(&self) -> u64 {
         if let CertificateSlot::Live(live) = self { live.pair.version() } else { 0 }
     }
 
-    /// What is stapled to the certificate at this moment, if it may be replaced.
+    /// Staple of the certificate at this moment, if it may be replaced.
     pub(super) fn stapling(&self) -> Option<Arc<Stapling>> {
         if let CertificateSlot::Live(live) = self { live.now().stapling } else { None }
     }
 
-    /// What the certificate says, if it may be replaced.
+    /// Facts that the certificate states, if it may be replaced.
     pub(super) fn facts(&self) -> Option<CertificateFacts> {
         if let CertificateSlot::Live(live) = self { live.pair.facts() } else { None }
     }
@@ -153,7 +152,7 @@ impl CertificateSlot {
     }
 }
 
-/// The server's certificates: those of files in their order, then the live ones that no file has.
+/// The server's certificates: first the ones from files in their order, then the live certificates that no file has.
 pub(super) fn slots(spec: &ServerSpec, cx: &mut Cx) -> Result<Vec<CertificateSlot>, Problem> {
     let one = |(certificate, key): (&FileName, &FileName)| {
         if certificate.watch.is_some() {

@@ -10,7 +10,7 @@ use super::Spot;
 pub struct ProtocolSet {
     /// The versions, among which may be some that are not there.
     pub protocols: Protocols,
-    /// Where they are written.
+    /// Place in the configuration.
     pub spot: Spot,
 }
 
@@ -38,7 +38,7 @@ impl Setting for ProtocolSet {
 pub struct AlgorithmList {
     /// The list.
     pub text: String,
-    /// Where it is written.
+    /// Place in the configuration.
     pub spot: Spot,
 }
 
@@ -59,7 +59,7 @@ pub struct ConfCommand {
     pub name: String,
     /// Its value.
     pub value: String,
-    /// Where it is written.
+    /// Place in the configuration.
     pub spot: Spot,
 }
 

@@ -11,14 +11,14 @@ use freerun_tls::verify::Statuses;
 
 use crate::configuration::zones::{MIN_SIZE, StateBytes, Zone, ZoneName, ZoneTable};
 
-/// What is done with sessions where no zone is named.
+/// Treatment of sessions where no zone is named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum OwnCache {
-    /// Sessions are not kept, and clients are told so, whatever zone is named.
+    /// Sessions are not kept, whatever zone is named, and the server says so to clients.
     Off,
-    /// Sessions are not kept, and clients are told otherwise.
+    /// Sessions are not kept, but the server lets clients believe that they are.
     None,
-    /// Sessions are kept, about so many: together with those of all servers that name this number.
+    /// Sessions are kept, about this number of them, together with the sessions of all servers that name the number.
     Builtin(usize),
 }
 
@@ -62,7 +62,7 @@ impl Hash for SessionCacheValue {
     }
 }
 
-/// How many sessions OpenSSL's own cache has unless it is told otherwise.
+/// Number of sessions in OpenSSL's own cache, unless `builtin` has a size.
 const BUILTIN: usize = 20 * 1024;
 
 /// The kind of the zones with sessions.
@@ -149,7 +149,7 @@ fn zone_of(zone: &str, what: &str, word: &Word) -> Result<ZoneName, Problem> {
 pub struct OcspCache(Option<Zone<Statuses>>);
 
 impl OcspCache {
-    /// What is kept in the zone.
+    /// The statuses of certificates in the zone.
     pub fn statuses(&self) -> Option<&Statuses> {
         self.0.as_ref()?.get()
     }
@@ -182,11 +182,11 @@ impl Value for OcspCache {
 /// variables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CertificateCache {
-    /// How many.
+    /// The most certificates and keys.
     pub max: u32,
-    /// For how long without being used.
+    /// Time after which a certificate that is not used is removed.
     pub inactive: Duration,
-    /// For how long without a look at the file.
+    /// Time after which the file is read again.
     pub valid: Duration,
 }
 

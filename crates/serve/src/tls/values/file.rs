@@ -21,12 +21,12 @@ pub struct FileName {
     pub written: String,
     /// The full path of the file, or `data:` with the contents.
     pub path: String,
-    /// Where it is written.
+    /// Place in the configuration.
     pub spot: Spot,
     /// Whether the name has variables in it, so that it is known only when it is used.
     pub is_computed: bool,
-    /// How often the file is looked at for a change while the server runs (`watch`); `None`: it is read with the configuration
-    /// alone.
+    /// Interval at which the file is looked at for a change while the server runs (`watch`); `None`: it is read with
+    /// the configuration alone.
     pub watch: Option<Duration>,
 }
 
@@ -52,7 +52,7 @@ impl FileName {
         shown(&self.written)
     }
 
-    /// Whether no file is named, which cancels one that an outer level names.
+    /// Whether no file is named. An empty name cancels the file that an outer level names.
     pub fn is_empty(&self) -> bool {
         self.written.is_empty()
     }
@@ -91,7 +91,7 @@ pub struct ComputedFile<T> {
 pub struct ComputedName {
     /// The name.
     pub value: String,
-    /// How many parts `..` the configuration itself has written in it.
+    /// Number of parts `..` that the configuration itself has written in it.
     parents: usize,
 }
 
@@ -147,14 +147,14 @@ impl<T: Value> Value for ComputedFile<T> {
     }
 }
 
-/// How often a file is looked at unless the configuration says it.
+/// Interval of looks at a file, unless the configuration has another.
 const WATCH: Duration = Duration::from_secs(10);
 
-/// How often a file is looked at at most: each look is a system call for each file.
+/// The shortest interval of looks at a file: each look is a system call for each file.
 const MOST_OFTEN: Duration = Duration::from_millis(100);
 
-/// The value of `ssl_certificate`: a file's name, which may be looked at for a change while the server runs (`watch`), or `auto`
-/// for a certificate that a CA issues for the server's names.
+/// The value of `ssl_certificate`: a file's name, or `auto` for a certificate that a CA issues for the server's names.
+/// The file may be looked at for a change while the server runs (`watch`).
 #[derive(Clone)]
 pub struct ServerCertificate<T>(pub ComputedFile<T>);
 

@@ -1,10 +1,11 @@
-//! Where values are written, for what is told of them later.
+//! Places of values in the configuration, for problems that are found later.
 
 use std::hash::{Hash, Hasher};
 
 use freerun_conf::{Node, Place, Problem, Word};
 
-/// Where a value is written. It makes no difference between values: those of several servers that are written alike are equal.
+/// Place of a value in the configuration. It makes no difference between values: values of several servers are equal if
+/// they are written alike.
 #[derive(Debug, Clone, Copy)]
 pub struct Spot {
     place: Place,
@@ -32,8 +33,8 @@ impl Spot {
         if self.place.is_some() { problem.at(self.place).reported_at(self.end) } else { problem }
     }
 
-    /// A problem with the value, for which nginx names the line at which it has read everything. That line is still to be
-    /// filled in; the value is shown below it.
+    /// A problem with the value where nginx names the line up to which it has read the configuration. That line is
+    /// still to be filled in; the value is shown below it.
     #[must_use]
     pub fn shown(self, problem: Problem) -> Problem {
         if self.place.is_some() { problem.at(self.place) } else { problem }

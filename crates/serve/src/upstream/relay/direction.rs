@@ -140,6 +140,7 @@ impl Direction {
     /// Writes what is held. False: the receiver takes no more.
     fn flush(&mut self, to: &impl RelayEnd, went: &mut Went, context: &mut Context<'_>) -> Result<bool, Broke> {
         let Some(mut held) = self.held.take() else { return Ok(true) };
+        debug_assert!(held.done < held.bytes.len(), "the sender waits, and nothing is held");
         let n = self.write(to, &held.bytes[held.done..], went, context)?;
         if n > 0 {
             held.blocked = None;

@@ -67,7 +67,8 @@ impl CaptureTexts {
         }
         let cells = chunk.cells.get_or_init(|| vec![OnceCell::new(); FIRST_CHUNK << number].into());
         // A cell beyond the count is empty.
-        let _ = cells[at].set(text);
+        let put = cells[at].set(text);
+        debug_assert!(put.is_ok(), "text {index} has another one's place");
         self.bytes.set(bytes);
         self.count.set(index + 1);
         Ok(index)
@@ -140,7 +141,9 @@ impl Values {
 
     /// A text that was kept.
     pub(crate) fn text(&self, index: usize) -> &[u8] {
-        self.texts.get(index).unwrap_or_default()
+        let text = self.texts.get(index);
+        debug_assert!(text.is_some(), "text {index} was never kept");
+        text.unwrap_or_default()
     }
 }
 

@@ -232,18 +232,26 @@ impl Keyvals {
 
     fn take(&self, place: &PairKey) {
         if let Some(old) = self.pairs.pin().remove(place) {
-            self.used.fetch_sub(old.size(), Relaxed);
+            self.free(old);
         }
     }
 
     fn put(&self, place: PairKey, pair: Pair, now: u64) -> Result<(), PairRefusal> {
-        let before = self.pairs.pin().get(&place).map_or(0, |old| old.size());
+        // A pair that is over gives its room as soon as there is none.
+        let before = self.there(&place, now).map_or(0, |old| old.size());
         self.make_room(pair.size().saturating_sub(before), now)?;
         self.used.fetch_add(pair.size(), Relaxed);
         if let Some(old) = self.pairs.pin().insert(place, Arc::new(pair)) {
-            self.used.fetch_sub(old.size(), Relaxed);
+            self.free(old);
         }
+        debug_assert!(self.used.load(Relaxed) <= self.room, "the pairs take more than their zone has");
         Ok(())
+    }
+
+    /// Gives back the room of a pair that has left.
+    fn free(&self, old: &Pair) {
+        let before = self.used.fetch_sub(old.size(), Relaxed);
+        debug_assert!(before >= old.size(), "a pair of {} bytes leaves that was not counted", old.size());
     }
 
     /// Makes room for this many bytes; pairs whose time is over give theirs.

@@ -71,9 +71,10 @@ impl<S: Subject> Map<S> {
                 } else {
                     let text = text.strip_prefix('\\').unwrap_or(text);
                     let lower = text.to_ascii_lowercase();
-                    let added = match self.hostnames {
-                        true => self.keys.add_hostname(&bytes_of(&lower), number),
-                        false => self.keys.add(&bytes_of(&lower), number),
+                    let added = if self.hostnames {
+                        self.keys.add_hostname(&bytes_of(&lower), number)
+                    } else {
+                        self.keys.add(&bytes_of(&lower), number)
                     };
                     added.map_err(|refused| match refused {
                         HostnameRefusal::Conflict => fail(format!("conflicting parameter \"{lower}\""), key),

@@ -34,9 +34,10 @@ impl<S: Subject> Lookup for Predicate<S> {
             })?;
             conditions.push(condition);
         }
-        match conditions.is_empty() {
-            true => Err(Problem::new("no \"match\" in predicate").at_node(directive)),
-            false => Ok(Predicate(conditions)),
+        if conditions.is_empty() {
+            Err(Problem::new("no \"match\" in predicate").at_node(directive))
+        } else {
+            Ok(Predicate(conditions))
         }
     }
 }

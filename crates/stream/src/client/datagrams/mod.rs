@@ -184,6 +184,7 @@ impl DatagramSession {
         let Destination::Waiting(waiting, bytes) = &mut *self.destination.borrow_mut() else { return None };
         let first = waiting.pop_front()?;
         *bytes -= first.len();
+        debug_assert!(!waiting.is_empty() || *bytes == 0, "{bytes} bytes of no datagram wait");
         Some(first)
     }
 
@@ -236,6 +237,7 @@ impl DatagramSession {
     pub fn pass_to(&self, socket: Rc<Datagrams>, header: Header, limits: DatagramLimits) {
         self.limits.set(limits);
         let before = self.destination.replace(Destination::To(socket, header));
+        debug_assert!(!matches!(before, Destination::To(..)), "a session's datagrams have two destinations");
         if limits.requests > 0 && self.counts.get().requests >= limits.requests {
             self.sessions.unbind(self.id.get());
         }
@@ -351,6 +353,10 @@ impl DatagramSession {
             counts.requests += number_of(bytes.len(), segment);
             counts.received += bytes.len() as u64;
         });
+        debug_assert!(
+            requests == 0 || self.counts.get().requests <= requests,
+            "datagrams of another session have come"
+        );
         if requests > 0 && self.counts.get().requests >= requests {
             self.sessions.unbind(self.id.get());
         }

@@ -102,6 +102,7 @@ impl Sessions {
         }
         self.make_room();
         let session = DatagramSession::new(listener.clone(), self.clone(), ends);
+        debug_assert!(self.alive.get() > self.count(), "the table has sessions that are gone");
         let now = loops::millis();
         let id = self.table.borrow_mut().insert(ends, loops::millis_of(TIMEOUT), now, session.clone());
         session.id.set(Some(id));

@@ -80,6 +80,35 @@ impl<S> SessionTable<S> {
         SessionTable { places, free, by_ends, orders, limit, len, tell: Box::new(tell) }
     }
 
+    /// Asserts what can be seen without looking at every session.
+    fn check_counts(&self) {
+        debug_assert!(self.len + self.free.len() == self.places.len(), "a place is neither free nor taken");
+        debug_assert!(self.by_ends.len() <= self.len, "datagrams come to more sessions than there are");
+    }
+
+    /// Compares the places, the orders and the addresses with each other.
+    #[cfg(test)]
+    fn check_invariants(&self) {
+        let mut seen = 0;
+        for order in &self.orders {
+            let (mut before, mut next) = (NONE, order.first);
+            while next != NONE {
+                let place = &self.places[next as usize];
+                assert!(place.session.is_some() && place.before == before, "place {next} is not behind {before}");
+                (before, next, seen) = (next, place.after, seen + 1);
+            }
+            assert_eq!(order.last, before);
+        }
+        assert_eq!((seen, self.iter().count()), (self.len, self.len), "a session is in no order, or in two");
+        let is_there = |(ends, index): (&Ends, &u32)| {
+            let place = &self.places[*index as usize];
+            place.is_bound && place.ends == *ends && place.session.is_some()
+        };
+        assert!(self.by_ends.iter().all(is_there));
+        assert_eq!(self.places.iter().filter(|place| place.is_bound).count(), self.by_ends.len());
+        assert!(self.free.iter().all(|index| self.places[*index as usize].session.is_none()));
+    }
+
     /// The number of sessions.
     pub(crate) fn len(&self) -> usize {
         self.len
@@ -129,6 +158,7 @@ impl<S> SessionTable<S> {
         self.by_ends.insert(ends, index);
         self.append(index);
         self.len += 1;
+        self.check_counts();
         Id { index, generation: self.places[index as usize].generation }
     }
 
@@ -263,6 +293,11 @@ impl<S> SessionTable<S> {
     /// Takes a session out of its order.
     fn unlink(&mut self, index: u32) {
         let TableSlot { order, before, after, .. } = self.places[index as usize];
+        debug_assert!(
+            (before == NONE || self.places[before as usize].after == index)
+                && (after == NONE || self.places[after as usize].before == index),
+            "two orders are mixed up"
+        );
         let order = &mut self.orders[order as usize];
         if before == NONE {
             order.first = after;
@@ -288,6 +323,7 @@ impl<S> SessionTable<S> {
         debug_assert!(session.is_some(), "a session is taken out twice");
         self.free.push(index);
         self.len -= 1;
+        self.check_counts();
         session
     }
 }
@@ -422,6 +458,7 @@ mod tests {
                 },
             }
             assert_eq!(table.len(), list.len());
+            table.check_invariants();
             assert!(table.len() <= LIMIT && table.places.len() <= LIMIT);
             assert_eq!(bound.get(), list.iter().filter(|(.., is_bound)| *is_bound).count(), "what was told");
         }

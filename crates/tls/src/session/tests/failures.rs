@@ -3,7 +3,7 @@
 use super::super::{Event, FailureKind, TlsSession, TlsVersion};
 use super::client::Ability;
 use super::{End, NOW, config, exchange, handshake};
-use freerun_proto::tls::{HelloReader, Progress};
+use freerun_proto::tls::{HelloProgress, HelloReader};
 use rustls::SignatureScheme;
 use rustls::crypto::aws_lc_rs::kx_group;
 use rustls::version::{TLS12, TLS13};
@@ -53,7 +53,7 @@ fn judged(ability: &Ability, mark: bool, server: &super::ServerSettings) -> Resu
         let at = hello.windows(2).position(|suite| suite == [0x00, 0xff]).expect("the mark for renegotiation");
         hello[at..at + 2].copy_from_slice(&[0x56, 0x00]);
     }
-    let Ok(Progress::Hello(read)) = HelloReader::new().advance(&hello) else { panic!("no ClientHello") };
+    let Ok(HelloProgress::Hello(read)) = HelloReader::new().advance(&hello) else { panic!("no ClientHello") };
     let config = server.clone().build().expect("settings");
     let session = TlsSession::answer(&config, &read.hello, read.message(&hello));
     session.map(|_| ()).map_err(|failure| (failure.kind, failure.alert))

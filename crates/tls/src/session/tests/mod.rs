@@ -20,7 +20,7 @@ use super::{
 use crate::fixtures::{EC_CRT, EC_KEY, RSA_CRT, RSA_KEY};
 use crate::load::{CertificateKey, CertifiedKey, Chain};
 use client::Client;
-use freerun_proto::tls::{HelloReader, Progress};
+use freerun_proto::tls::{HelloProgress, HelloReader};
 use std::time::Duration;
 
 /// A time at which the client's and the server's sessions are valid.
@@ -84,7 +84,7 @@ impl End {
 
     /// A server that answers the ClientHello at the front of these bytes, which it has received.
     fn answering(config: &ServerConfig, received: &[u8]) -> Self {
-        let Ok(Progress::Hello(hello)) = HelloReader::new().advance(received) else { panic!("no ClientHello") };
+        let Ok(HelloProgress::Hello(hello)) = HelloReader::new().advance(received) else { panic!("no ClientHello") };
         let session = TlsSession::answer(config, &hello.hello, hello.message(received)).expect("a session");
         let mut end = Self::of(session);
         end.receive(&hello.reframed(received.to_vec()));

@@ -19,7 +19,7 @@ fn broken(act: impl AsyncFnOnce(&mut Peer, h2::Slot)) -> io::Result<Got> {
     result.take().unwrap()
 }
 
-fn only(how: Broken) -> Got {
+fn only(how: ExchangeFault) -> Got {
     Got { broken: Some(how), ..Got::default() }
 }
 
@@ -30,15 +30,15 @@ fn a_reset_stream_says_how_far_it_came() {
             peer.machine.reset(slot, code, 0).unwrap();
         })
     };
-    assert_eq!(reset(ErrorCode::REFUSED_STREAM).unwrap(), only(Broken::Refused));
-    assert_eq!(reset(ErrorCode::INTERNAL_ERROR).unwrap(), only(Broken::Reset(2)));
+    assert_eq!(reset(ErrorCode::REFUSED_STREAM).unwrap(), only(ExchangeFault::Refused));
+    assert_eq!(reset(ErrorCode::INTERNAL_ERROR).unwrap(), only(ExchangeFault::Reset(2)));
     let late = broken(async |peer: &mut Peer, slot| {
         peer.head(slot, 200, false);
         peer.machine.data(slot, Bytes::from_static(b"some"), false);
         peer.write().await;
         peer.machine.reset(slot, ErrorCode::CANCEL, 0).unwrap();
     });
-    assert_eq!(late.unwrap(), Got { broken: Some(Broken::Reset(8)), ..Got::ok(b"some") });
+    assert_eq!(late.unwrap(), Got { broken: Some(ExchangeFault::Reset(8)), ..Got::ok(b"some") });
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn a_goaway_breaks_off_what_was_not_looked_at_and_nothing_else() {
         frame::write(kind::GOAWAY, 0, 0, &goaway(0, 0), &mut bytes);
         peer.write_raw(&bytes).await;
     });
-    assert_eq!(unprocessed.unwrap(), only(Broken::GoneAway(0)));
+    assert_eq!(unprocessed.unwrap(), only(ExchangeFault::GoneAway(0)));
     let processed = broken(async |peer: &mut Peer, slot| {
         peer.machine.finish(ErrorCode::NO_ERROR);
         peer.write().await;
@@ -76,7 +76,7 @@ fn a_connection_that_goes_away_takes_no_further_request() {
         assert!(!pool.has_room());
         // It has its slot already, but its request is not sent.
         assert_eq!(late.try_write(&request(true), &Bytes::new()).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
-        assert_eq!(response(&late, 1).await.unwrap(), only(Broken::Refused));
+        assert_eq!(response(&late, 1).await.unwrap(), only(ExchangeFault::Refused));
         peer.answer(slot, b"whole");
         let (got, ()) = tokio::join!(response(&first, 100), peer.write());
         assert_eq!(got.unwrap(), Got::ok(b"whole"));
@@ -95,7 +95,7 @@ fn a_closed_connection_is_the_end_and_wrong_bytes_are_told() {
     assert_eq!(closed.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
     let wrong = broken(async |peer: &mut Peer, _| peer.write_raw(b"HTTP/1.1 400 Bad Request\r\n\r\n").await);
     let text = "upstream broke the rules of HTTP/2: too large frame (FRAME_SIZE_ERROR)";
-    assert_eq!(wrong.unwrap(), only(Broken::Invalid(text.to_owned())));
+    assert_eq!(wrong.unwrap(), only(ExchangeFault::Invalid(text.to_owned())));
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn a_wrong_head_ends_its_stream_alone() {
         });
         peer.write().await;
         let text = "upstream sent invalid header: \"transfer-encoding: chunked\"";
-        assert_eq!(response(&first, 1).await.unwrap(), only(Broken::Invalid(text.to_owned())));
+        assert_eq!(response(&first, 1).await.unwrap(), only(ExchangeFault::Invalid(text.to_owned())));
         second.set(Some(pool.stream()));
         let second = second.take().unwrap();
         ask(&second);

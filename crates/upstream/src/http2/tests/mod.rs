@@ -15,7 +15,7 @@ use bytes::{Bytes, BytesMut};
 use freerun_proto::h2::{self, ErrorCode, Role};
 use freerun_runtime::loops;
 
-use super::record::{self, Broken, ResponseRecord};
+use super::record::{self, ExchangeFault, ResponseRecord};
 use super::{ExchangeStream, Http2Connection};
 use peer::{Peer, Seen, pair};
 
@@ -54,7 +54,7 @@ struct Got {
     statuses: Vec<u16>,
     body: Vec<u8>,
     trailers: Vec<String>,
-    broken: Option<Broken>,
+    broken: Option<ExchangeFault>,
 }
 
 impl Got {

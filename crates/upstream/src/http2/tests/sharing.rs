@@ -5,7 +5,8 @@ use std::sync::Arc;
 use freerun_transport::Transport;
 
 use super::*;
-use crate::pool::joint::{JoinResult, NewConnection};
+use crate::http2::LossReason;
+use crate::pool::new_connection::{JoinResult, NewConnection};
 use crate::pool::{IdleCount, KeepAlive, Pool, Scope};
 
 /// A pool of connections.
@@ -56,7 +57,7 @@ fn nothing_but_the_first_request_is_sent_before_the_settings_have_come() {
         ask(&first);
         let JoinResult::Wait(waiting) = pool.pool.find(scope()) else { panic!() };
         let waiting = async {
-            let crate::pool::joint::WakeReason::Slot(slot) = waiting.await else { panic!() };
+            let crate::pool::new_connection::WakeReason::Slot(slot) = waiting.await else { panic!() };
             let stream = ExchangeStream::of(slot).unwrap();
             ask(&stream);
             stream
@@ -146,8 +147,8 @@ fn those_who_wait_learn_that_the_connection_has_ended() {
         ask(&first);
         let JoinResult::Wait(waiting) = pool.pool.find(scope()) else { panic!() };
         drop(peer);
-        let crate::pool::joint::WakeReason::Failed(why) = waiting.await else { panic!() };
-        assert_eq!(why.downcast_ref::<io::Error>().unwrap().kind(), io::ErrorKind::UnexpectedEof);
+        let crate::pool::new_connection::WakeReason::Failed(why) = waiting.await else { panic!() };
+        assert_eq!(why.downcast_ref(), Some(&LossReason::Closed));
         assert!(matches!(pool.pool.find(scope()), JoinResult::Make(_)));
         assert_eq!(response(&first, 1).await.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
     });

@@ -1,4 +1,4 @@
-mod joint;
+mod new_connection;
 mod shared;
 
 use std::io::{IoSlice, Read, Write};

@@ -7,14 +7,15 @@ use freerun_cache::cache::Cache;
 use freerun_cache::purge::{MAX_TEXT, PurgeRefused};
 use freerun_conf::text_of;
 use freerun_http::log_error;
+use freerun_proto::Status;
 use freerun_proxy::cached::clock::unix_now;
 use freerun_proxy::cached::find::CacheRequest;
 use freerun_proxy::cached::purge::{MAX_TAGS, purge_tags, write_down};
 use serde_json::{Value, json};
 
-use super::asked::{EndpointAnswer, EndpointCall, EndpointFailure, EndpointFuture};
+use super::endpoint_call::{EndpointAnswer, EndpointCall, EndpointFailure, EndpointFuture};
 use super::refusal::{Code, Refusal};
-use crate::content::described::Schemas;
+use crate::content::described::schema::Schemas;
 use crate::content::status::caches::{self, CacheFigures};
 use crate::content::status::key::{self, AskedKey};
 
@@ -43,7 +44,7 @@ pub(super) fn explain(asked: EndpointCall<'_>) -> EndpointFuture<'_> {
         let key = AskedKey::new(asked.argument("key"), asked.argument("hash"));
         let key = key.ok_or_else(|| Refusal::new(Code::BadArgument, "\"key\" or \"hash\" is needed"))?;
         let explained = key::explain_to(asked.request, &cache, &key).await;
-        EndpointAnswer::value(&explained.ok_or(EndpointFailure::Status(500))?)
+        EndpointAnswer::value(&explained.ok_or(EndpointFailure::Status(Status::INTERNAL_SERVER_ERROR))?)
     })
 }
 

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use freerun_http::log_error;
-use freerun_runtime::log::{Level, recent};
+use freerun_runtime::log::{Level, recent_lines};
 use serde_json::{Value, json};
 
-use super::asked::{EndpointAnswer, EndpointCall, EndpointFuture};
+use super::endpoint_call::{EndpointAnswer, EndpointCall, EndpointFuture};
 use super::refusal::{Code, Refusal};
-use crate::content::described::{Schemas, described};
+use crate::content::described::described;
+use crate::content::described::schema::Schemas;
 use crate::content::status::figures::{Log, LogThreads};
 
 described! {
@@ -32,7 +33,7 @@ fn state(asked: &EndpointCall<'_>) -> LogState {
         addresses: levels.iter().map(|(address, level)| (address.to_string(), level.name().to_owned())).collect(),
         logs: generation.logs.iter().map(Log::from).collect(),
         log_threads: LogThreads::of(generation),
-        last_errors: recent::lines(),
+        last_errors: recent_lines::lines(),
     }
 }
 

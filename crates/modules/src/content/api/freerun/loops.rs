@@ -7,9 +7,9 @@ use freerun_runtime::timer;
 use freerun_serve::accept::drain;
 use serde_json::{Value, json};
 
-use super::asked::{EndpointAnswer, EndpointCall, EndpointFuture};
+use super::endpoint_call::{EndpointAnswer, EndpointCall, EndpointFuture};
 use super::refusal::{Code, Refusal};
-use crate::content::described::Schemas;
+use crate::content::described::schema::Schemas;
 use crate::content::status::figures::{LoopFigures, SERVING};
 
 /// The longest time to wait until every loop has learned of a change. A late loop learns of it before it accepts again.

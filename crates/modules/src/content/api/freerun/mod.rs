@@ -4,22 +4,22 @@
 //! the page of the reference) is made of it. Their handlers are in `loops.rs`, `caches.rs`, `log.rs` and `shown.rs`; what these
 //! are asked and answer is in `asked.rs`, and `refusal.rs` has the errors.
 
-mod asked;
 mod caches;
+mod endpoint_call;
 mod log;
 mod loops;
 pub mod openapi;
 mod refusal;
-mod shown;
+mod server_parts;
 mod table;
 
 use freerun_http::core_variables::request_id;
 use freerun_http::log_error;
 use freerun_http::request::Request;
-use freerun_proto::Method;
+use freerun_proto::{Method, Status};
 use serde_json::json;
 
-use self::asked::{EndpointAnswer, EndpointCall, EndpointFailure};
+use self::endpoint_call::{EndpointAnswer, EndpointCall, EndpointFailure};
 use self::refusal::{Code, Refusal};
 use self::table::{Endpoint, NAME, VERSION};
 use super::origin::is_of_other_origin;
@@ -45,7 +45,7 @@ pub fn inside(path: &str) -> Option<Vec<&str>> {
 ///
 /// # Errors
 /// The status that the server answers with.
-pub async fn answer(request: &mut Request, source: ApiState, parts: &[&str], may_write: bool) -> Result<Reply, u16> {
+pub async fn answer(request: &mut Request, source: ApiState, parts: &[&str], may_write: bool) -> Result<Reply, Status> {
     let answered = match find(request, parts, may_write) {
         Ok(Some((endpoint, names))) => (endpoint.run)(EndpointCall { request: &mut *request, source, names }).await,
         Ok(None) => EndpointAnswer::value(&[1]),

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::refusal::{Code, Error};
 use super::table::{ENDPOINTS, Endpoint, Example, NAME, VERSION};
-use crate::content::described::{HasSchema, Schemas};
+use crate::content::described::schema::{HasSchema, Schemas};
 
 /// The description that holds for all endpoints.
 const ABOUT: &str = "What freerun has beside nginx's API: event loops, thread pools, mounts, single keys of caches, levels \

@@ -3,10 +3,10 @@
 use freerun_proto::Method;
 use serde_json::{Value, json};
 
-use super::asked::{EndpointCall, EndpointFuture};
+use super::endpoint_call::{EndpointCall, EndpointFuture};
 use super::refusal::{Code, Refusal};
-use super::{caches, log, loops, shown};
-use crate::content::described::{HasSchema, Schemas};
+use super::{caches, log, loops, server_parts};
+use crate::content::described::schema::{HasSchema, Schemas};
 use crate::content::status::caches::CacheFigures;
 use crate::content::status::figures::{LoopFigures, Mount, Pool};
 use crate::content::status::key::KeyExplanation;
@@ -74,7 +74,7 @@ const GET: Endpoint = Endpoint {
     answer: None,
     example: example("", ""),
     refusals: &[],
-    run: shown::index,
+    run: server_parts::index,
 };
 const PATCH: Endpoint = Endpoint { method: Method::Patch, ..GET };
 const POST: Endpoint = Endpoint { method: Method::Post, ..GET };
@@ -88,7 +88,7 @@ pub static ENDPOINTS: &[Endpoint] = &[
         summary: "The names of what is below.",
         example: example("/", r#"["caches","log","loops","mounts","openapi.json","pools"]"#),
         answer: Some(Vec::<String>::schema),
-        run: shown::index,
+        run: server_parts::index,
         ..GET
     },
     Endpoint {
@@ -230,7 +230,7 @@ pub static ENDPOINTS: &[Endpoint] = &[
         example: example("/mounts", r#"[{"mount":"/","rung":"nowait"}]"#),
         answer: Some(Vec::<Mount>::schema),
         refusals: &[Code::Overloaded],
-        run: shown::mounts,
+        run: server_parts::mounts,
         ..GET
     },
     Endpoint {
@@ -240,7 +240,7 @@ pub static ENDPOINTS: &[Endpoint] = &[
         example: example("/openapi.json", r#"{"openapi":"3.1.0","info":{"title":"freerun"}}"#),
         answer: Some(any_object),
         refusals: &[Code::Overloaded],
-        run: shown::description,
+        run: server_parts::description,
         ..GET
     },
     Endpoint {
@@ -249,7 +249,7 @@ pub static ENDPOINTS: &[Endpoint] = &[
         summary: "The thread pools: threads, queue, times.",
         example: example("/pools", r#"[{"name":"default","active":0}]"#),
         answer: Some(Vec::<Pool>::schema),
-        run: shown::pools,
+        run: server_parts::pools,
         ..GET
     },
 ];

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use data_encoding::BASE64;
 use freerun_http::request::response::Response;
 
-use crate::filters::compress::accept;
+use crate::filters::compress::accept_encoding;
 
 /// The document, with places for the style and the script.
 const DOCUMENT: &str = include_str!("page.html");
@@ -35,8 +35,8 @@ static POLICY: LazyLock<Bytes> = LazyLock::new(|| {
 /// Whether a client that sends this `Accept` is a browser: it names `text/html`, and likes it no less than JSON. Programs that
 /// send no `Accept`, or `*/*`, get JSON.
 pub fn preferred(accept: &[u8]) -> bool {
-    let html = accept::quality(accept, "text/html");
-    html > 0 && html >= accept::quality(accept, "application/json")
+    let html = accept_encoding::quality(accept, "text/html");
+    html > 0 && html >= accept_encoding::quality(accept, "application/json")
 }
 
 /// The type of the document.

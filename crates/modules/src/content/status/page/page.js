@@ -305,7 +305,7 @@ const parts = [];
         figure("Idle", (row) => row.connections.idle, count),
         figure("Accepted", (row) => row.accepting, rate(short)),
         figure("Rescued", (row) => row.connections.rescued, count,
-            { note: "Connections that others accepted or took over, because the loop was late" }),
+            { note: "Connections that others accepted, because the loop was late, drained or full, or took over because it was late" }),
         figure("Moved", (row) => row.connections.moved, count,
             { note: "Connections that went to other loops between two requests" }),
         figure("Stalls", (row) => row.stalls, count, { grade: (row) => row.stalls > 0 ? "warn" : "" }),
@@ -504,7 +504,7 @@ function servers(now, before, time, kind) {
         figure("Hits from memory", (row) => row.memory.memory_hits, count),
         figure("Written", (row) => row.disk.write_rate, rate(bytes)), figure("Read", (row) => row.disk.read_rate, rate(bytes)),
         figure("Errors of the disk", (row) => row.disk.errors, count, { grade: (row) => row.disk.errors > 0 ? "bad" : "" }),
-        figure("Late", (row) => row.disk.late, count, { note: "Requests that waited for the disk no longer" }),
+        figure("Late", (row) => row.disk.late, count, { note: "Requests that stopped waiting for the disk" }),
     ]);
     section("caches", "Caches", table.element);
     parts.push((now, before, time) => {

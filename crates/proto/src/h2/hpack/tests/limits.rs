@@ -68,7 +68,7 @@ fn memory_is_bounded_by_the_limits() {
         fn field(&mut self, _: DecodedField<'_>) {}
     }
     let mut long = vec![0x04];
-    integer::write(0x80, 0x7f, 1_000_000, &mut long);
+    crate::compression::integer::write(0x80, 0x7f, 1_000_000, &mut long);
     long.resize(1_000_010, 0);
     for block in [&long[..], &[&[0x44], &long[1..]].concat()] {
         let mut decoder = Decoder::new(4096);

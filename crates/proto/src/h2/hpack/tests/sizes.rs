@@ -28,7 +28,7 @@ fn the_peer_chooses_a_size_up_to_the_limit() {
     assert_eq!(error(&mut Decoder::new(4096), b"\x3f\xe2\x1f"), LARGE);
     assert_eq!(error(&mut Decoder::new(4096), b"\x3f\xff\xff\xff\xff\xff\x0f"), LARGE);
     // No table is larger than this, whatever was announced.
-    let update = |size| block(&mut Encoder::new(), |_, out| integer::write(0x20, 0x1f, size, out));
+    let update = |size| block(&mut Encoder::new(), |_, out| crate::compression::integer::write(0x20, 0x1f, size, out));
     assert!(decode(&mut Decoder::new(100_000), &update(65_535)).is_ok());
     assert_eq!(error(&mut Decoder::new(100_000), &update(65_536)), LARGE);
 }

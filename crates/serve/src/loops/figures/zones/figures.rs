@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use freerun_runtime::per_loop::{OwnCounters, PerLoop};
 use freerun_runtime::stats::{Counter, Histogram, HistogramSnapshot};
-use freerun_transport::Transport;
 
-use crate::tls::figures::TlsFigures;
+use crate::tls::agreed_session::AgreedSession;
+use crate::tls::handshake::figures::TlsFigures;
 
 /// The number of status classes: 1xx, 2xx, 3xx, 4xx, 5xx.
 pub const CLASSES: usize = 5;
@@ -138,10 +138,8 @@ impl ZoneFigures {
     }
 
     /// Counts the handshake that has established the session of a client.
-    pub fn established(&self, transport: &Transport) {
-        if let Some(tls) = transport.tls() {
-            tls.with_session(|session| self.tls().completed(session));
-        }
+    pub fn established(&self, agreed: &AgreedSession) {
+        self.tls().established(agreed);
     }
 
     /// The figures of this moment. Loops go on counting meanwhile.

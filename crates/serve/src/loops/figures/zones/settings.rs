@@ -11,8 +11,9 @@ settings! {
     /// Requests and sessions are counted by zones.
     #[module = "status_zone"]
     pub struct StatusZoneSettings {
-        /// Counts the requests, or the sessions of `stream`, in a zone with this name: their number now and in all, their
-        /// statuses, bytes and times, and the TLS handshakes of a server.
+        /// Counts the requests, or the sessions of `stream`, in a zone with this name.
+        ///
+        /// A zone has their number now and in all, their statuses, bytes and times, and the TLS handshakes of a server.
         ///
         /// Several servers may share a zone, and so may several locations; a server and a location of one name have two. A
         /// location that is inside another one counts in the zone of that one, unless it has its own, or `off`. A request

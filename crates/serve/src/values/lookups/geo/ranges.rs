@@ -93,6 +93,7 @@ impl Ranges {
                 begin(next, self.default);
             }
         }
+        debug_assert!(parts.is_sorted_by(|one, next| one.0 < next.0), "an address would be looked up in another range");
         (RangeTable(parts.into()), RangeTable(Box::new([(0, self.default)])))
     }
 }

@@ -50,6 +50,7 @@ fn flat<A: Ord + Copy>(mut networks: Vec<(A, A, u32)>, after: impl Fn(A) -> Opti
         around.push((last, value));
     }
     close(&mut parts, &mut around, None, &after);
+    debug_assert!(parts.is_sorted_by(|one, next| one.0 < next.0), "an address would be looked up in another network");
     RangeTable(parts.into())
 }
 

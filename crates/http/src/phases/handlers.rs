@@ -1,0 +1,25 @@
+//! The call of a handler, which waits or does not.
+
+use crate::request::Request;
+use crate::request::handler::{Later, Outcome, Run};
+
+/// Runs a handler to its end.
+pub(super) async fn run(request: &mut Request, run: Run) -> Outcome {
+    match run_now(request, run) {
+        Ok(outcome) => outcome,
+        Err(later) => later(request).await,
+    }
+}
+
+/// Runs a handler as far as it does not wait.
+///
+/// # Errors
+/// The function to call instead, if the handler may have to wait.
+#[inline]
+pub(super) fn run_now(request: &mut Request, run: Run) -> Result<Outcome, Later> {
+    match run {
+        Run::Now(handler) => Ok(handler(request)),
+        Run::Later(later) => Err(later),
+        Run::NowOrLater(now, later) => now(request).ok_or(later),
+    }
+}

@@ -1,0 +1,549 @@
+//! A connection, as its task and the tasks of its requests share it.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+
+use bytes::Bytes;
+use freerun_proto::h3::{H3Config, H3Connection, H3ErrorCode, OwnStream, StreamId};
+use freerun_proto::role::Role;
+use freerun_quic::connection::{Event, QuicConnection};
+use freerun_quic::datagram::Datagram;
+use freerun_quic::hello::HelloProgress;
+use freerun_quic::pending::PendingConnection;
+use freerun_quic::{Dir, VarInt};
+use freerun_runtime::loops;
+use freerun_runtime::waiter::Waiter;
+use freerun_serve::Address;
+use freerun_serve::tls::client_facts::CertificateHolder;
+use freerun_tls::session::QuicSession;
+use rustc_hash::FxBuildHasher;
+
+use crate::connection::{CloseRequest, IdleConnection, IdleSince};
+use crate::protocol::h3::H3Driver;
+use crate::protocol::h3::socket::QuicSocket;
+use crate::protocol::h3::stream::H3Stream;
+use crate::protocol::multiplexed::block_limits;
+use crate::request::ConnectionFacts;
+use crate::request::generation::ServedBy;
+use crate::request::location::Location;
+use crate::settings::http3::Http3Settings;
+use crate::settings::server::ServerSettings;
+
+/// The most bytes of datagrams that are kept while the handshake is on another thread.
+const MOST_KEPT: usize = 96 << 10;
+
+/// The size of the table of fields that clients may fill, in bytes, as in nginx.
+const DECODER_TABLE: u32 = 4096;
+
+/// The most streams of a client that may wait for entries of that table.
+const BLOCKED_STREAMS: u16 = 16;
+
+/// The size of the table of fields that this side fills.
+const ENCODER_TABLE: u32 = 4096;
+
+/// Number of datagrams of one size that leave with one call, if the kernel takes them apart. Together they are one packet for
+/// the kernel, whose length has 16 bits.
+const SEGMENTS: usize = 40;
+
+/// Number of calls for datagrams of one connection before other tasks get their turn.
+const CALLS: usize = 8;
+
+/// The least and the most bytes that are given to QUIC and that the client has not acknowledged.
+const LEAST_WINDOW: u64 = 256 << 10;
+const MOST_WINDOW: u64 = 16 << 20;
+
+/// The state of a connection, as far as QUIC is concerned.
+enum QuicState {
+    /// The settings are being chosen.
+    Pending(Box<PendingConnection>),
+    /// A step of its handshake runs, perhaps on another thread. Datagrams wait.
+    Away(Vec<Datagram>),
+    /// The handshake goes on, or is complete.
+    Open(Box<QuicConnection>),
+    /// The connection has ended.
+    Over,
+}
+
+/// A client's connection.
+pub(super) struct H3Client {
+    pub(super) facts: Rc<ConnectionFacts>,
+    pub(super) driver: Rc<H3Driver>,
+    pub(super) socket: Rc<QuicSocket>,
+    /// The place of the connection at its socket.
+    place: u32,
+    /// The connection ID that the client has chosen first, until the handshake is complete.
+    first_id: RefCell<Vec<u8>>,
+    /// The address that the client has sent to, if the socket has several.
+    local: Option<Address>,
+    state: RefCell<QuicState>,
+    session: RefCell<Option<QuicSession>>,
+    machine: RefCell<H3Connection>,
+    /// The streams whose requests have not ended.
+    pub(super) streams: RefCell<HashMap<u64, Rc<H3Stream>, FxBuildHasher>>,
+    /// The unidirectional streams of this side.
+    own: [Cell<Option<freerun_quic::StreamId>>; 3],
+    /// Streams whose readers want more.
+    pub(super) wanting: RefCell<Vec<StreamId>>,
+    /// The rest of what was received on streams that wait for entries of the table of fields.
+    pub(super) blocked: RefCell<HashMap<u64, (Bytes, bool), FxBuildHasher>>,
+    /// The streams whose responses were sent, and that the client has not acknowledged.
+    pub(super) unacknowledged: RefCell<HashSet<u64, FxBuildHasher>>,
+    /// The task of the connection.
+    task: RefCell<Option<Waker>>,
+    /// The task of the connection is being polled.
+    is_polled: Cell<bool>,
+    /// Another task has left something to do.
+    is_woken: Cell<bool>,
+    /// The connection has ended.
+    is_over: Cell<bool>,
+    /// The handshake is not complete.
+    is_in_handshake: Cell<bool>,
+    /// Streams of both directions were opened that nobody has looked at.
+    opened: [Cell<bool>; 2],
+    gone: Waiter,
+    idle_since: IdleSince,
+    close_request: CloseRequest,
+}
+
+/// The number of a stream in QUIC.
+pub(super) fn quic_id(id: StreamId) -> freerun_quic::StreamId {
+    freerun_quic::StreamId::from(VarInt::try_from(id.0).unwrap_or(VarInt::MAX))
+}
+
+/// The number of a stream for the machine.
+pub(super) fn machine_id(id: freerun_quic::StreamId) -> StreamId {
+    StreamId(u64::from(VarInt::from(id)))
+}
+
+/// A code of HTTP/3 for QUIC.
+pub(super) fn quic_code(code: H3ErrorCode) -> VarInt {
+    VarInt::try_from(code.0).unwrap_or(VarInt::MAX)
+}
+
+/// The machine of a connection with a server of these settings.
+fn machine(entry: &Location) -> H3Connection {
+    let settings = entry.settings.get::<Http3Settings>();
+    H3Connection::new(&H3Config {
+        role: Role::Server,
+        max_streams: u32::try_from(settings.http3_max_concurrent_streams).unwrap_or(u32::MAX),
+        decoder_table: DECODER_TABLE,
+        blocked_streams: BLOCKED_STREAMS,
+        encoder_table: ENCODER_TABLE,
+        encoder_blocked_streams: 0,
+        connect_protocol: settings.http3_extended_connect,
+        limits: block_limits(entry.settings.get::<ServerSettings>()),
+        now: loops::millis(),
+    })
+}
+
+impl H3Client {
+    /// A connection whose first datagram has come. `None` if no server answers at the socket.
+    pub(super) fn new(
+        driver: &Rc<H3Driver>,
+        socket: &Rc<QuicSocket>,
+        place: u32,
+        facts: Rc<ConnectionFacts>,
+        local: Option<Address>,
+        pending: Box<PendingConnection>,
+    ) -> Option<Rc<H3Client>> {
+        let address = local.clone().unwrap_or_else(|| facts.listen.address());
+        let (_, servers, _) = driver.http.servers_of(&facts, || address)?;
+        let machine = machine(&servers.entry);
+        let (first_id, session, streams, own, wanting, blocked, unacknowledged, task) = Default::default();
+        let (is_polled, is_woken, is_over, gone, idle_since, close_request) = Default::default();
+        Some(Rc::new(H3Client {
+            facts,
+            driver: driver.clone(),
+            socket: socket.clone(),
+            place,
+            first_id,
+            local,
+            state: RefCell::new(QuicState::Pending(pending)),
+            session,
+            machine: RefCell::new(machine),
+            streams,
+            own,
+            wanting,
+            blocked,
+            unacknowledged,
+            task,
+            is_polled,
+            is_woken,
+            is_over,
+            is_in_handshake: Cell::new(true),
+            opened: Default::default(),
+            gone,
+            idle_since,
+            close_request,
+        }))
+    }
+
+    /// Notes the connection ID that the client has chosen first.
+    pub(super) fn set_first_id(&self, id: impl AsRef<[u8]>) {
+        *self.first_id.borrow_mut() = id.as_ref().to_vec();
+    }
+
+    /// The address that the client has connected to.
+    pub(super) fn local(&self) -> Address {
+        self.local.clone().unwrap_or_else(|| self.facts.listen.address())
+    }
+
+    // ---- datagrams -------------------------------------------------------------------------------------------------
+
+    /// Takes a datagram.
+    pub(super) fn take(&self, datagram: Datagram) {
+        let now = loops::now();
+        let mut output = Vec::new();
+        let answer = match &mut *self.state.borrow_mut() {
+            QuicState::Pending(pending) => {
+                pending.receive(now, datagram, &mut output);
+                None
+            }
+            QuicState::Away(kept) => {
+                if kept.iter().map(|one| one.bytes.len()).sum::<usize>() + datagram.bytes.len() <= MOST_KEPT {
+                    kept.push(datagram);
+                }
+                None
+            }
+            QuicState::Open(quic) => {
+                let before = quic.look().remote_address();
+                let answer = quic.receive(now, datagram, &mut output);
+                if quic.look().remote_address() != before {
+                    self.facts.loop_state.shared.quic.migrated.add();
+                }
+                answer
+            }
+            QuicState::Over => None,
+        };
+        if let Some(transmit) = answer {
+            self.socket.answer_stranger(&transmit, &output);
+        }
+        self.wake();
+    }
+
+    /// Sends datagrams, as many as in one turn. Returns whether there may be more for now.
+    pub(super) fn transmit(&self, now: Instant, context: &Context<'_>) -> bool {
+        let mut output = self.driver.output.take();
+        let mut has_more = true;
+        for _ in 0..CALLS {
+            if !self.socket.has_room(context) {
+                // The task is woken when there is room again.
+                has_more = false;
+                break;
+            }
+            output.clear();
+            let Some(transmit) = self.with_quic(|quic| quic.transmit(now, SEGMENTS, &mut output)).flatten() else {
+                has_more = false;
+                break;
+            };
+            self.socket.send(&transmit, &output);
+        }
+        *self.driver.output.borrow_mut() = output;
+        has_more
+    }
+
+    // ---- the handshake -----------------------------------------------------------------------------------------------
+
+    /// Ready when the ClientHello is whole, or will never be.
+    pub(super) fn poll_hello(&self, context: &mut Context<'_>) -> Poll<HelloProgress> {
+        self.task_looks(context);
+        match &*self.state.borrow() {
+            QuicState::Pending(pending) => match pending.progress() {
+                HelloProgress::NeedMore => Poll::Pending,
+                progress => Poll::Ready(progress),
+            },
+            _ => Poll::Ready(HelloProgress::Other),
+        }
+    }
+
+    /// The ClientHello.
+    pub(super) fn hello(&self) -> Option<Vec<u8>> {
+        match &*self.state.borrow() {
+            QuicState::Pending(pending) => Some(pending.hello().to_vec()),
+            _ => None,
+        }
+    }
+
+    /// Notes the session that the handshake is about.
+    pub(super) fn set_session(&self, session: QuicSession) {
+        *self.session.borrow_mut() = Some(session);
+    }
+
+    /// Uses the settings of the server that the client has named.
+    pub(super) fn set_settings(&self, entry: &Location) {
+        *self.machine.borrow_mut() = machine(entry);
+    }
+
+    /// Takes the connection out, so that a step of its handshake can run.
+    pub(super) fn take_pending(&self) -> Option<Box<PendingConnection>> {
+        let before = self.state.replace(QuicState::Away(Vec::new()));
+        match before {
+            QuicState::Pending(pending) => Some(pending),
+            other => {
+                self.state.replace(other);
+                None
+            }
+        }
+    }
+
+    /// Takes the connection back, whose handshake goes on.
+    pub(super) fn opened(&self, quic: Box<QuicConnection>) {
+        let before = self.state.replace(QuicState::Open(quic));
+        let QuicState::Away(kept) = before else {
+            debug_assert!(false, "a connection comes back that was not away");
+            return;
+        };
+        kept.into_iter().for_each(|datagram| self.take(datagram));
+    }
+
+    /// The session, once there is one.
+    pub(super) fn session(&self) -> Option<QuicSession> {
+        self.session.borrow().clone()
+    }
+
+    /// Whether the client speaks HTTP/0.9 (`http3_hq`).
+    pub(super) fn is_bare(&self) -> bool {
+        self.facts
+            .tls()
+            .is_some_and(|facts| facts.agreed().is_some_and(|agreed| agreed.alpn.as_deref() == Some(b"hq-interop")))
+    }
+
+    /// Whether the handshake was completed.
+    pub(super) fn is_established(&self) -> bool {
+        self.facts.tls().is_some_and(|facts| facts.agreed().is_some_and(|agreed| !agreed.is_early))
+    }
+
+    /// Notes that the handshake has ended.
+    pub(super) fn end_handshake(&self) {
+        if self.is_in_handshake.replace(false) {
+            self.socket.end_handshake();
+        }
+    }
+
+    /// Forgets the connection ID that the client has chosen first: the client uses the IDs of this server.
+    pub(super) fn forget_first_id(&self) {
+        let id = self.first_id.take();
+        if !id.is_empty() {
+            self.socket.forget_first_id(&id);
+        }
+    }
+
+    // ---- QUIC and the machine ----------------------------------------------------------------------------------------
+
+    /// Uses the connection of QUIC, if it is here.
+    pub(super) fn with_quic<T>(&self, with: impl FnOnce(&mut QuicConnection) -> T) -> Option<T> {
+        match &mut *self.state.borrow_mut() {
+            QuicState::Open(quic) => Some(with(quic)),
+            QuicState::Pending(_) | QuicState::Away(_) | QuicState::Over => None,
+        }
+    }
+
+    /// The next event of the connection.
+    pub(super) fn next_event(&self) -> Option<Event> {
+        self.with_quic(QuicConnection::next_event)?
+    }
+
+    /// Uses the machine.
+    pub(super) fn machine<T>(&self, with: impl FnOnce(&mut H3Connection) -> T) -> T {
+        with(&mut self.machine.borrow_mut())
+    }
+
+    /// Lets the bytes that QUIC keeps for the client follow the congestion window.
+    pub(super) fn follow_window(&self) {
+        self.with_quic(|quic| {
+            let window = quic.look().congestion_state().window();
+            quic.inner().set_send_window(window.saturating_mul(2).clamp(LEAST_WINDOW, MOST_WINDOW));
+        });
+    }
+
+    /// Writes what the machine has for its own streams, as far as QUIC takes it.
+    pub(super) fn write_own(&self) {
+        // Before that it is not known whether the client speaks HTTP/3.
+        if self.is_bare() || self.facts.tls().is_none_or(|facts| facts.agreed().is_none()) {
+            return;
+        }
+        for own in OwnStream::ALL {
+            loop {
+                let mut machine = self.machine.borrow_mut();
+                let bytes = machine.output(own);
+                if bytes.is_empty() {
+                    break;
+                }
+                let id = self.own[own.index()].get().or_else(|| self.open_own());
+                self.own[own.index()].set(id);
+                let Some(id) = id else { return };
+                let written = self.with_quic(|quic| quic.inner().send_stream(id).write(bytes).ok()).flatten();
+                match written {
+                    Some(count @ 1..) => machine.wrote(own, count),
+                    _ => break,
+                }
+            }
+        }
+    }
+
+    /// Opens a unidirectional stream, which comes before all responses.
+    fn open_own(&self) -> Option<freerun_quic::StreamId> {
+        self.with_quic(|quic| {
+            let id = quic.inner().streams().open(Dir::Uni)?;
+            let _ = quic.inner().send_stream(id).set_priority(i32::MAX);
+            Some(id)
+        })?
+    }
+
+    /// Asks the client to begin no further stream.
+    pub(super) fn announce_end(&self) {
+        self.machine(H3Connection::announce_end);
+        self.wake();
+    }
+
+    /// Sends the client the number of the last stream that has begun.
+    pub(super) fn finish(&self) {
+        self.machine(H3Connection::finish);
+        self.wake();
+    }
+
+    /// Ends the connection with this code.
+    pub(super) fn close(&self, code: H3ErrorCode, reason: &str) {
+        let reason = Bytes::copy_from_slice(reason.as_bytes());
+        self.with_quic(|quic| quic.inner().close(loops::now(), quic_code(code), reason));
+    }
+
+    /// Ends the connection at once, because its socket is closed.
+    pub(super) fn close_now(&self) {
+        self.close(H3ErrorCode::H3_NO_ERROR, "");
+        let mut output = Vec::new();
+        while let Some(transmit) = self.with_quic(|quic| quic.transmit(loops::now(), 1, &mut output)).flatten() {
+            self.socket.send(&transmit, &output);
+            output.clear();
+        }
+        self.over();
+        self.wake();
+    }
+
+    /// Notes that the connection has ended: no stream of it goes on.
+    pub(super) fn over(&self) {
+        self.end_streams(H3Stream::leave);
+    }
+
+    /// Notes that the connection has failed, which is logged.
+    pub(super) fn failed(&self) {
+        self.end_streams(H3Stream::fail);
+    }
+
+    /// Whether the connection has ended.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over.get()
+    }
+
+    /// Notes that the client has opened streams of this direction.
+    pub(super) fn note_opened(&self, direction: Dir) {
+        self.opened[direction as usize].set(true);
+    }
+
+    /// Takes the next stream that the client has opened; unidirectional ones first.
+    pub(super) fn next_opened(&self) -> Option<StreamId> {
+        for direction in [Dir::Uni, Dir::Bi] {
+            let opened = &self.opened[direction as usize];
+            if opened.get() {
+                match self.with_quic(|quic| quic.inner().streams().accept(direction)).flatten() {
+                    Some(id) => return Some(machine_id(id)),
+                    None => opened.set(false),
+                }
+            }
+        }
+        None
+    }
+
+    fn end_streams(&self, end: impl Fn(&H3Stream)) {
+        self.is_over.set(true);
+        let streams: Vec<_> = self.streams.borrow().values().cloned().collect();
+        streams.iter().for_each(|stream| end(stream));
+        self.gone.wake();
+    }
+
+    /// Gives up the place of the connection at its socket. The connection has ended.
+    pub(super) fn leave(&self) {
+        self.over();
+        self.end_handshake();
+        self.forget_first_id();
+        self.state.replace(QuicState::Over);
+        self.socket.leave(self.place);
+    }
+
+    // ---- the task ----------------------------------------------------------------------------------------------------
+
+    /// Wakes the connection's task.
+    pub(super) fn wake(&self) {
+        if self.is_polled.get() || self.is_woken.replace(true) {
+            return;
+        }
+        if let Some(task) = &*self.task.borrow() {
+            task.wake_by_ref();
+        }
+    }
+
+    /// Wakes the connection's task, although it is being polled: it has left something to send.
+    pub(super) fn wake_later(&self) {
+        if let Some(task) = &*self.task.borrow() {
+            task.wake_by_ref();
+        }
+    }
+
+    /// Notes which task serves the connection, and that it looks at everything now.
+    pub(super) fn task_looks(&self, context: &Context<'_>) {
+        self.is_woken.set(false);
+        let mut task = self.task.borrow_mut();
+        if !task.as_ref().is_some_and(|task| task.will_wake(context.waker())) {
+            *task = Some(context.waker().clone());
+        }
+    }
+
+    /// Notes whether the task is being polled: then nobody has to wake it.
+    pub(super) fn set_polled(&self, is_polled: bool) {
+        self.is_polled.set(is_polled);
+    }
+}
+
+impl IdleConnection<ServedBy> for H3Client {
+    fn facts(&self) -> &ConnectionFacts {
+        &self.facts
+    }
+
+    fn local(&self) -> Address {
+        H3Client::local(self)
+    }
+
+    fn idle_since(&self) -> &IdleSince {
+        &self.idle_since
+    }
+
+    fn close_request(&self) -> &CloseRequest {
+        &self.close_request
+    }
+
+    fn wake_to_close(&self) {
+        self.wake();
+    }
+}
+
+impl CertificateHolder for H3Client {
+    async fn gone(&self) {
+        std::future::poll_fn(|context| {
+            if self.is_over.get() {
+                return Poll::Ready(());
+            }
+            self.gone.keep(context);
+            Poll::Pending
+        })
+        .await;
+    }
+
+    fn settle(&self, is_good: bool) {
+        if let Some(session) = self.session() {
+            session.settle(is_good);
+        }
+    }
+}

@@ -1,0 +1,387 @@
+//! The connections of a loop at an address: which one a datagram belongs to, and those that begin.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use freerun_quic::connection_id::{self, ConnectionIds, ConnectionPlace, LoopPlace, MOST_LOOPS, MOST_PLACES};
+use freerun_quic::datagram::Datagram;
+use freerun_quic::keys::QuicKeys;
+use freerun_quic::packet::{PacketHead, SMALLEST_INITIAL};
+use freerun_quic::pending::{FirstDatagram, PendingConnection};
+use freerun_quic::settings::{self, ConnectionSettings};
+use freerun_quic::{ServerConfig, Transmit};
+use freerun_runtime::loops;
+use freerun_runtime::net::udp::{DatagramTarget, ReceivedDatagrams};
+use freerun_serve::Address;
+use freerun_serve::accept::datagrams::DatagramListener;
+use freerun_serve::accept::loop_listeners::{self, services_of_this_loop};
+use freerun_serve::loops::state::LoopState;
+use freerun_tls::session::quic_without_session;
+use smallvec::SmallVec;
+
+use crate::http_loop::HttpLoop;
+use crate::protocol::h3::H3Driver;
+use crate::protocol::h3::client::H3Client;
+use crate::protocol::h3::task::H3Task;
+use crate::request::ConnectionFacts;
+use crate::settings::http3::Http3Settings;
+
+/// The most connections whose clients have not shown their addresses. Further clients are asked to show them first.
+const MOST_UNVALIDATED: usize = 1024;
+
+/// The part of `worker_connections` that such connections may take at most, so that a flood of them leaves room for others.
+const UNVALIDATED_PART: usize = 4;
+
+/// The place that the connection IDs of Retry packets name: none. Until the client comes back with such an ID, a connection of
+/// somebody else may have begun in any other place.
+const NO_PLACE: u32 = MOST_PLACES - 1;
+
+/// The most connections whose handshakes are not complete. Further ones are left out, as if their datagrams were lost.
+const MOST_HANDSHAKES: usize = 8192;
+
+/// The most answers in a second to datagrams that belong to no connection.
+const MOST_ANSWERS: u32 = 1000;
+
+/// The bit of a packet's first byte that a short header, and so a stateless reset, does not have.
+const SHORT_HEADER: u8 = 0x80;
+
+/// A connection ID that a client has chosen for its first datagrams.
+type FirstId = SmallVec<[u8; freerun_quic::packet::LONGEST_ID]>;
+
+/// The connections at an address, each in a place of its own.
+#[derive(Default)]
+struct ClientPlaces {
+    clients: Vec<Option<Rc<H3Client>>>,
+    free: Vec<u32>,
+}
+
+/// The sockets for QUIC that a loop has at an address.
+pub(super) struct QuicSocket {
+    /// The sockets in the order of their numbers, at least one: the first one sends. There are several where there were more
+    /// loops before.
+    listeners: RefCell<Vec<Rc<DatagramListener>>>,
+    loop_state: Rc<LoopState>,
+    keys: QuicKeys,
+    /// The index of the loop.
+    index: u16,
+    /// The settings of connections that are not accepted yet.
+    before: Arc<ServerConfig>,
+    places: RefCell<ClientPlaces>,
+    /// The connections by the IDs that their clients have chosen, until the handshake is complete. Clients choose these
+    /// keys, so the table is hashed by a secret.
+    first_ids: RefCell<HashMap<FirstId, u32>>,
+    /// Number of connections whose handshakes are not complete.
+    handshakes: Cell<usize>,
+    /// The second in which answers were sent, and their number.
+    answers: Cell<(u64, u32)>,
+}
+
+impl QuicSocket {
+    /// The connections of a loop at this socket. `None` if the library lacks what it needs, or there are too many loops.
+    pub(super) fn new(
+        listener: Rc<DatagramListener>,
+        loop_state: &Rc<LoopState>,
+        keys: QuicKeys,
+    ) -> Option<Rc<QuicSocket>> {
+        let index = u16::try_from(loop_state.index).ok().filter(|index| *index < MOST_LOOPS)?;
+        let settings = ConnectionSettings::default();
+        let before = settings::server(&keys, quic_without_session()?, settings.transport());
+        Some(Rc::new(QuicSocket {
+            listeners: RefCell::new(vec![listener]),
+            loop_state: loop_state.clone(),
+            keys,
+            index,
+            before,
+            places: RefCell::default(),
+            first_ids: RefCell::default(),
+            handshakes: Cell::default(),
+            answers: Cell::default(),
+        }))
+    }
+
+    /// The socket that sends.
+    fn listener(&self) -> Rc<DatagramListener> {
+        self.listeners.borrow()[0].clone()
+    }
+
+    /// Takes another socket of the address, in the place of those that the loop does not read any more.
+    pub(super) fn add(&self, listener: &Rc<DatagramListener>) {
+        let listeners = &mut *self.listeners.borrow_mut();
+        listeners.retain(|listener| listener.is_read());
+        listeners.push(listener.clone());
+        listeners.sort_by_key(|listener| listener.place().number);
+    }
+
+    /// Whether this listening socket is one of them.
+    pub(super) fn has(&self, listener: *const DatagramListener) -> bool {
+        self.listeners.borrow().iter().any(|one| Rc::as_ptr(one) == listener)
+    }
+
+    /// The connection IDs that lead here, as long as the address has the sockets that it has now.
+    fn ids(&self) -> ConnectionIds {
+        let place = self.listener().place();
+        let of = u8::try_from(place.sockets).unwrap_or(u8::MAX).max(1);
+        let number = u8::try_from(place.number).unwrap_or(u8::MAX) % of;
+        ConnectionIds::new(&self.keys, LoopPlace { index: self.index, number, of })
+    }
+
+    /// The keys.
+    pub(super) fn keys(&self) -> &QuicKeys {
+        &self.keys
+    }
+
+    /// All connections at these sockets.
+    pub(super) fn clients(&self) -> Vec<Rc<H3Client>> {
+        self.places.borrow().clients.iter().flatten().cloned().collect()
+    }
+
+    /// Gives each of the datagrams that were received together to its connection.
+    pub(super) fn take(self: &Rc<Self>, driver: &Rc<H3Driver>, received: ReceivedDatagrams<'_>) {
+        let Some(from) = received.from else { return };
+        let segment = received.segment.unwrap_or(received.bytes.len()).max(1);
+        // Each has memory of its own, since connections keep parts of it.
+        for one in received.bytes.chunks(segment) {
+            self.take_one(driver, Datagram { bytes: BytesMut::from(one), from, to: received.to, ecn: received.ecn });
+        }
+    }
+
+    fn take_one(self: &Rc<Self>, driver: &Rc<H3Driver>, datagram: Datagram) {
+        let Some(head) = PacketHead::parse(&datagram.bytes, connection_id::LENGTH) else { return };
+        let place = self.ids().place(head.destination);
+        if let Some(ConnectionPlace { index, .. }) =
+            place.filter(|place| place.index != self.index && place.place != NO_PLACE)
+            && self.pass_on(index, &datagram)
+        {
+            return;
+        }
+        let place = place.filter(|place| place.index == self.index);
+        self.take_for(driver, place, datagram);
+    }
+
+    /// Gives a datagram to the connection at this place, or begins a connection with it.
+    fn take_for(self: &Rc<Self>, driver: &Rc<H3Driver>, place: Option<ConnectionPlace>, datagram: Datagram) {
+        let Some(head) = PacketHead::parse(&datagram.bytes, connection_id::LENGTH) else { return };
+        let known = place.and_then(|place| self.client(place.place)).or_else(|| {
+            head.version?;
+            let place = *self.first_ids.borrow().get(head.destination)?;
+            self.client(place)
+        });
+        match known {
+            Some(client) => client.take(datagram),
+            None if head.is_initial && datagram.bytes.len() >= SMALLEST_INITIAL => {
+                let id = FirstId::from_slice(head.destination);
+                self.begin(driver, datagram, id);
+            }
+            None => self.answer(datagram),
+        }
+    }
+
+    /// Gives a datagram to the loop with this index. False if there is none: the connection is not known any more.
+    fn pass_on(&self, index: u16, datagram: &Datagram) -> bool {
+        let name = self.listener().spec().name.clone();
+        let Datagram { bytes, from, to, ecn } = datagram;
+        let (bytes, from, to, ecn) = (bytes.clone(), *from, *to, *ecn);
+        loop_listeners::tell(&self.loop_state.shared, usize::from(index), move |services| {
+            if let Some(driver) = HttpLoop::of(&services.loop_state).and_then(|http| H3Driver::of(&http)) {
+                driver.take_passed_on(&name, Datagram { bytes, from, to, ecn });
+            }
+        })
+    }
+
+    /// Whether this is the address with this name.
+    pub(super) fn is(&self, name: &str) -> bool {
+        self.listeners.borrow()[0].spec().name == name
+    }
+
+    /// Takes a datagram that has come to another loop.
+    pub(super) fn take_passed_on(self: &Rc<Self>, driver: &Rc<H3Driver>, datagram: Datagram) {
+        if let Some(head) = PacketHead::parse(&datagram.bytes, connection_id::LENGTH) {
+            let place = self.ids().place(head.destination).filter(|place| place.index == self.index);
+            self.take_for(driver, place, datagram);
+        }
+    }
+
+    fn client(&self, place: u32) -> Option<Rc<H3Client>> {
+        self.places.borrow().clients.get(place as usize)?.clone()
+    }
+
+    /// Answers a datagram that belongs to no connection, if anything is to be answered: with the versions that are spoken,
+    /// or with a stateless reset.
+    fn answer(&self, datagram: Datagram) {
+        if !self.may_answer() {
+            return;
+        }
+        let endpoint = settings::endpoint(&self.keys, &self.ids(), 0);
+        let mut output = Vec::new();
+        if let FirstDatagram::Response(transmit) =
+            PendingConnection::begin(endpoint, self.before.clone(), loops::now(), datagram, &mut output)
+        {
+            self.send_answer(&transmit, &output);
+        }
+    }
+
+    /// Whether a datagram that belongs to no connection may be answered: their number in a second is limited.
+    fn may_answer(&self) -> bool {
+        let (second, count) = self.answers.get();
+        let now = loops::millis() / 1000;
+        let count = if second == now { count } else { 0 };
+        if count < MOST_ANSWERS {
+            self.answers.set((now, count + 1));
+        }
+        count < MOST_ANSWERS
+    }
+
+    /// Sends the answer to a datagram that belongs to no connection.
+    fn send_answer(&self, transmit: &Transmit, bytes: &[u8]) {
+        if bytes.first().is_some_and(|first| first & SHORT_HEADER == 0) {
+            self.loop_state.shared.quic.resets.add();
+        }
+        self.send(transmit, bytes);
+    }
+
+    /// Sends the answer to a datagram whose connection ID names the place of a connection that does not know it: an earlier one
+    /// had the place.
+    pub(super) fn answer_stranger(&self, transmit: &Transmit, bytes: &[u8]) {
+        if self.may_answer() {
+            self.send_answer(transmit, bytes);
+        }
+    }
+
+    /// Begins a connection.
+    fn begin(self: &Rc<Self>, driver: &Rc<H3Driver>, datagram: Datagram, id: FirstId) {
+        let state = &self.loop_state;
+        let handshakes = self.handshakes.get();
+        if state.is_draining() || handshakes >= MOST_HANDSHAKES {
+            return self.listener().lose_from_clients(1);
+        }
+        let most_unvalidated = (state.admission.limit() / UNVALIDATED_PART).clamp(1, MOST_UNVALIDATED);
+        if (handshakes >= most_unvalidated || self.wants_retry(driver)) && self.retry(&datagram) {
+            return;
+        }
+        if state.admission.is_full() {
+            if let Some(services) = services_of_this_loop() {
+                services.make_room();
+            }
+            if state.admission.is_full() {
+                state.shared.quic.refused.add();
+                return self.listener().lose_from_clients(1);
+            }
+        }
+        let Some(place) = self.reserve() else { return self.listener().lose_from_clients(1) };
+        let (from, to) = (datagram.from, datagram.to);
+        let endpoint = settings::endpoint(&self.keys, &self.ids(), place);
+        let mut output = Vec::new();
+        let pending = match PendingConnection::begin(endpoint, self.before.clone(), loops::now(), datagram, &mut output)
+        {
+            FirstDatagram::Pending(pending) => pending,
+            FirstDatagram::Response(transmit) => {
+                self.release(place);
+                return self.send(&transmit, &output);
+            }
+            FirstDatagram::Nothing => return self.release(place),
+        };
+        let number = state.shared.next_connection();
+        let peer = Address::Ip((from.ip().to_canonical(), from.port()).into());
+        let facts = Rc::new(ConnectionFacts::new(number, peer, self.listener().spec(), state.clone()));
+        let local = to.map(|to| self.local(to));
+        let Some(client) = H3Client::new(driver, self, place, facts, local, pending) else {
+            return self.release(place);
+        };
+        self.handshakes.set(handshakes + 1);
+        self.first_ids.borrow_mut().insert(id.clone(), place);
+        client.set_first_id(id);
+        self.places.borrow_mut().clients[place as usize] = Some(client.clone());
+        state.admission.begin();
+        state.shared.quic.connections.add();
+        state.shared.quic.open.add();
+        (driver.start)(number, H3Task::new(client));
+    }
+
+    /// Asks a client to show that it has its address, unless it does. Returns whether the datagram needs nothing more.
+    fn retry(&self, datagram: &Datagram) -> bool {
+        let endpoint = settings::endpoint(&self.keys, &self.ids(), NO_PLACE);
+        let mut output = Vec::new();
+        let (settings, datagram) = (self.before.clone(), datagram.clone());
+        match PendingConnection::begin(endpoint, settings, loops::now(), datagram, &mut output) {
+            FirstDatagram::Pending(pending) => {
+                if pending.is_validated() {
+                    pending.ignore();
+                    return false;
+                }
+                if let Some(transmit) = pending.retry(&mut output) {
+                    self.loop_state.shared.quic.retries.add();
+                    self.send(&transmit, &output);
+                }
+            }
+            FirstDatagram::Response(transmit) => self.send(&transmit, &output),
+            FirstDatagram::Nothing => {}
+        }
+        true
+    }
+
+    /// The address that a client has sent to, with the port of the socket.
+    fn local(&self, to: IpAddr) -> Address {
+        let port = self.listener().spec().ip.map_or(0, |address| address.port());
+        Address::Ip(SocketAddr::new(to.to_canonical(), port))
+    }
+
+    /// Whether clients have to show their addresses in any case (`quic_retry`).
+    fn wants_retry(&self, driver: &H3Driver) -> bool {
+        let generation = driver.http.generation();
+        let servers = generation.http.listens.find(&self.listener().spec());
+        servers.is_some_and(|listen| listen.servers.default.entry.settings.get::<Http3Settings>().quic_retry)
+    }
+
+    /// Takes a place for a connection, if there is any.
+    fn reserve(&self) -> Option<u32> {
+        let ClientPlaces { clients, free } = &mut *self.places.borrow_mut();
+        free.pop().or_else(|| {
+            let place = u32::try_from(clients.len()).ok().filter(|place| *place < NO_PLACE)?;
+            clients.push(None);
+            Some(place)
+        })
+    }
+
+    /// Gives a place back that no connection has.
+    fn release(&self, place: u32) {
+        let ClientPlaces { clients, free } = &mut *self.places.borrow_mut();
+        debug_assert!(clients[place as usize].is_none() && !free.contains(&place), "a place is given back once");
+        free.push(place);
+    }
+
+    /// Notes that the handshake of a connection has ended.
+    pub(super) fn end_handshake(&self) {
+        debug_assert!(self.handshakes.get() > 0, "a handshake ends that has not begun");
+        self.handshakes.set(self.handshakes.get() - 1);
+    }
+
+    /// Forgets the connection ID that a client has chosen first: its handshake is complete, or has failed.
+    pub(super) fn forget_first_id(&self, id: &[u8]) {
+        self.first_ids.borrow_mut().remove(id);
+    }
+
+    /// Forgets the connection in this place.
+    pub(super) fn leave(&self, place: u32) {
+        let left = self.places.borrow_mut().clients[place as usize].take();
+        debug_assert!(left.is_some(), "a connection leaves once");
+        self.release(place);
+        drop(left);
+    }
+
+    /// Whether datagrams may be sent now, or the socket is full. The task of the context is woken when there is room.
+    pub(super) fn has_room(&self, context: &std::task::Context<'_>) -> bool {
+        self.listener().poll_room(context).is_ready()
+    }
+
+    /// Sends datagrams.
+    pub(super) fn send(&self, transmit: &Transmit, bytes: &[u8]) {
+        let ecn = transmit.ecn.map_or(0, |ecn| ecn as u8);
+        let target =
+            DatagramTarget { to: Some(transmit.destination), from: self.listener().source(transmit.src_ip), ecn };
+        self.listener().send(target, &bytes[..transmit.size], transmit.segment_size);
+    }
+}

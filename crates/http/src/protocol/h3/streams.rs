@@ -1,0 +1,86 @@
+//! The streams of a connection: the table of those whose requests go on, and what is done with their halves in QUIC.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use freerun_proto::h3::{H3ErrorCode, StreamId};
+use freerun_quic::connection::WriteError;
+
+use crate::protocol::h3::client::{H3Client, quic_code, quic_id};
+use crate::protocol::h3::stream::{H3Stream, StreamOver};
+
+impl H3Client {
+    /// Enters the stream of a request.
+    pub(super) fn enter(&self, id: StreamId, stream: Rc<H3Stream>) {
+        let before = self.streams.borrow_mut().insert(id.0, stream);
+        debug_assert!(before.is_none(), "a stream begins once");
+    }
+
+    /// The stream with this number, if its request has not ended.
+    pub(super) fn stream(&self, id: StreamId) -> Option<Rc<H3Stream>> {
+        self.streams.borrow().get(&id.0).cloned()
+    }
+
+    /// Whether no request goes on.
+    pub(super) fn has_no_streams(&self) -> bool {
+        self.streams.borrow().is_empty()
+    }
+
+    /// Notes that a request has ended.
+    pub(super) fn release(&self, id: StreamId) {
+        let stream = self.streams.borrow_mut().remove(&id.0);
+        drop(stream);
+        self.machine(|machine| machine.release(id));
+        self.wake();
+    }
+
+    /// Resets both halves of a stream in QUIC.
+    pub(super) fn reset_stream(&self, id: StreamId, code: H3ErrorCode) {
+        self.unacknowledged.borrow_mut().remove(&id.0);
+        self.blocked.borrow_mut().remove(&id.0);
+        self.with_quic(|quic| {
+            let (id, code) = (quic_id(id), quic_code(code));
+            // A half that is closed already needs nothing.
+            let _ = quic.inner().send_stream(id).reset(code);
+            let _ = quic.inner().recv_stream(id).stop(code);
+        });
+        self.wake();
+    }
+
+    /// Reads no more of a stream.
+    pub(super) fn stop_stream(&self, id: StreamId, code: H3ErrorCode) {
+        self.with_quic(|quic| {
+            let _ = quic.inner().recv_stream(quic_id(id)).stop(quic_code(code));
+        });
+    }
+
+    /// Writes pieces on a stream as far as QUIC takes them. Returns how many bytes and how many whole pieces that were.
+    ///
+    /// # Errors
+    /// The stream is over.
+    pub(super) fn write(&self, id: StreamId, pieces: &mut [Bytes]) -> Result<(usize, usize), StreamOver> {
+        let written = self.with_quic(|quic| quic.inner().send_stream(quic_id(id)).write_chunks(pieces));
+        self.wake();
+        match written {
+            Some(Ok(written)) => Ok((written.bytes, written.chunks)),
+            Some(Err(WriteError::Blocked)) => Ok((0, 0)),
+            Some(Err(_)) | None => Err(StreamOver),
+        }
+    }
+
+    /// Ends this side of a stream.
+    pub(super) fn finish_stream(&self, id: StreamId) {
+        let finished = self.with_quic(|quic| quic.inner().send_stream(quic_id(id)).finish().is_ok());
+        if finished == Some(true) {
+            self.unacknowledged.borrow_mut().insert(id.0);
+        }
+        self.wake();
+    }
+
+    /// Sets the priority of a stream among the streams of the connection.
+    pub(super) fn set_priority(&self, id: StreamId, priority: i32) {
+        self.with_quic(|quic| {
+            let _ = quic.inner().send_stream(quic_id(id)).set_priority(priority);
+        });
+    }
+}

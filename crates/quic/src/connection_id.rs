@@ -1,0 +1,208 @@
+//! Connection IDs that name the loop and the place of their connection, so that datagrams find it without a table.
+//!
+//! | bytes | contents |
+//! |---|---|
+//! | 1 | the steering byte: the remainder of its division by the number of sockets is the socket; otherwise it is random |
+//! | 12 | random |
+//! | 5 | the place of the connection on its loop, the index of the loop, and a byte that is 0, hidden by a mask |
+//!
+//! The mask is made of the other bytes with a secret key, so nobody else sees which IDs belong to one connection
+//! (RFC 9000 section 5.1). The kernel reads the steering byte to give the datagram to the loop's socket. Where it does not,
+//! or the sockets belong to other loops since a reload, the hidden bytes say which loop has the connection.
+
+use std::fmt;
+use std::sync::Arc;
+
+use aws_lc_rs::aead::quic::HeaderProtectionKey;
+use freerun_tls::random;
+use quinn_proto::{ConnectionId, ConnectionIdGenerator, InvalidCid};
+
+use crate::keys::QuicKeys;
+
+/// The length of this server's connection IDs.
+pub const LENGTH: usize = 1 + RANDOM + HIDDEN;
+
+const RANDOM: usize = 12;
+const HIDDEN: usize = 5;
+
+/// The bytes that a mask is made of.
+const SAMPLE: usize = 16;
+
+const _: () = assert!(RANDOM < SAMPLE, "all bytes that are not hidden make the mask");
+const _: () = assert!(LENGTH <= crate::packet::LONGEST_ID, "the protocol has no longer IDs");
+
+/// Number of bits of a place, and of the index of a loop.
+const PLACE_BITS: u32 = 21;
+const LOOP_BITS: u32 = 11;
+
+/// The most connections of one loop at one address.
+pub const MOST_PLACES: u32 = 1 << PLACE_BITS;
+
+/// The number of indices that a loop may have.
+pub const MOST_LOOPS: u16 = 1 << LOOP_BITS;
+
+const _: () = assert!(PLACE_BITS + LOOP_BITS == 32, "place and loop have four bytes");
+
+/// The loop that connection IDs lead to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LoopPlace {
+    /// The index of the loop, which is less than [`MOST_LOOPS`].
+    pub index: u16,
+    /// The number of the loop's socket among the sockets of its address.
+    pub number: u8,
+    /// The number of sockets.
+    pub of: u8,
+}
+
+/// The connection that an ID is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConnectionPlace {
+    /// The index of the loop.
+    pub index: u16,
+    /// The place of the connection there.
+    pub place: u32,
+}
+
+impl LoopPlace {
+    /// A steering byte that leads to the loop.
+    fn steering(self, random: u8) -> u8 {
+        let of = self.of.max(1);
+        let last = u8::MAX - self.number;
+        // Of all bytes with this remainder one is as likely as the other, but for a few at the end.
+        let choices = u16::from(last / of) + 1;
+        let chosen = u16::from(random) % choices;
+        self.number + u8::try_from(chosen).unwrap_or(0) * of
+    }
+}
+
+/// Makes and reads connection IDs.
+#[derive(Clone)]
+pub struct ConnectionIds {
+    key: Arc<HeaderProtectionKey>,
+    to: LoopPlace,
+}
+
+impl ConnectionIds {
+    /// The connection IDs of a loop.
+    pub fn new(keys: &QuicKeys, to: LoopPlace) -> ConnectionIds {
+        debug_assert!(to.number < to.of.max(1) && to.index < MOST_LOOPS, "the loop has one of the sockets");
+        ConnectionIds { key: keys.ids.clone(), to }
+    }
+
+    /// A new ID of the connection at this place, which is less than [`MOST_PLACES`].
+    fn make(&self, place: u32) -> ConnectionId {
+        debug_assert!(place < MOST_PLACES, "a place has 21 bits");
+        let mut id = [0; LENGTH];
+        // Without random bytes no session could have begun.
+        let _ = random::fill(&mut id[..1 + RANDOM]);
+        id[0] = self.to.steering(id[0]);
+        let both = place | u32::from(self.to.index) << PLACE_BITS;
+        id[1 + RANDOM..LENGTH - 1].copy_from_slice(&both.to_le_bytes());
+        let (open, hidden) = id.split_at_mut(1 + RANDOM);
+        self.apply_mask(open, hidden);
+        ConnectionId::new(&id)
+    }
+
+    /// The connection that an ID is of, on whichever loop. `None` if this server cannot have given it.
+    pub fn place(&self, id: &[u8]) -> Option<ConnectionPlace> {
+        let id: &[u8; LENGTH] = id.try_into().ok()?;
+        let (open, hidden) = id.split_at(1 + RANDOM);
+        let mut hidden: [u8; HIDDEN] = hidden.try_into().ok()?;
+        self.apply_mask(open, &mut hidden);
+        let [both @ .., check] = hidden;
+        let both = u32::from_le_bytes(both);
+        // The rest has 11 bits.
+        let index = (both >> PLACE_BITS) as u16;
+        (check == 0).then_some(ConnectionPlace { index, place: both & (MOST_PLACES - 1) })
+    }
+
+    fn apply_mask(&self, open: &[u8], hidden: &mut [u8]) {
+        let mut sample = [0; SAMPLE];
+        sample[..open.len()].copy_from_slice(open);
+        let mask = self.key.new_mask(&sample).unwrap_or_default();
+        hidden.iter_mut().zip(mask).for_each(|(byte, mask)| *byte ^= mask);
+    }
+}
+
+impl fmt::Debug for ConnectionIds {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.debug_struct("ConnectionIds").field("to", &self.to).finish_non_exhaustive()
+    }
+}
+
+/// Makes the connection IDs of one connection for the library.
+pub(crate) struct PlaceIds {
+    pub(crate) ids: ConnectionIds,
+    pub(crate) place: u32,
+}
+
+impl ConnectionIdGenerator for PlaceIds {
+    fn generate_cid(&mut self) -> ConnectionId {
+        self.ids.make(self.place)
+    }
+
+    fn validate(&self, id: &ConnectionId) -> Result<(), InvalidCid> {
+        self.ids.place(id).map(|_| ()).ok_or(InvalidCid)
+    }
+
+    fn cid_len(&self) -> usize {
+        LENGTH
+    }
+
+    fn cid_lifetime(&self) -> Option<std::time::Duration> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ids_of(index: u16, number: u8, of: u8) -> ConnectionIds {
+        let keys = QuicKeys::of(b"a secret of sixteen bytes or more").unwrap();
+        ConnectionIds::new(&keys, LoopPlace { index, number, of })
+    }
+
+    fn ids(number: u8, of: u8) -> ConnectionIds {
+        ids_of(u16::from(number), number, of)
+    }
+
+    #[test]
+    fn an_id_leads_to_its_loop_and_place() {
+        for of in [1, 2, 3, 7, 64, 255] {
+            for number in [0, of / 2, of - 1] {
+                for (index, place) in [(0, 0), (1, 1), (700, 70_000), (MOST_LOOPS - 1, MOST_PLACES - 1)] {
+                    let ids = ids_of(index, number, of);
+                    let id = ids.make(place);
+                    assert_eq!(id[0] % of, number);
+                    // Every loop can read it, however many there are.
+                    let expected = Some(ConnectionPlace { index, place });
+                    assert_eq!((ids.place(&id), self::ids(0, 1).place(&id)), (expected, expected), "{number} of {of}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn ids_of_one_connection_have_nothing_in_common_that_others_see() {
+        let ids = ids(0, 2);
+        let made: Vec<_> = (0..64).map(|_| ids.make(5)).collect();
+        for at in 1..LENGTH {
+            assert!(made.iter().any(|id| id[at] != made[0][at]), "byte {at} is always the same");
+        }
+    }
+
+    #[test]
+    fn ids_of_others_are_told_apart() {
+        let id = ids(0, 2).make(5);
+        assert_eq!(ids(0, 2).place(&id[..LENGTH - 1]), None);
+        assert_eq!(ids(0, 2).place(&[]), None);
+        let stranger = ConnectionIds::new(
+            &QuicKeys::of(b"another secret of many bytes....").unwrap(),
+            LoopPlace { index: 0, number: 0, of: 1 },
+        );
+        // One in 256 looks like an own one.
+        let known = (0..512).filter(|_| ids(0, 1).place(&stranger.make(5)).is_some()).count();
+        assert!(known < 32, "{known}");
+    }
+}

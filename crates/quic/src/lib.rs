@@ -1,0 +1,32 @@
+//! QUIC connections as bytes and values (RFC 9000, RFC 9001): no sockets, and no clock of its own.
+//!
+//! `quinn-proto` knows the protocol. This crate adds the parts that a server with several loops needs
+//! ([design page](../../../docs/design/0047-quic.md)):
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`connection_id`] | connection IDs that name the loop and the place of their connection |
+//! | [`packet`] | the part of a packet that every version of QUIC has, by which datagrams find their connection |
+//! | [`hello`] | the ClientHello in a client's first packets, before there is a connection |
+//! | [`keys`] | the keys of a server: for connection IDs, address tokens and stateless resets |
+//! | [`settings`] | the settings of connections |
+//! | [`datagram`] | a datagram that was received |
+//! | [`pending`] | a connection whose client has sent its first datagram |
+//! | [`connection`] | a connection: datagrams and time go in; datagrams, events and bytes of streams come out |
+//!
+//! Each connection has an endpoint of its own of the library. So a connection is one value, which may go to another
+//! thread for a long step of its handshake while the loop serves all others.
+
+pub mod connection;
+pub mod connection_id;
+pub mod datagram;
+pub mod hello;
+pub mod keys;
+pub mod packet;
+pub mod pending;
+pub mod settings;
+
+pub use quinn_proto::{Dir, ServerConfig, StreamId, Transmit, VarInt};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,115 @@
+//! The settings of connections.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use quinn_proto::crypto::ServerConfig as ServerCrypto;
+use quinn_proto::{
+    EndpointConfig, IdleTimeout, ServerConfig, TokenLog, TokenReuseError, TransportConfig, ValidationTokenConfig,
+    VarInt,
+};
+
+use crate::connection_id::{ConnectionIds, PlaceIds};
+use crate::keys::QuicKeys;
+
+/// The time for which the token of a Retry packet is good. It is longer than nginx's 3 s: a client behind a slow path may
+/// have to send its packet again.
+const RETRY_TOKEN: Duration = Duration::from_secs(15);
+
+/// The time for which a token for later connections is good, as in nginx.
+const LATER_TOKEN: Duration = Duration::from_secs(600);
+
+/// Number of tokens for later connections that a client gets, as from nginx.
+const LATER_TOKENS: u32 = 1;
+
+/// Number of streams in one direction that a client may have: three that HTTP/3 needs, and some that mean nothing
+/// (RFC 9114 section 6.2.3).
+const UNIDIRECTIONAL: u32 = 8;
+
+/// The most bytes of datagrams that are kept until a ClientHello is whole and its settings are known.
+const MOST_WAITING: u64 = 96 << 10;
+
+/// Settings of connections of a server.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ConnectionSettings {
+    /// Number of streams that a client may have at once.
+    pub max_streams: u32,
+    /// The most bytes that a client may send on one stream before they are read.
+    pub stream_window: u32,
+    /// The most bytes that a client may send on all streams before they are read.
+    pub connection_window: u32,
+    /// The time without any datagram from the client after which a connection ends.
+    pub idle_timeout: Duration,
+    /// Whether the kernel may cut several datagrams out of one message.
+    pub gso: bool,
+}
+
+/// The longest time without a datagram of a connection whose settings are not chosen yet.
+const IDLE: Duration = Duration::from_secs(75);
+
+impl Default for ConnectionSettings {
+    /// The settings of a connection before a server is chosen.
+    fn default() -> ConnectionSettings {
+        ConnectionSettings {
+            max_streams: 128,
+            stream_window: 256 << 10,
+            connection_window: 2 << 20,
+            idle_timeout: IDLE,
+            gso: true,
+        }
+    }
+}
+
+impl ConnectionSettings {
+    /// The settings for the library.
+    pub fn transport(&self) -> Arc<TransportConfig> {
+        let mut transport = TransportConfig::default();
+        transport
+            .max_concurrent_bidi_streams(self.max_streams.into())
+            .max_concurrent_uni_streams(UNIDIRECTIONAL.into())
+            .stream_receive_window(self.stream_window.into())
+            .receive_window(self.connection_window.into())
+            .datagram_receive_buffer_size(None)
+            .enable_segmentation_offload(self.gso);
+        let most = IdleTimeout::try_from(self.idle_timeout).unwrap_or(IdleTimeout::from(VarInt::MAX));
+        // No limit is a limit of 0 (RFC 9000 section 18.2).
+        transport.max_idle_timeout(Some(most).filter(|_| !self.idle_timeout.is_zero()));
+        Arc::new(transport)
+    }
+}
+
+/// Tokens for later connections may be used several times, as with nginx.
+struct ReusableTokens;
+
+impl TokenLog for ReusableTokens {
+    fn check_and_insert(&self, _: u128, _: SystemTime, _: Duration) -> Result<(), TokenReuseError> {
+        Ok(())
+    }
+}
+
+/// The settings of a server for one connection.
+pub fn server(keys: &QuicKeys, crypto: Arc<dyn ServerCrypto>, transport: Arc<TransportConfig>) -> Arc<ServerConfig> {
+    let mut config = ServerConfig::new(crypto, keys.token.clone());
+    let mut later = ValidationTokenConfig::default();
+    later.lifetime(LATER_TOKEN).sent(LATER_TOKENS).log(Arc::new(ReusableTokens));
+    config
+        .transport_config(transport)
+        .retry_token_lifetime(RETRY_TOKEN)
+        .validation_token_config(later)
+        .max_incoming(1)
+        .incoming_buffer_size(MOST_WAITING)
+        .incoming_buffer_size_total(MOST_WAITING);
+    Arc::new(config)
+}
+
+/// The settings of the endpoint of the connection at this place.
+pub fn endpoint(keys: &QuicKeys, ids: &ConnectionIds, place: u32) -> Arc<EndpointConfig> {
+    let mut config = EndpointConfig::new(keys.reset.clone());
+    let ids = ids.clone();
+    config
+        .cid_generator(move || Box::new(PlaceIds { ids: ids.clone(), place }))
+        .supported_versions(vec![freerun_tls::session::QUIC_VERSION])
+        // The caller limits how many resets it sends.
+        .min_reset_interval(Duration::ZERO);
+    Arc::new(config)
+}

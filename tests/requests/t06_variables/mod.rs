@@ -1,0 +1,3 @@
+//! Variables and the rewrite module.
+
+pub mod captures;

@@ -1,0 +1,3 @@
+//! Static files: listings.
+
+pub mod listings;

@@ -1,0 +1,3 @@
+//! Servers behind: those that no group names.
+
+pub mod unnamed_servers;
