@@ -150,7 +150,7 @@ fn the_end_of_one_side_ends_the_tunnel() {
 
 /// Over HTTP/2 a tunnel is a stream, whose end is END_STREAM or a reset: of CONNECT, and of a WebSocket (RFC 8441 section 5).
 #[test]
-fn the_end_of_one_side_ends_the_tunnel_over_http2() {
+fn the_end_of_the_server_or_a_reset_ends_the_tunnel_over_http2() {
     let upstream = TestUpstream::new();
     let http = format!(
         "{FORMAT} server {{ listen 127.0.0.1:@PORT@; http2 on; http2_extended_connect on; tunnel_read_timeout 1h; tunnel_pass;
@@ -185,9 +185,13 @@ fn the_end_of_one_side_ends_the_tunnel_over_http2() {
             (stream, peer)
         };
         let (stream, mut peer) = open(&mut http2);
+        // The client's end is the end of its sending (RFC 9113 section 8.5): the server still answers.
         http2.upload(stream, b"last", true);
         assert_eq!(peer.rest(), b"last");
-        assert!(http2.answer(stream).is_whole(), "{is_websocket}");
+        peer.send("answer");
+        peer.half_close();
+        let answer = http2.answer(stream);
+        assert!(answer.is_whole() && answer.text() == "answer", "{is_websocket}: {answer:?}");
 
         let (stream, mut peer) = open(&mut http2);
         http2.send(Frame::reset(stream, code::CANCEL));

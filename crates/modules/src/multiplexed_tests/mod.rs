@@ -351,11 +351,13 @@ fn connect_opens_a_tunnel_on_a_stream(carrier: Carrier) {
     read_until(&mut upstream, b"early, question");
     client.end(2);
     assert_eq!(upstream.read(&mut [0; 16]).unwrap(), 0, "the end is passed on");
-    // A tunnel ends when either side has ended (RFC 9110 section 9.3.6).
+    // The server may still answer, and its end is the end of the tunnel.
+    upstream.write_all(b", answer").unwrap();
+    drop(upstream);
     let tunnel = client.answer(2);
-    assert_eq!((tunnel.status, &tunnel.body[..], tunnel.ended), (200, &b"hello"[..], Ended::Whole));
+    assert_eq!((tunnel.status, &tunnel.body[..], tunnel.ended), (200, &b"hello, answer"[..], Ended::Whole));
     assert_eq!((tunnel.field("x-via"), tunnel.field("content-length")), (Some("here"), None));
-    assert_eq!(logs[0].line(), format!("CONNECT 127.0.0.1:{port} 200 5 plain"));
+    assert_eq!(logs[0].line(), format!("CONNECT 127.0.0.1:{port} 200 13 plain"));
 
     // A server that breaks off has the stream reset, and a client that resets it ends the connection to the server.
     client.ask(3, &allowed);

@@ -15,6 +15,7 @@ use freerun_http::settings::rate::LimitRate;
 use freerun_http::write::pace::Pace;
 use freerun_proto::h1::CloseReason;
 use freerun_proto::{HeaderId, Status};
+use freerun_serve::upstream::relay::HalfClose;
 use freerun_upstream::{FailureVerdict, Lease};
 use smallvec::SmallVec;
 
@@ -159,7 +160,9 @@ fn upgrade(request: &mut Request, upstream: Box<UpstreamExchange>, lease: Lease)
             let send_timeout = request.settings().get::<CoreSettings>().send_timeout;
             // A stream of a shared connection cannot leave HTTP in this way.
             let Some(upstream) = connection.leave() else { return Outcome::Status(Status::BAD_GATEWAY) };
-            response.takeover = Some(Box::new(Tunnel::new(upstream, lease, plan, send_timeout)));
+            // The end of a connection may be a client that has gone; that of a stream is only the end of its sending.
+            let half_close = if request.client.is_multiplexed() { HalfClose::Client } else { HalfClose::Neither };
+            response.takeover = Some(Box::new(Tunnel::new(upstream, lease, plan, send_timeout, half_close)));
             Outcome::Response(response)
         }
         Ok(PassedHead::Elsewhere(outcome)) => outcome,

@@ -4,6 +4,10 @@
 //!
 //! When one end has closed, the other end gets the bytes that have come before, and is closed, too. RFC 9110 section
 //! 9.3.6 requires this of tunnels. So a client that has gone leaves nothing open towards a server that does not close.
+//!
+//! A client with a stream of HTTP/2 or HTTP/3 may end its sending alone: `END_STREAM` stands for the FIN of TCP (RFC 9113
+//! section 8.5), and a client that has gone resets the stream or loses the connection. Chromium ends its stream with the
+//! `Close` frame of a WebSocket and waits for the server's.
 
 use std::io;
 use std::rc::Rc;
@@ -16,7 +20,7 @@ use freerun_http::log_error;
 use freerun_http::request::Request;
 use freerun_runtime::log::Errno;
 use freerun_runtime::loops;
-use freerun_serve::upstream::relay::{News, Over, Relay, RelayEnd, RelaySettings, RelaySide};
+use freerun_serve::upstream::relay::{HalfClose, News, Over, Relay, RelayEnd, RelaySettings, RelaySide};
 use freerun_transport::Transport;
 use freerun_upstream::Lease;
 
@@ -48,15 +52,22 @@ enum TunnelClose {
 
 impl Tunnel {
     /// A tunnel between the client and the server that has sent 101, or that the client has asked for by CONNECT.
-    /// `send_timeout` is the timeout of the client's connection. `upstream` is the connection to the server, with the
+    /// `send_timeout` is the timeout of the client's connection, and `half_close` says whether the client may end its
+    /// sending before the server does. `upstream` is the connection to the server, with the
     /// bytes that have come on it.
-    pub fn new(upstream: (Transport, Vec<u8>), lease: Lease, plan: Plan, send_timeout: Duration) -> Tunnel {
+    pub fn new(
+        upstream: (Transport, Vec<u8>),
+        lease: Lease,
+        plan: Plan,
+        send_timeout: Duration,
+        half_close: HalfClose,
+    ) -> Tunnel {
         let patience = plan.table().proxy_send_timeout;
         let Plan { record, options, .. } = plan;
         let (upstream, rest) = upstream;
         let mut relay = Relay::new(&RelaySettings {
             piece: options.tunnel.map_or(PIECE, |tunnel| tunnel.piece),
-            half_close: false,
+            half_close,
             timeout: options.read_timeout,
             news: if options.tunnel.is_some() { News::OfBoth } else { News::OfServer },
             client_patience: Some(send_timeout),

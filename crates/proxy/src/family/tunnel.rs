@@ -74,9 +74,9 @@ settings! {
         ///
         /// When the connection to the server is there, the client gets 200, and bytes go both ways from then on. The
         /// tunnel ends when one side has ended or nothing has come for `tunnel_read_timeout`. The other side gets what
-        /// has come before, and its connection is closed, too (RFC 9110 section 9.3.6). With HTTP/2 it is the same, as
-        /// in nginx, although RFC 9113 section 8.5 lets one direction go on when the other has ended. A client that has
-        /// gone looks like a client that has only sent everything.
+        /// has come before, and its connection is closed, too (RFC 9110 section 9.3.6). Over HTTP/2 and HTTP/3 a client
+        /// may end its sending alone (RFC 9113 section 8.5): the server gets the end, and the tunnel goes on until the
+        /// server has ended, too.
         ///
         /// A name that the client asks for, or that variables give, is looked up with `resolver`. The client gets 502 if it has
         /// no address or no server accepts the connection, and 504 if that takes too long. The log line is written at the end,

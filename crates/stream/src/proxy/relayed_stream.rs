@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use freerun_runtime::log::{Errno, Level};
 use freerun_runtime::loops;
 use freerun_serve::Subject;
-use freerun_serve::upstream::relay::{News, Over, Relay, RelaySettings, RelaySide};
+use freerun_serve::upstream::relay::{HalfClose, News, Over, Relay, RelaySettings, RelaySide};
 use freerun_transport::Transport;
 use freerun_upstream::peer::PeerState;
 use freerun_upstream::{AttemptFailure, Lease, now};
@@ -52,7 +52,7 @@ impl RelayedStream {
     ) -> RelayedStream {
         let mut relay = Relay::new(&RelaySettings {
             piece: usize::try_from(settings.proxy_buffer_size.0).unwrap_or(usize::MAX),
-            half_close: settings.proxy_half_close,
+            half_close: if settings.proxy_half_close { HalfClose::Both } else { HalfClose::Neither },
             timeout: settings.proxy_timeout,
             news: News::OfAnyKind,
             client_patience: None,

@@ -52,13 +52,31 @@ pub enum News {
     OfAnyKind,
 }
 
+/// The sides of a relay that may end their sending while the other side goes on (TCP half-close).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HalfClose {
+    /// Neither: the relay is over when one side has ended.
+    Neither,
+    /// The client alone: the relay is over when the server has ended.
+    Client,
+    /// Both: the relay is over when both have ended.
+    Both,
+}
+
+impl HalfClose {
+    /// Whether the end of this side is passed on, and the other side goes on.
+    fn is_for(self, side: RelaySide) -> bool {
+        self == HalfClose::Both || self == HalfClose::Client && side == RelaySide::Client
+    }
+}
+
 /// Settings of a relay.
 #[derive(Debug, Clone, Copy)]
 pub struct RelaySettings {
     /// The most bytes that are read at a time, unless the receiver certainly takes more.
     pub piece: usize,
-    /// Whether each side may end before the other (TCP half-close). Otherwise the relay is over when one of them has ended.
-    pub half_close: bool,
+    /// The sides that may end before the other.
+    pub half_close: HalfClose,
     /// The longest time without news.
     pub timeout: Duration,
     /// The events that count as news.
@@ -72,7 +90,7 @@ pub struct RelaySettings {
 /// The reason that a relay is over.
 #[derive(Debug)]
 pub enum Over {
-    /// The end of this side, when the other has all of its bytes. With half-close the other side has ended before.
+    /// The end of this side, when the other has all of its bytes. With half-close of this side the other has ended before.
     Ended(RelaySide),
     /// Reading from this side failed.
     Receive(RelaySide, io::Error),
@@ -92,7 +110,7 @@ pub struct Relay {
     /// The direction from the client to the server.
     up: Direction,
     piece: u32,
-    half_close: bool,
+    half_close: HalfClose,
     news: News,
     timeout: u64,
     /// The time at which there was no news for too long.
@@ -206,15 +224,18 @@ impl Relay {
             }
             debug_assert!(direction.is_empty(), "the end of a stream is read after its bytes were written");
             ended = ended.or(Some(side));
-            if self.half_close {
+            if self.half_close.is_for(side) {
                 match side {
                     RelaySide::Client => upstream.shutdown_write(),
                     RelaySide::Upstream => client.shutdown_write(),
                 }
             }
         }
-        let is_over = !self.half_close || self.down.is_over && self.up.is_over;
-        ended.filter(|_| is_over).map(Over::Ended)
+        let goes_on = |side| {
+            let other = if side == RelaySide::Client { &self.down } else { &self.up };
+            self.half_close.is_for(side) && !other.is_over
+        };
+        ended.filter(|side| !goes_on(*side)).map(Over::Ended)
     }
 
     fn is_news(&self, down: Went, up: Went) -> bool {

@@ -13,7 +13,7 @@ const LONG: Duration = Duration::from_secs(3600);
 fn settings() -> RelaySettings {
     RelaySettings {
         piece: 4096,
-        half_close: false,
+        half_close: HalfClose::Neither,
         timeout: LONG,
         news: News::OfAnyKind,
         client_patience: None,
@@ -116,7 +116,7 @@ fn without_half_close_the_end_of_one_side_is_the_end() {
 #[test]
 fn with_half_close_an_end_is_passed_on_and_the_other_side_goes_on() {
     on_a_loop(async {
-        let mut pair = Pair::new(RelaySettings { half_close: true, ..settings() });
+        let mut pair = Pair::new(RelaySettings { half_close: HalfClose::Both, ..settings() });
         pair.client.write_all(b"question").unwrap();
         pair.client.shutdown(Shutdown::Write).unwrap();
         assert!(pair.pass().await.is_pending());
@@ -138,6 +138,32 @@ fn with_half_close_an_end_is_passed_on_and_the_other_side_goes_on() {
             .await;
         assert!(matches!(over, Over::Ended(RelaySide::Upstream)), "{over:?}");
         assert_eq!(read(&mut pair.client), b"answer");
+    });
+}
+
+#[test]
+fn with_half_close_of_the_client_the_end_of_the_server_is_the_end() {
+    on_a_loop(async {
+        let settings = RelaySettings { half_close: HalfClose::Client, ..settings() };
+        let mut pair = Pair::new(settings);
+        pair.client.write_all(b"question").unwrap();
+        pair.client.shutdown(Shutdown::Write).unwrap();
+        assert!(pair.pass().await.is_pending());
+        assert_eq!(read(&mut pair.server), b"question");
+        // An event tells of the end.
+        loops::after_events().await;
+        assert!(pair.pass().await.is_pending());
+        assert!(has_ended(&mut pair.server));
+        pair.server.write_all(b"answer").unwrap();
+        pair.server.shutdown(Shutdown::Write).unwrap();
+        let over = pair.over(|_, _| {}).await;
+        assert!(matches!(over, Over::Ended(RelaySide::Upstream)), "{over:?}");
+        assert_eq!(read(&mut pair.client), b"answer");
+
+        let mut pair = Pair::new(settings);
+        pair.server.shutdown(Shutdown::Write).unwrap();
+        let over = pair.over(|_, _| {}).await;
+        assert!(matches!(over, Over::Ended(RelaySide::Upstream)), "{over:?}");
     });
 }
 
