@@ -146,3 +146,92 @@ fn streams_that_are_not_read_do_not_keep_others() {
         assert!(answer.body() == content(1_000_000) && answer.end == H3End::Whole, "{}", answer.body().len());
     }
 }
+
+/// Chromium does not show a response whose request it is asked to stop sending, so the rest is read for a while.
+#[test]
+fn the_rest_of_an_answered_upload_is_thrown_away() {
+    if !require::freerun() {
+        return;
+    }
+    const LENGTH: usize = 8 << 20;
+    let length = LENGTH.to_string();
+    let server = quic(&Site::new(), "location /ok { return 200 ok; }").freerun();
+    let mut http3 = connect(&server);
+    let held: Vec<u64> = (0..3).map(|_| http3.start("POST", "/refused", &[("content-length", &length)])).collect();
+    for stream in held {
+        assert_eq!(http3.head(stream), 413);
+        assert_eq!(http3.upload(stream, &content(LENGTH)), LENGTH, "the client was asked to stop");
+        http3.finish(stream);
+        assert_eq!(http3.answer(stream).status, 413);
+    }
+    assert_eq!(http3.get("/ok").text(), "ok");
+}
+
+#[test]
+fn a_client_is_asked_to_stop_when_the_rest_of_an_upload_takes_too_long() {
+    if !require::freerun() {
+        return;
+    }
+    const LENGTH: usize = 8 << 20;
+    let length = LENGTH.to_string();
+    let lines = ["lingering_close off;", "lingering_timeout 50ms;", "lingering_time 50ms;"];
+    for (number, line) in lines.into_iter().enumerate() {
+        let server = quic(&Site::new(), &format!("{line} location /ok {{ return 200 ok; }}")).freerun();
+        let mut http3 = connect(&server);
+        let stream = http3.start("POST", "/refused", &[("content-length", &length)]);
+        assert_eq!(http3.head(stream), 413);
+        let body = content(LENGTH);
+        let mut sent = 0;
+        // Now and then a piece, which `lingering_time` does not care about.
+        let was_stopped = (0..200).any(|_| {
+            let piece = &body[sent..sent + 1024];
+            let taken = http3.upload(stream, piece);
+            sent += taken;
+            http3.run_for(Duration::from_millis(if number == 1 { 150 } else { 20 }));
+            taken < piece.len()
+        });
+        assert!(was_stopped, "{line}");
+        assert_eq!(http3.get("/ok").text(), "ok", "{line}");
+    }
+}
+
+/// As many rests are read as over HTTP/2; the client is asked to stop the oldest.
+#[test]
+fn few_rests_of_uploads_are_read_at_the_same_time() {
+    if !require::freerun() {
+        return;
+    }
+    let server = quic(&Site::new(), "").freerun();
+    let mut http3 = connect(&server);
+    let streams: Vec<u64> =
+        (0..20).map(|_| http3.start("POST", "/refused", &[("content-length", "8000000")])).collect();
+    for stream in &streams {
+        assert_eq!(http3.head(*stream), 413);
+    }
+    http3.run_for(Duration::from_millis(50));
+    let mut reads = |stream: &&u64| http3.upload(**stream, &[0; 100]) == 100;
+    assert_eq!(streams.iter().filter(|stream| reads(stream)).count(), 16);
+}
+
+/// A burst of streams is looked at in several turns, and their ends come between.
+#[test]
+fn streams_that_end_before_they_are_looked_at_are_counted() {
+    if !require::freerun() {
+        return;
+    }
+    let server = quic(&Site::new(), "http3_max_concurrent_streams 1000; location /ok { return 200 ok; }").freerun();
+    let mut http3 = connect(&server);
+    for round in 0..3 {
+        let streams: Vec<u64> = (0..300).map(|_| http3.start("POST", "/ok", &[])).collect();
+        for stream in &streams {
+            match round {
+                0 => http3.reset(*stream, 0x10c),
+                1 => http3.stop(*stream, 0x10c),
+                _ => http3.finish(*stream),
+            }
+        }
+        http3.run_for(Duration::from_millis(20));
+        assert_eq!(http3.get("/ok").text(), "ok", "{round}");
+    }
+    assert_eq!(http3.link().end(), None);
+}

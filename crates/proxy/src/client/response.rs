@@ -160,7 +160,7 @@ fn upgrade(request: &mut Request, upstream: Box<UpstreamExchange>, lease: Lease)
             let send_timeout = request.settings().get::<CoreSettings>().send_timeout;
             // A stream of a shared connection cannot leave HTTP in this way.
             let Some(upstream) = connection.leave() else { return Outcome::Status(Status::BAD_GATEWAY) };
-            // The end of a connection may be a client that has gone; that of a stream is only the end of its sending.
+            // The end of a connection may be a client that has gone. The end of a stream only is the end of its sending.
             let half_close = if request.client.is_multiplexed() { HalfClose::Client } else { HalfClose::Neither };
             response.takeover = Some(Box::new(Tunnel::new(upstream, lease, plan, send_timeout, half_close)));
             Outcome::Response(response)

@@ -6,7 +6,7 @@
 //! 9.3.6 requires this of tunnels. So a client that has gone leaves nothing open towards a server that does not close.
 //!
 //! A client with a stream of HTTP/2 or HTTP/3 may end its sending alone: `END_STREAM` stands for the FIN of TCP (RFC 9113
-//! section 8.5), and a client that has gone resets the stream or loses the connection. Chromium ends its stream with the
+//! section 8.5). A client that has gone resets the stream, or its connection ends. Chromium ends its stream with the
 //! `Close` frame of a WebSocket and waits for the server's.
 
 use std::io;

@@ -75,7 +75,7 @@ settings! {
         /// When the connection to the server is there, the client gets 200, and bytes go both ways from then on. The
         /// tunnel ends when one side has ended or nothing has come for `tunnel_read_timeout`. The other side gets what
         /// has come before, and its connection is closed, too (RFC 9110 section 9.3.6). Over HTTP/2 and HTTP/3 a client
-        /// may end its sending alone (RFC 9113 section 8.5): the server gets the end, and the tunnel goes on until the
+        /// may end its sending alone (RFC 9113 section 8.5). The server gets the end, and the tunnel goes on until the
         /// server has ended, too.
         ///
         /// A name that the client asks for, or that variables give, is looked up with `resolver`. The client gets 502 if it has

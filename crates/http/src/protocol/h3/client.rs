@@ -1,7 +1,7 @@
 //! A connection, as its task and the tasks of its requests share it.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
@@ -25,6 +25,7 @@ use crate::connection::{CloseRequest, IdleConnection, IdleSince};
 use crate::protocol::h3::H3Driver;
 use crate::protocol::h3::socket::QuicSocket;
 use crate::protocol::h3::stream::H3Stream;
+use crate::protocol::h3::unread_rests::UnreadRests;
 use crate::protocol::multiplexed::block_limits;
 use crate::request::ConnectionFacts;
 use crate::request::generation::ServedBy;
@@ -101,8 +102,10 @@ pub(super) struct H3Client {
     is_over: Cell<bool>,
     /// The handshake is not complete.
     is_in_handshake: Cell<bool>,
-    /// Streams of both directions were opened that nobody has looked at.
-    opened: [Cell<bool>; 2],
+    /// The streams that the client has opened and that nobody has looked at, unidirectional ones first.
+    opened: RefCell<VecDeque<StreamId>>,
+    /// The rests of answered requests.
+    pub(super) rests: RefCell<UnreadRests>,
     gone: Waiter,
     idle_since: IdleSince,
     close_request: CloseRequest,
@@ -175,6 +178,7 @@ impl H3Client {
             is_over,
             is_in_handshake: Cell::new(true),
             opened: Default::default(),
+            rests: Default::default(),
             gone,
             idle_since,
             close_request,
@@ -438,23 +442,21 @@ impl H3Client {
         self.is_over.get()
     }
 
-    /// Notes that the client has opened streams of this direction.
-    pub(super) fn note_opened(&self, direction: Dir) {
-        self.opened[direction as usize].set(true);
-    }
-
-    /// Takes the next stream that the client has opened; unidirectional ones first.
-    pub(super) fn next_opened(&self) -> Option<StreamId> {
-        for direction in [Dir::Uni, Dir::Bi] {
-            let opened = &self.opened[direction as usize];
-            if opened.get() {
-                match self.with_quic(|quic| quic.inner().streams().accept(direction)).flatten() {
-                    Some(id) => return Some(machine_id(id)),
-                    None => opened.set(false),
-                }
+    /// Takes the streams of this direction that the client has opened out of QUIC, at most as many as it may open at a time.
+    /// QUIC counts a stream from then on, so this comes before anything else is done with one.
+    pub(super) fn take_opened(&self, direction: Dir) {
+        let mut opened = self.opened.borrow_mut();
+        while let Some(id) = self.with_quic(|quic| quic.inner().streams().accept(direction)).flatten() {
+            match direction {
+                Dir::Uni => opened.push_front(machine_id(id)),
+                Dir::Bi => opened.push_back(machine_id(id)),
             }
         }
-        None
+    }
+
+    /// The next stream that the client has opened and that nobody has looked at; unidirectional ones first.
+    pub(super) fn next_opened(&self) -> Option<StreamId> {
+        self.opened.borrow_mut().pop_front()
     }
 
     fn end_streams(&self, end: impl Fn(&H3Stream)) {

@@ -12,6 +12,7 @@
 //! | `receive.rs` | bytes of QUIC streams on their way to the machine, and what the machine makes of them |
 //! | `streams.rs` | the streams of a connection, and their halves in QUIC |
 //! | `stream.rs` | the stream of one request, as the request path sees it |
+//! | `unread_rests.rs` | the rests of requests that were answered before they had come whole |
 //! | `words.rs` | lines of the log |
 
 mod client;
@@ -21,6 +22,7 @@ mod socket;
 mod stream;
 mod streams;
 mod task;
+mod unread_rests;
 mod words;
 
 use std::cell::RefCell;

@@ -64,6 +64,10 @@ impl H3Client {
 
     /// Reads what has come on a stream, as long as somebody wants it.
     pub(super) fn read_stream(self: &Rc<Self>, id: StreamId) -> ReceiveResult {
+        if self.rests.borrow().contains(id) {
+            self.discard_pieces(id);
+            return Ok(());
+        }
         loop {
             let is_blocked = !self.is_bare() && self.blocked.borrow().contains_key(&id.0);
             if is_blocked && let Some(code) = self.reset_of(id) {
@@ -89,6 +93,18 @@ impl H3Client {
                 return Ok(());
             }
         }
+    }
+
+    /// Throws away what has come of the rest of a request that was answered.
+    fn discard_pieces(&self, id: StreamId) {
+        let mut has_ended = false;
+        while let Some(pieces) = self.take_pieces(id) {
+            has_ended = pieces.fin || pieces.reset.is_some();
+            if has_ended || !pieces.has_more {
+                break;
+            }
+        }
+        self.discarded(id, has_ended);
     }
 
     /// Takes the reset of a stream. Only QUIC knows the other half of a stream that has not begun, so it ends here: when both

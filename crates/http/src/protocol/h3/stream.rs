@@ -212,7 +212,7 @@ impl H3Stream {
         if self.ends.get() && !self.finished.replace(true) {
             self.client.finish_stream(self.id);
             if let Some(code) = self.stops.take() {
-                self.client.stop_stream(self.id, code);
+                self.client.discard_rest(self.id, code);
             }
         }
         if self.unsent.get() < MOST_UNSENT {

@@ -1,6 +1,7 @@
 //! The streams of a connection: the table of those whose requests go on, and what is done with their halves in QUIC.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use freerun_proto::h3::{H3ErrorCode, StreamId};
@@ -8,6 +9,7 @@ use freerun_quic::connection::WriteError;
 
 use crate::protocol::h3::client::{H3Client, quic_code, quic_id};
 use crate::protocol::h3::stream::{H3Stream, StreamOver};
+use crate::request::core_settings::CoreSettings;
 
 impl H3Client {
     /// Enters the stream of a request.
@@ -38,6 +40,7 @@ impl H3Client {
     pub(super) fn reset_stream(&self, id: StreamId, code: H3ErrorCode) {
         self.unacknowledged.borrow_mut().remove(&id.0);
         self.blocked.borrow_mut().remove(&id.0);
+        self.rests.borrow_mut().forget(id);
         self.with_quic(|quic| {
             let (id, code) = (quic_id(id), quic_code(code));
             // A half that is closed already needs nothing.
@@ -45,6 +48,46 @@ impl H3Client {
             let _ = quic.inner().recv_stream(id).stop(code);
         });
         self.wake();
+    }
+
+    /// Begins to throw away the rest of a request that was answered, or asks the client to stop if it is not to be read.
+    pub(super) fn discard_rest(&self, id: StreamId, code: H3ErrorCode) {
+        // A client that has broken the rules is not listened to.
+        let Some(core) = self.core().filter(|_| code == H3ErrorCode::H3_NO_ERROR) else {
+            return self.stop_stream(id, code);
+        };
+        let given_up = self.rests.borrow_mut().add(id, &core);
+        if let Some(given_up) = given_up {
+            self.stop_stream(given_up, code);
+        }
+        // What has come already waits in QUIC, perhaps behind a full buffer.
+        self.wanting.borrow_mut().push(id);
+        self.wake();
+    }
+
+    /// Notes that bytes of a rest were thrown away, and whether it has ended.
+    pub(super) fn discarded(&self, id: StreamId, has_ended: bool) {
+        match self.core() {
+            Some(core) if !has_ended => self.rests.borrow_mut().heard(id, &core),
+            _ => self.rests.borrow_mut().forget(id),
+        }
+    }
+
+    /// Gives up the rests that have taken too long. Returns the time at which the next one has, in milliseconds since the
+    /// process began.
+    pub(super) fn give_up_rests(&self) -> Option<u64> {
+        loop {
+            let late = self.rests.borrow_mut().take_late();
+            let Some(id) = late else { return self.rests.borrow().next_end() };
+            self.stop_stream(id, H3ErrorCode::H3_NO_ERROR);
+            self.wake_later();
+        }
+    }
+
+    /// The settings of the server that answers on the connection.
+    fn core(&self) -> Option<Arc<CoreSettings>> {
+        let servers = self.driver.http.servers_of(&self.facts, || self.local());
+        servers.map(|(_, servers, _)| servers.entry.core.clone())
     }
 
     /// Reads no more of a stream.

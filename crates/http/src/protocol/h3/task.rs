@@ -166,7 +166,7 @@ impl H3Task {
         let client = &self.client;
         match event {
             StreamEvent::Opened { dir } => {
-                client.note_opened(dir);
+                client.take_opened(dir);
                 Ok(())
             }
             StreamEvent::Readable { id } if self.may_serve() => client.read_stream(machine_id(id)),
@@ -290,6 +290,10 @@ impl H3Task {
             TaskStage::Open | TaskStage::Idle(..) => {
                 if let Some(end) = self.rest(context, now) {
                     until = earlier(until, end);
+                }
+                if let Some(end) = self.client.give_up_rests() {
+                    let left = Duration::from_millis(end.saturating_sub(loops::millis()));
+                    until = earlier(until, now + left);
                 }
             }
             TaskStage::Beginning(_) | TaskStage::Verifying(_) | TaskStage::Closing => {}
