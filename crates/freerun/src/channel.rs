@@ -1,8 +1,8 @@
 //! Messages with descriptors over the socket between master and worker.
 //!
 //! A frame is eight bytes of lengths (body, number of descriptors; little-endian `u32`), the body in postcard's format,
-//! and the descriptors with SCM_RIGHTS (unix(7)), [`FDS_A_MESSAGE`] to each single byte. Sizes are checked before
-//! anything is allocated for them. If a side stops in the middle of a frame, the other side gives up after
+//! and the descriptors with SCM_RIGHTS (unix(7)), [`FDS_A_MESSAGE`] to each single byte. Lengths and body are sent with
+//! one call, so that no reader wakes up for the lengths alone. Sizes are checked before anything is allocated for them. If a side stops in the middle of a frame, the other side gives up after
 //! [`PATIENCE`]. Configurations come with private keys, so a body is overwritten before its memory is given back.
 
 use std::io::{self, Read as _, Write as _};
@@ -25,6 +25,9 @@ use crate::error::Error;
 
 /// The number of descriptors that are sent with one byte; the kernel takes at most 253 (SCM_MAX_FD).
 const FDS_A_MESSAGE: usize = 200;
+
+/// The number of bytes of a frame's lengths.
+const HEAD: usize = 8;
 
 /// The longest time in which one read or write makes no progress.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -75,13 +78,12 @@ impl Channel {
 
     /// Sends one message. Waits while the other side does not read, at most for [`PATIENCE`] a step.
     pub fn send<M: Serialize>(&self, message: &M, fds: &[BorrowedFd<'_>]) -> Result<(), Error> {
-        let body = postcard::serialize_with_flavor(message, Body::default());
-        let body = body.map_err(|error| Error::Message(error.to_string()))?;
-        let mut head = [0; 8];
-        head[..4].copy_from_slice(&length(body.len())?.to_le_bytes());
-        head[4..].copy_from_slice(&length(fds.len())?.to_le_bytes());
-        (&self.socket).write_all(&head).map_err(broken)?;
-        (&self.socket).write_all(&body).map_err(broken)?;
+        let frame = postcard::serialize_with_flavor(message, Frame::default());
+        let mut frame = frame.map_err(|error| Error::Message(error.to_string()))?;
+        let body = length(frame.len() - HEAD)?;
+        frame[..4].copy_from_slice(&body.to_le_bytes());
+        frame[4..HEAD].copy_from_slice(&length(fds.len())?.to_le_bytes());
+        (&self.socket).write_all(&frame).map_err(broken)?;
         for group in fds.chunks(FDS_A_MESSAGE) {
             self.send_fds(group)?;
         }
@@ -90,7 +92,7 @@ impl Channel {
 
     /// Receives one message. [`Error::Gone`] when the other side has closed its end between messages.
     pub fn receive<M: DeserializeOwned>(&self) -> Result<(M, Vec<OwnedFd>), Error> {
-        let mut head = [0; 8];
+        let mut head = [0; HEAD];
         (&self.socket).read_exact(&mut head).map_err(broken)?;
         let [a, b, c, d, e, f, g, h] = head;
         let size = u32::from_le_bytes([a, b, c, d]) as usize;
@@ -161,11 +163,16 @@ impl AsFd for Channel {
     }
 }
 
-/// The body of a message while it is written.
-#[derive(Default)]
-struct Body(Zeroizing<Vec<u8>>);
+/// A frame while its body is written behind the room for the lengths.
+struct Frame(Zeroizing<Vec<u8>>);
 
-impl Flavor for Body {
+impl Default for Frame {
+    fn default() -> Frame {
+        Frame(Zeroizing::new(vec![0; HEAD]))
+    }
+}
+
+impl Flavor for Frame {
     type Output = Zeroizing<Vec<u8>>;
 
     fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
@@ -231,6 +238,18 @@ mod tests {
             let (body, got): (u8, _) = b.receive().unwrap();
             assert_eq!((body, got.len()), (7, 0));
         });
+    }
+
+    /// A socket that keeps the bytes of each call together shows the calls.
+    #[test]
+    fn lengths_and_body_leave_with_one_call() {
+        let kind = rustix::net::SocketType::SEQPACKET;
+        let flags = rustix::net::SocketFlags::CLOEXEC;
+        let (one, other) = rustix::net::socketpair(rustix::net::AddressFamily::UNIX, kind, flags, None).unwrap();
+        Channel::new(one.into(), SMALL).unwrap().send(&"body", &[]).unwrap();
+        let mut bytes = [0; 100];
+        let count = UnixStream::from(other).read(&mut bytes).unwrap();
+        assert_eq!(&bytes[..count], [&[5, 0, 0, 0, 0, 0, 0, 0, 4][..], b"body"].concat());
     }
 
     #[test]
