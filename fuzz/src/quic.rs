@@ -236,7 +236,7 @@ impl Conversation {
 }
 
 fn ids() -> ConnectionIds {
-    ConnectionIds::new(&common().keys, LoopPlace { number: 0, index: 0, of: 1 })
+    ConnectionIds::new(&common().keys, LoopPlace { process: 0, number: 0, index: 0, of: 1 })
 }
 
 /// A client and a server exchange datagrams. Each byte of the input says what happens to the next ones. There is no panic,

@@ -62,6 +62,18 @@ pub enum ToWorker {
     /// The socket or the file that follows has the states for the first configuration, and comes before it. The socket
     /// leads to the worker of the old binary, the file was written for [`ToWorker::Save`].
     Predecessor,
+    /// The message boxes follow: the process's own one, and the ends for writing of all. The message comes before the first
+    /// configuration that listens for QUIC.
+    Boxes {
+        /// The number of the process.
+        process: u8,
+        /// The processes that may live, each with a bit.
+        living: u8,
+    },
+    /// Processes that may live, each with a bit.
+    MayLive(u8),
+    /// Read the sockets of QUIC: the process that read them is gone.
+    ReadQuic,
     /// Write the states to the file that follows, for a worker that may follow this one.
     Save,
     /// Say whether the loops live. The answer is [`FromWorker::Alive`].
@@ -85,6 +97,8 @@ pub enum FromWorker {
         /// The reason if it cannot be used.
         result: Result<(), String>,
     },
+    /// The last connections at these addresses of QUIC have ended, which a configuration has removed.
+    Closed(Vec<ListenKey>),
     /// The answer to [`ToWorker::Ask`].
     Alive {
         /// Whether every loop has run since the question before.

@@ -12,6 +12,7 @@ use freerun_serve::accept::datagrams::DatagramListener;
 use freerun_serve::accept::loop_listeners;
 use freerun_serve::accept::service::{AcceptedConnection, CloseAnswer, GivenConnections, MovingConnection, Service};
 use freerun_serve::listen::ListenSpec;
+use freerun_serve::loops::message_boxes::PassedPacket;
 use freerun_serve::loops::state::LoopState;
 
 use crate::connection::idle::Keep;
@@ -116,6 +117,10 @@ impl Service for HttpService {
         self.h3.take_datagrams(listener, received);
     }
 
+    fn passed_packet(self: Rc<Self>, packet: &PassedPacket<'_>) {
+        self.h3.take_packet(packet);
+    }
+
     fn end_datagrams(self: Rc<Self>, listener: &Rc<DatagramListener>) {
         self.h3.end_datagrams(listener);
     }
@@ -126,6 +131,7 @@ impl Service for HttpService {
 
     fn renew(self: Rc<Self>) {
         self.http.renew();
+        self.h3.renew();
     }
 
     fn drain(self: Rc<Self>) {

@@ -1,14 +1,16 @@
-//! Connection IDs that name the loop and the place of their connection, so that datagrams find it without a table.
+//! Connection IDs that name the process, the loop and the place of their connection, so that datagrams find it without a
+//! table.
 //!
 //! | bytes | contents |
 //! |---|---|
 //! | 1 | the steering byte: the remainder of its division by the number of sockets is the socket; otherwise it is random |
 //! | 12 | random |
-//! | 5 | the place of the connection on its loop, the index of the loop, and a byte that is 0, hidden by a mask |
+//! | 5 | 21 bits of the place of the connection on its loop, 10 of the index of the loop, 3 of the number of the process, and 6 that are 0; hidden by a mask |
 //!
 //! The mask is made of the other bytes with a secret key, so nobody else sees which IDs belong to one connection
 //! (RFC 9000 section 5.1). The kernel reads the steering byte to give the datagram to the loop's socket. Where it does not,
-//! or the sockets belong to other loops since a reload, the hidden bytes say which loop has the connection.
+//! or the sockets belong to other loops since a reload, the hidden bytes say which loop has the connection. While the binary is
+//! changed, they say which process has it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -31,9 +33,10 @@ const SAMPLE: usize = 16;
 const _: () = assert!(RANDOM < SAMPLE, "all bytes that are not hidden make the mask");
 const _: () = assert!(LENGTH <= crate::packet::LONGEST_ID, "the protocol has no longer IDs");
 
-/// Number of bits of a place, and of the index of a loop.
+/// Number of bits of a place, of the index of a loop, and of the number of a process.
 const PLACE_BITS: u32 = 21;
-const LOOP_BITS: u32 = 11;
+const LOOP_BITS: u32 = 10;
+const PROCESS_BITS: u32 = 3;
 
 /// The most connections of one loop at one address.
 pub const MOST_PLACES: u32 = 1 << PLACE_BITS;
@@ -41,11 +44,16 @@ pub const MOST_PLACES: u32 = 1 << PLACE_BITS;
 /// The number of indices that a loop may have.
 pub const MOST_LOOPS: u16 = 1 << LOOP_BITS;
 
-const _: () = assert!(PLACE_BITS + LOOP_BITS == 32, "place and loop have four bytes");
+/// The number of numbers that a process may have.
+pub const MOST_PROCESSES: u8 = 1 << PROCESS_BITS;
+
+const _: () = assert!(PLACE_BITS + LOOP_BITS + PROCESS_BITS < HIDDEN as u32 * 8, "some bits show whose an ID is");
 
 /// The loop that connection IDs lead to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoopPlace {
+    /// The number of the process, which is less than [`MOST_PROCESSES`].
+    pub process: u8,
     /// The index of the loop, which is less than [`MOST_LOOPS`].
     pub index: u16,
     /// The number of the loop's socket among the sockets of its address.
@@ -57,6 +65,8 @@ pub struct LoopPlace {
 /// The connection that an ID is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectionPlace {
+    /// The number of the process.
+    pub process: u8,
     /// The index of the loop.
     pub index: u16,
     /// The place of the connection there.
@@ -86,6 +96,7 @@ impl ConnectionIds {
     /// The connection IDs of a loop.
     pub fn new(keys: &QuicKeys, to: LoopPlace) -> ConnectionIds {
         debug_assert!(to.number < to.of.max(1) && to.index < MOST_LOOPS, "the loop has one of the sockets");
+        debug_assert!(to.process < MOST_PROCESSES, "a process has 3 bits");
         ConnectionIds { key: keys.ids.clone(), to }
     }
 
@@ -96,24 +107,29 @@ impl ConnectionIds {
         // Without random bytes no session could have begun.
         let _ = random::fill(&mut id[..1 + RANDOM]);
         id[0] = self.to.steering(id[0]);
-        let both = place | u32::from(self.to.index) << PLACE_BITS;
-        id[1 + RANDOM..LENGTH - 1].copy_from_slice(&both.to_le_bytes());
+        let named = u64::from(place)
+            | u64::from(self.to.index) << PLACE_BITS
+            | u64::from(self.to.process) << (PLACE_BITS + LOOP_BITS);
+        id[1 + RANDOM..].copy_from_slice(&named.to_le_bytes()[..HIDDEN]);
         let (open, hidden) = id.split_at_mut(1 + RANDOM);
         self.apply_mask(open, hidden);
         ConnectionId::new(&id)
     }
 
-    /// The connection that an ID is of, on whichever loop. `None` if this server cannot have given it.
+    /// The connection that an ID is of, in whichever process. `None` if this server cannot have given it.
     pub fn place(&self, id: &[u8]) -> Option<ConnectionPlace> {
         let id: &[u8; LENGTH] = id.try_into().ok()?;
         let (open, hidden) = id.split_at(1 + RANDOM);
-        let mut hidden: [u8; HIDDEN] = hidden.try_into().ok()?;
-        self.apply_mask(open, &mut hidden);
-        let [both @ .., check] = hidden;
-        let both = u32::from_le_bytes(both);
-        // The rest has 11 bits.
-        let index = (both >> PLACE_BITS) as u16;
-        (check == 0).then_some(ConnectionPlace { index, place: both & (MOST_PLACES - 1) })
+        let mut bytes = [0; 8];
+        bytes[..HIDDEN].copy_from_slice(hidden);
+        self.apply_mask(open, &mut bytes[..HIDDEN]);
+        let named = u64::from_le_bytes(bytes);
+        // Each has fewer bits than its type.
+        let index = (named >> PLACE_BITS) as u16 & (MOST_LOOPS - 1);
+        let process = (named >> (PLACE_BITS + LOOP_BITS)) as u8 & (MOST_PROCESSES - 1);
+        let place = named as u32 & (MOST_PLACES - 1);
+        let is_own = named >> (PLACE_BITS + LOOP_BITS + PROCESS_BITS) == 0;
+        is_own.then_some(ConnectionPlace { process, index, place })
     }
 
     fn apply_mask(&self, open: &[u8], hidden: &mut [u8]) {
@@ -158,25 +174,26 @@ impl ConnectionIdGenerator for PlaceIds {
 mod tests {
     use super::*;
 
-    fn ids_of(index: u16, number: u8, of: u8) -> ConnectionIds {
+    fn ids_of(process: u8, index: u16, number: u8, of: u8) -> ConnectionIds {
         let keys = QuicKeys::of(b"a secret of sixteen bytes or more").unwrap();
-        ConnectionIds::new(&keys, LoopPlace { index, number, of })
+        ConnectionIds::new(&keys, LoopPlace { process, index, number, of })
     }
 
     fn ids(number: u8, of: u8) -> ConnectionIds {
-        ids_of(u16::from(number), number, of)
+        ids_of(0, u16::from(number), number, of)
     }
 
     #[test]
-    fn an_id_leads_to_its_loop_and_place() {
+    fn an_id_leads_to_its_process_loop_and_place() {
         for of in [1, 2, 3, 7, 64, 255] {
             for number in [0, of / 2, of - 1] {
-                for (index, place) in [(0, 0), (1, 1), (700, 70_000), (MOST_LOOPS - 1, MOST_PLACES - 1)] {
-                    let ids = ids_of(index, number, of);
+                let last = (MOST_PROCESSES - 1, MOST_LOOPS - 1, MOST_PLACES - 1);
+                for (process, index, place) in [(0, 0, 0), (1, 0, 1), (0, 700, 70_000), (5, 1, 0), last] {
+                    let ids = ids_of(process, index, number, of);
                     let id = ids.make(place);
                     assert_eq!(id[0] % of, number);
-                    // Every loop can read it, however many there are.
-                    let expected = Some(ConnectionPlace { index, place });
+                    // Every loop of every process can read it, however many there are.
+                    let expected = Some(ConnectionPlace { process, index, place });
                     assert_eq!((ids.place(&id), self::ids(0, 1).place(&id)), (expected, expected), "{number} of {of}");
                 }
             }
@@ -199,10 +216,10 @@ mod tests {
         assert_eq!(ids(0, 2).place(&[]), None);
         let stranger = ConnectionIds::new(
             &QuicKeys::of(b"another secret of many bytes....").unwrap(),
-            LoopPlace { index: 0, number: 0, of: 1 },
+            LoopPlace { process: 0, index: 0, number: 0, of: 1 },
         );
-        // One in 256 looks like an own one.
+        // One in 64 looks like an own one.
         let known = (0..512).filter(|_| ids(0, 1).place(&stranger.make(5)).is_some()).count();
-        assert!(known < 32, "{known}");
+        assert!(known < 48, "{known}");
     }
 }

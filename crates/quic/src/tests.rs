@@ -161,7 +161,7 @@ struct Server {
 impl Server {
     fn new() -> Server {
         let keys = QuicKeys::of(&[9; 32]).unwrap();
-        let ids = ConnectionIds::new(&keys, LoopPlace { index: 1, number: 1, of: 2 });
+        let ids = ConnectionIds::new(&keys, LoopPlace { process: 0, index: 1, number: 1, of: 2 });
         Server { keys, ids, tls: tls() }
     }
 
@@ -252,10 +252,13 @@ fn datagrams_of_a_connection_name_its_place() {
     exchange(now, &mut client, &mut server);
     client.connection.ping();
     let keys = QuicKeys::of(&[9; 32]).unwrap();
-    let ids = ConnectionIds::new(&keys, LoopPlace { index: 1, number: 1, of: 2 });
+    let ids = ConnectionIds::new(&keys, LoopPlace { process: 0, index: 1, number: 1, of: 2 });
     for bytes in client.transmit(now) {
         let head = PacketHead::parse(&bytes, crate::connection_id::LENGTH).unwrap();
-        assert_eq!((head.version, ids.place(head.destination)), (None, Some(ConnectionPlace { index: 1, place: 5 })));
+        assert_eq!(
+            (head.version, ids.place(head.destination)),
+            (None, Some(ConnectionPlace { process: 0, index: 1, place: 5 }))
+        );
     }
 }
 

@@ -5,8 +5,10 @@
 mod connections;
 mod floods;
 mod networks;
+mod reloads;
 mod requests;
 mod sessions;
+mod upgrades;
 mod uploads;
 
 use freerun_testkit::http3::Http3;

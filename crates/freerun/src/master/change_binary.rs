@@ -21,6 +21,7 @@ use rustix::fs::{Access, MemfdFlags, access, memfd_create};
 
 use super::inherited::{HAND_OVER, OF_MANAGER, SOCKETS};
 use super::listeners::{Origin, OtherBinaries};
+use super::quic_boxes::{QUIC_BOXES, QuicBoxes};
 use super::quic_secret::{self, QUIC_SECRET};
 use super::supervise::{describe, level_of};
 use super::{Master, ServingWorker};
@@ -78,7 +79,7 @@ impl Master {
 
     /// Executes the file that this program was started by, with the same arguments.
     fn start_new_binary(&mut self) -> Result<Child, Error> {
-        let sockets = self.current.listeners.inheritable().map_err(Error::call("dup()"))?;
+        let sockets = self.current.listeners.with(&self.current.removed).inheritable().map_err(Error::call("dup()"))?;
         let (mine, theirs) = UnixStream::pair().map_err(Error::call("socketpair()"))?;
         // A copy made by `dup` stays open in the new program.
         let theirs = rustix::io::dup(&theirs).map_err(Error::call("dup()"))?;
@@ -95,6 +96,8 @@ impl Master {
         command.env(HAND_OVER, theirs.as_raw_fd().to_string());
         let secret = quic_secret::inheritable(&self.current.bundle.quic_secret).map_err(Error::call("socketpair()"))?;
         command.env(QUIC_SECRET, secret.as_raw_fd().to_string());
+        let boxes = self.quic_boxes.as_ref().map(QuicBoxes::inheritable).transpose().map_err(Error::call("dup()"))?;
+        command.envs(boxes.iter().map(|(numbers, _)| (QUIC_BOXES, numbers)));
         for name in [notify::SOCKET, notify::WATCHDOG] {
             command.envs(env::var_os(name).map(|value| (name, value)));
         }
@@ -103,6 +106,9 @@ impl Master {
             Error::Configuration(format!("execve() failed while executing new binary process \"{program}\" ({error})"))
         })?;
         oom_score::give_up(child.id());
+        if let Some(boxes) = &self.quic_boxes {
+            self.tell_living(boxes.of_other_binary());
+        }
         // The worker's state is not essential: without it the new binary begins with an empty one.
         if let ServingWorker::Process(process) = &self.serving
             && let Err(error) = process.channel.send(&ToWorker::Successor, &[mine.as_fd()])
@@ -144,7 +150,11 @@ impl Master {
         );
         self.upgrade.new = None;
         self.restore_pid_file();
-        if self.ending.is_none() { self.resume() } else { Ok(()) }
+        if self.ending.is_some() {
+            return Ok(());
+        }
+        self.read_quic_again();
+        self.resume()
     }
 
     /// Handles `WINCH`: the worker finishes its requests and ends, the master stays, with its sockets.

@@ -12,6 +12,7 @@ use freerun_sys::signals::unblock_all;
 use rustix::process::{Pid, getppid};
 
 use super::listeners::{Listeners, Origin};
+use super::quic_boxes::QuicBoxes;
 use super::quic_secret;
 
 /// The variable with the numbers of the sockets that an old binary hands to a new one, each with a `;` behind it. nginx has it,
@@ -46,6 +47,8 @@ pub struct InheritedSockets {
     pub hand_over: Option<OwnedFd>,
     /// The old binary's secret for tokens of QUIC.
     pub quic_secret: Option<Secret>,
+    /// The message boxes of the old binary's workers.
+    pub quic_boxes: Option<QuicBoxes>,
     /// The addresses of the service manager's sockets, with the names that it has for them.
     pub names: Vec<(ListenKey, String)>,
     /// The lines for the log, once there is one.
@@ -74,6 +77,7 @@ impl InheritedSockets {
             let hand_over = text(HAND_OVER).and_then(|number| number.parse().ok());
             inherited.hand_over = hand_over.and_then(|number| take_socket(number).ok());
             inherited.quic_secret = quic_secret::take();
+            inherited.quic_boxes = QuicBoxes::take();
         } else if let Some(count) = for_this_process(text(LISTEN_PID).as_deref(), text(LISTEN_FDS).as_deref()) {
             let names = text(LISTEN_FDNAMES).unwrap_or_default();
             let mut names = names.split(':');
@@ -111,7 +115,7 @@ impl InheritedSockets {
 }
 
 /// The numbers of `NGINX`, and the first part of it that is none: what follows is not looked at.
-fn numbers(text: &str) -> (Vec<i32>, Option<String>) {
+pub(super) fn numbers(text: &str) -> (Vec<i32>, Option<String>) {
     let mut numbers = Vec::new();
     for part in text.split_inclusive([';', ':']) {
         let number = part.strip_suffix([';', ':']).filter(|part| part.bytes().all(|byte| byte.is_ascii_digit()));

@@ -6,6 +6,7 @@ pub mod inherited;
 pub mod listeners;
 mod notify;
 mod oom_score;
+mod quic_boxes;
 mod quic_secret;
 pub mod reload;
 pub mod reload_waiters;
@@ -39,6 +40,7 @@ use daemon::Ready;
 use inherited::InheritedSockets;
 use listeners::Listeners;
 use notify::ServiceManager;
+use quic_boxes::QuicBoxes;
 use reload_waiters::ReloadWaiters;
 use state::{Opening, State};
 use supervise::{Backoff, Process};
@@ -111,6 +113,8 @@ struct Master {
     /// Whether no terminal can have sent a signal (`daemon on`).
     is_daemon: bool,
     upgrade: Upgrade,
+    /// The message boxes of the workers, from the first time on that a configuration listens for QUIC.
+    quic_boxes: Option<QuicBoxes>,
     manager: ServiceManager,
     /// Processes that wait for the result of a reload.
     reload_waiters: ReloadWaiters,
@@ -191,6 +195,7 @@ pub fn run(start: Start) -> Result<(), ()> {
         daemon,
         is_daemon: detach && own_process,
         upgrade: Upgrade::of(inherited.old_binary),
+        quic_boxes: inherited.quic_boxes,
         manager: ServiceManager::of_environment(),
         reload_waiters,
         asked: false,
@@ -219,6 +224,7 @@ impl Master {
     fn begin(&mut self, hand_over: Option<OwnedFd>) -> Result<(), Error> {
         let version = (crate::version::VERSION, crate::version::NGINX_VERSION);
         self.log(Level::Notice, format_args!("freerun/{} (nginx/{})", version.0, version.1));
+        self.give_boxes(self.current.listens_for_quic());
         match &mut self.serving {
             ServingWorker::Here(worker) => {
                 worker.take_over(hand_over);
@@ -293,6 +299,10 @@ impl Master {
             }
             if heard {
                 self.hear()?;
+            }
+            if let ServingWorker::Here(worker) = &mut self.serving {
+                let closed = worker.take_closed();
+                self.close_removed(&closed);
             }
             self.look_after_new_binary()?;
             self.look_after_worker()?;
@@ -478,6 +488,7 @@ impl Master {
         }
         self.current.listeners.unlink(None, others, &self.current.log);
         self.current.listeners = Listeners::default();
+        self.current.removed = Listeners::default();
     }
 
     /// Tells the service manager that this process ends: with a new binary, that one is the server from now on.
@@ -507,11 +518,13 @@ impl Master {
             ServingWorker::Here(worker) => worker.stop(),
             ServingWorker::Process(mut process) => {
                 process.kill();
+                self.tell_gone(process.number);
             }
             ServingWorker::Nobody(_) => {}
         }
-        for mut process in self.leaving.drain(..) {
+        for mut process in std::mem::take(&mut self.leaving) {
             process.kill();
+            self.tell_gone(process.number);
         }
         let written = self.written_pid.take();
         self.remove_pid_file(written);

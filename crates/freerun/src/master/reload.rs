@@ -56,6 +56,7 @@ impl Master {
             log.write(Level::Warn, None, format_args!("{what}"));
             self.reload_waiters.note(what.to_owned());
         }
+        self.give_boxes(state.listens_for_quic());
         let told = match &mut self.serving {
             ServingWorker::Here(worker) => {
                 let applied = state.duplicates().and_then(|fds| worker.apply(&state.bundle, fds));

@@ -30,6 +30,8 @@ pub struct State {
     pub pairs: Arc<[FilePair]>,
     /// The sockets of [`Bundle::listeners`], in the same order.
     pub listeners: Listeners,
+    /// The sockets of QUIC that earlier configurations had and this one has not: the worker may still serve connections there.
+    pub removed: Listeners,
     /// The files of [`Bundle::logs`].
     pub logs: Logs,
     /// The master's own log in this configuration.
@@ -142,7 +144,7 @@ impl Draft {
         let own_log = configuration.error_log(&files.map_err(|error| told(&error))?);
         let loops = main.worker_processes.count() as u32;
         let specs: Vec<_> = configuration.blueprint.listeners.iter().map(|spec| (**spec).clone()).collect();
-        let old = adopted.or_else(|| before.map(|before| before.listeners.clone())).unwrap_or_default();
+        let old = adopted.or_else(|| before.map(|before| before.listeners.with(&before.removed))).unwrap_or_default();
         // Errors of sockets are logged where they happen, as each address may have its own.
         let bind_log = if log.has_console() { own_log.with_console() } else { own_log.clone() };
         let listeners = old.extend(&specs, loops as usize, &bind_log).map_err(|error| {
@@ -163,8 +165,10 @@ impl Draft {
             respawned: before.map_or(0, |before| before.bundle.respawned),
             quic_secret,
         };
+        let removed = before.map(|before| before.listeners.with(&before.removed).quic_without(&listeners));
         Ok(State {
             bundle,
+            removed: removed.unwrap_or_default(),
             pairs,
             log_name: configuration.error_log_names().into_iter().next(),
             pid_path: main.pid_path(&input.prefix),
@@ -198,6 +202,11 @@ fn environment(settings: &[Variable]) -> Vec<(String, String)> {
 }
 
 impl State {
+    /// Whether there is a socket for QUIC.
+    pub fn listens_for_quic(&self) -> bool {
+        self.listeners.specs().any(|spec| spec.quic)
+    }
+
     /// The bundle's descriptors, in their order.
     pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         let sockets = self.listeners.iter().flat_map(|(_, sockets)| sockets.iter().map(|socket| socket.as_fd()));

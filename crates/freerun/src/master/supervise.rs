@@ -28,6 +28,8 @@ pub struct Process {
     /// The channel to the worker.
     pub channel: Channel,
     started: Instant,
+    /// The number of the process among those that serve the same sockets of QUIC, once it has message boxes.
+    pub number: Option<u8>,
 }
 
 impl Process {
@@ -45,7 +47,7 @@ impl Process {
             .spawn()
             .map_err(Error::named("execve", "/proc/self/exe"))?;
         oom_score::give_up(child.id());
-        Ok(Process { child, channel, started: Instant::now() })
+        Ok(Process { child, channel, started: Instant::now(), number: None })
     }
 
     /// The worker's process id.

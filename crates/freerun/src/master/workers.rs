@@ -3,9 +3,12 @@
 use std::os::fd::AsFd as _;
 use std::time::{Duration, Instant};
 
-use freerun_runtime::log::Level;
+use freerun_runtime::log::{Errno, Level};
+use freerun_serve::listen::ListenKey;
 use freerun_sys::memory;
 
+use super::listeners::Listeners;
+use super::quic_boxes::QuicBoxes;
 use super::reload::BUILD_PATIENCE;
 use super::supervise::{Process, describe, level_of};
 use super::{EndOrder, Master, ServingWorker};
@@ -16,6 +19,14 @@ use crate::error::Error;
 const MAX_LEAVING: usize = 16;
 
 impl Master {
+    /// Closes the sockets of these removed addresses.
+    pub(super) fn close_removed(&mut self, addresses: &[ListenKey]) {
+        self.current.removed.remove(addresses);
+        if let Some((pending, _)) = &mut self.pending {
+            pending.removed.remove(addresses);
+        }
+    }
+
     /// Gives memory back to the system: reading and sending a configuration takes much, and the master keeps little of
     /// it.
     pub(super) fn give_memory_back(&self) {
@@ -47,6 +58,10 @@ impl Master {
                     self.log(Level::Alert, format_args!("worker process {worker}: {error}"));
                     self.worker_ended()?;
                 }
+                Ok(())
+            }
+            Ok((FromWorker::Closed(addresses), _)) => {
+                self.close_removed(&addresses);
                 Ok(())
             }
             Ok((FromWorker::Alive { loops_live }, _)) => {
@@ -104,6 +119,8 @@ impl Master {
         let what = status.map_or_else(|| "is gone".to_owned(), describe);
         let level = status.map_or(Level::Alert, level_of);
         self.log(level, format_args!("worker process {} {what}", process.id()));
+        self.tell_gone(process.number);
+        self.current.removed = Listeners::default();
         let pause = self.backoff.after_process(process);
         self.serving = ServingWorker::Nobody(Instant::now() + pause);
         if self.starting && self.ending.is_none() {
@@ -120,7 +137,9 @@ impl Master {
 
     pub(super) fn restart(&mut self) -> Result<(), Error> {
         let states = self.take_states();
-        let started = Process::spawn(&self.current.environment, None).and_then(|process| {
+        let wants_boxes = self.current.listens_for_quic();
+        let started = Process::spawn(&self.current.environment, None).and_then(|mut process| {
+            self.give_boxes_to(&mut process, wants_boxes);
             if let Some(states) = states {
                 process.channel.send(&ToWorker::Predecessor, &[states.as_fd()])?;
             }
@@ -143,6 +162,79 @@ impl Master {
         Ok(())
     }
 
+    /// Gives the worker the message boxes, if it has none yet and needs them.
+    pub(super) fn give_boxes(&mut self, wants_boxes: bool) {
+        let serving = std::mem::replace(&mut self.serving, ServingWorker::Nobody(Instant::now()));
+        self.serving = match serving {
+            ServingWorker::Process(mut process) => {
+                self.give_boxes_to(&mut process, wants_boxes);
+                ServingWorker::Process(process)
+            }
+            other => other,
+        };
+    }
+
+    /// Gives this worker the message boxes. Without them it serves HTTP/3, but not through a change of the binary.
+    fn give_boxes_to(&mut self, process: &mut Process, wants_boxes: bool) {
+        if !wants_boxes || process.number.is_some() {
+            return;
+        }
+        let others = self.upgrade.others();
+        let own = self.own_numbers();
+        if self.quic_boxes.is_none() {
+            match QuicBoxes::make() {
+                Ok(boxes) => self.quic_boxes = Some(boxes),
+                Err(error) => return self.log(Level::Alert, format_args!("socketpair() failed ({})", Errno(&error))),
+            }
+        }
+        let Some(boxes) = &mut self.quic_boxes else { return };
+        let number = boxes.next_number(own);
+        let of_other = if others.old_binary || others.new_binary { boxes.of_other_binary() } else { 0 };
+        let message = ToWorker::Boxes { process: number, living: own | of_other };
+        if let Err(error) = process.channel.send(&message, &boxes.descriptors(number)) {
+            return self.log(Level::Alert, format_args!("{error}"));
+        }
+        process.number = Some(number);
+        self.tell_living(1 << number);
+    }
+
+    /// The numbers of this master's workers, each with a bit.
+    fn own_numbers(&self) -> u8 {
+        let numbers = self.processes().filter_map(|process| process.number);
+        numbers.fold(0, |all, number| all | 1 << number)
+    }
+
+    /// The workers of this master.
+    fn processes(&self) -> impl Iterator<Item = &Process> {
+        let serving = if let ServingWorker::Process(process) = &self.serving { Some(&**process) } else { None };
+        serving.into_iter().chain(&self.leaving)
+    }
+
+    /// Tells the workers that these processes may live, each with a bit: packets for them are passed on.
+    pub(super) fn tell_living(&self, processes: u8) {
+        for process in self.processes().filter(|process| process.number.is_some()) {
+            // A worker that ends at this moment needs to know nothing.
+            let _ = process.channel.send(&ToWorker::MayLive(processes), &[]);
+        }
+    }
+
+    /// Tells all workers, of the other master as well, that the one with this number has ended.
+    pub(super) fn tell_gone(&self, number: Option<u8>) {
+        if let (Some(number), Some(boxes)) = (number, &self.quic_boxes) {
+            boxes.tell_gone(number);
+        }
+    }
+
+    /// Has the worker read the sockets of QUIC, which a new binary has read until its end.
+    pub(super) fn read_quic_again(&self) {
+        if let ServingWorker::Process(process) = &self.serving
+            && process.number.is_some()
+            && let Err(error) = process.channel.send(&ToWorker::ReadQuic, &[])
+        {
+            self.log(Level::Alert, format_args!("{error}"));
+        }
+    }
+
     /// Tells the worker to finish its requests and to end. From then on it is none that serves; the sockets stay.
     pub(super) fn let_worker_go(&mut self) {
         let serving = std::mem::replace(&mut self.serving, ServingWorker::Nobody(Instant::now()));
@@ -162,14 +254,16 @@ impl Master {
     /// Notes the ends of workers that were told to go; `TERM` ends the others in time.
     fn look_after_leaving(&mut self, now: Instant) {
         let kill = matches!(self.ending, Some(EndOrder::Stop(kill)) if now >= kill);
-        let log = self.current.log.clone();
+        let (log, mut gone) = (self.current.log.clone(), Vec::new());
         self.leaving.retain_mut(|process| {
             let id = process.id();
             let status = process.exited().or_else(|| if kill { process.kill() } else { None });
             let Some(status) = status else { return true };
             log.write(level_of(status), None, format_args!("worker process {id} {}", describe(status)));
+            gone.push(process.number);
             false
         });
+        gone.into_iter().for_each(|number| self.tell_gone(number));
     }
 
     /// Gives the logs' new files to the workers that were told to go.

@@ -15,6 +15,7 @@ use freerun_serve::accept::worker::{Worker, WorkerOptions};
 use freerun_serve::configuration::generation::Generation;
 use freerun_serve::configuration::zones::Zones;
 use freerun_serve::listen::{ListenKey, ListenSpec};
+use freerun_serve::loops::message_boxes::MessageBoxes;
 use freerun_serve::tls::files::{Secret, SecretFiles};
 use freerun_serve::tls::live::LivePairs;
 use freerun_serve::tls::server::CertificateFacts;
@@ -55,6 +56,10 @@ pub struct WorkerLogs<F> {
 pub struct Engine {
     respawned: u32,
     quic_secret: Secret,
+    /// The message boxes of the processes that serve the same sockets, until there are loops.
+    boxes: Option<MessageBoxes>,
+    /// Whether removed addresses of QUIC still have connections.
+    has_retiring: bool,
     pools: Pools,
     zones: Zones,
     started: Option<(Worker, Arc<FileSystem>)>,
@@ -64,11 +69,13 @@ pub struct Engine {
 
 impl Engine {
     /// An engine without loops; `respawned` workers have died before. The loops start with the first configuration, and all of
-    /// them have this secret for tokens of QUIC.
-    pub fn new(respawned: u32, quic_secret: Secret) -> Engine {
+    /// them have this secret for tokens of QUIC, and these message boxes.
+    pub fn new(respawned: u32, quic_secret: Secret, boxes: Option<MessageBoxes>) -> Engine {
         Engine {
             respawned,
             quic_secret,
+            boxes,
+            has_retiring: false,
             pools: Pools::new(),
             zones: Zones::default(),
             started: None,
@@ -120,6 +127,7 @@ impl Engine {
                 &mut self.started.insert((started, files)).0
             }
         };
+        self.boxes.take().into_iter().for_each(|boxes| worker.set_boxes(boxes));
         for prepare in hooks().filter_map(|hooks| hooks.prepare) {
             prepare(&generation, worker.shared());
         }
@@ -128,6 +136,26 @@ impl Engine {
             begin(&generation, worker.shared());
         }
         Ok(())
+    }
+
+    /// Uses these message boxes.
+    pub fn set_boxes(&mut self, boxes: MessageBoxes) {
+        match &self.started {
+            Some((worker, _)) => worker.set_boxes(boxes),
+            None => self.boxes = Some(boxes),
+        }
+    }
+
+    /// Notes that these processes may live, each with a bit.
+    pub fn note_living(&self, processes: u8) {
+        let boxes = self.started.as_ref().and_then(|(worker, _)| worker.shared().boxes.get());
+        boxes.iter().for_each(|boxes| boxes.note_living(processes));
+        self.boxes.iter().for_each(|boxes| boxes.note_living(processes));
+    }
+
+    /// Reads the sockets of QUIC that another process has read.
+    pub fn claim_sockets(&self) {
+        self.started.iter().for_each(|(worker, _)| worker.claim_sockets());
     }
 
     /// Replaces certificates in use by new ones made of these files, and logs that. A new certificate that cannot be
@@ -148,6 +176,14 @@ impl Engine {
         }
     }
 
+    /// The removed addresses of QUIC whose last connections have ended since this was asked before.
+    pub fn take_closed(&mut self) -> Vec<ListenKey> {
+        let Some((worker, _)) = &mut self.started else { return Vec::new() };
+        let (closed, are_others) = worker.take_closed();
+        self.has_retiring = are_others;
+        closed
+    }
+
     /// Takes down configurations that are not used any more, and ends tunnels of others whose time is up. `Some`: there are
     /// others; call again after this time.
     pub fn sweep(&self, log: &ErrorLog) -> Option<Duration> {
@@ -164,7 +200,7 @@ impl Engine {
         let next = self.retired.sweep(tell);
         // Loops that are too many end when their connections have ended.
         let are_ending = self.started.as_ref().is_some_and(|(worker, _)| worker.sweep());
-        next.or(are_ending.then_some(LOOPS_STEP))
+        next.or((are_ending || self.has_retiring).then_some(LOOPS_STEP))
     }
 
     /// Whether every loop has run since this was asked before.

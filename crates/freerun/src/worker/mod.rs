@@ -35,6 +35,7 @@ use freerun_runtime::log::{Errno, ErrorLog, Level, LogFile, Writer};
 use freerun_serve::configuration::unsaved_states;
 use freerun_serve::configuration::zones::Zones;
 use freerun_serve::listen::ListenKey;
+use freerun_serve::loops::message_boxes::MessageBoxes;
 use freerun_serve::tls::files::{Secret, SecretFiles};
 use freerun_serve::tls::inherited_pairs::InheritedPairs;
 use freerun_sys::{memory, title};
@@ -77,6 +78,8 @@ pub struct Worker {
     predecessor: Option<OwnedFd>,
     /// The way to the worker of a new binary, until that has asked for the states.
     successor: Option<Successor>,
+    /// The message boxes, until the loops have them.
+    boxes: Option<MessageBoxes>,
 }
 
 struct RunningWorker {
@@ -120,7 +123,7 @@ impl Cut {
 impl Worker {
     /// A worker that has no configuration yet.
     pub fn new(own_process: bool) -> Worker {
-        Worker { own_process, running: None, draining: None, predecessor: None, successor: None }
+        Worker { own_process, running: None, draining: None, predecessor: None, successor: None, boxes: None }
     }
 
     /// Begins with the states of the worker before: a socket leads to that, or this is the file that it has written.
@@ -134,6 +137,30 @@ impl Worker {
             Ok(successor) => self.successor = Some(successor),
             Err(error) => self.log(Level::Alert, format_args!("setsockopt() failed ({})", Errno(&error))),
         }
+    }
+
+    /// Takes the message boxes: the descriptor of its own one, and the descriptors for writing to all.
+    fn take_boxes(&mut self, process: u8, living: u8, mut fds: Vec<OwnedFd>) {
+        if fds.is_empty() {
+            return;
+        }
+        let own = fds.remove(0);
+        self.boxes = MessageBoxes::new(process, living, own, fds);
+        if let Some(running) = &mut self.running
+            && let Some(boxes) = self.boxes.take()
+        {
+            running.engine.set_boxes(boxes);
+        }
+    }
+
+    /// Notes that these processes may live, each with a bit.
+    fn note_living(&self, processes: u8) {
+        self.running.iter().for_each(|running| running.engine.note_living(processes));
+    }
+
+    /// Reads the sockets of QUIC that a process has read which is gone.
+    fn claim_sockets(&self) {
+        self.running.iter().for_each(|running| running.engine.claim_sockets());
     }
 
     /// Answers the worker of a new binary.
@@ -207,7 +234,8 @@ impl Worker {
             } else {
                 privileges::change_folder(&configuration)?;
             }
-            self.running = Some(RunningWorker::start(bundle.respawned, bundle.quic_secret.clone())?);
+            let started = RunningWorker::start(bundle.respawned, bundle.quic_secret.clone(), self.boxes.take())?;
+            self.running = Some(started);
         }
         let Some(running) = &mut self.running else { return Err(Error::Gone) };
         running.install(bundle, configuration, sockets, fds)?;
@@ -259,6 +287,11 @@ impl Worker {
             Some(DrainState { deadline, asked_until: Instant::now() + SUCCESSOR_PATIENCE, cut: OnceCell::new() });
     }
 
+    /// The removed addresses of QUIC whose last connections have ended since this was asked before.
+    pub fn take_closed(&mut self) -> Vec<ListenKey> {
+        self.running.as_mut().map(|running| running.engine.take_closed()).unwrap_or_default()
+    }
+
     /// Takes down old configurations that are not used any more. Returns how long to wait before asking this, and
     /// [`Worker::drained`], again; `None` while that is not necessary.
     pub fn step(&self) -> Option<Duration> {
@@ -299,10 +332,10 @@ impl Worker {
 }
 
 impl RunningWorker {
-    fn start(respawned: u32, quic_secret: Secret) -> Result<RunningWorker, Error> {
+    fn start(respawned: u32, quic_secret: Secret, boxes: Option<MessageBoxes>) -> Result<RunningWorker, Error> {
         panics::install();
         let writer = Writer::start().map_err(Error::call("clone()"))?;
-        let engine = Engine::new(respawned, quic_secret);
+        let engine = Engine::new(respawned, quic_secret, boxes);
         Ok(RunningWorker {
             writer,
             engine,
@@ -390,6 +423,11 @@ fn serve() -> Result<(), Error> {
     let mut worker = Worker::new(true);
     let mut master_lives = true;
     while !worker.drained() {
+        let closed = worker.take_closed();
+        if master_lives && !closed.is_empty() {
+            // A master that ends at this moment closes its sockets, too.
+            let _ = channel.send(&FromWorker::Closed(closed), &[]);
+        }
         let mut fds = vec![PollFd::new(&signals, PollFlags::IN)];
         if master_lives {
             fds.push(PollFd::new(&channel, PollFlags::IN));
@@ -449,6 +487,9 @@ fn hear(worker: &mut Worker, channel: &Channel) -> Result<bool, Error> {
         ToWorker::Renew(files) => worker.renew(&files),
         ToWorker::Predecessor => worker.take_over(fds.pop()),
         ToWorker::Successor => fds.pop().into_iter().for_each(|fd| worker.hand_over(fd)),
+        ToWorker::Boxes { process, living } => worker.take_boxes(process, living, fds),
+        ToWorker::MayLive(processes) => worker.note_living(processes),
+        ToWorker::ReadQuic => worker.claim_sockets(),
         ToWorker::Save => fds.pop().into_iter().for_each(|fd| worker.save(fd)),
         ToWorker::Ask => channel.send(&FromWorker::Alive { loops_live: worker.loops_live() }, &[])?,
         ToWorker::Quit { is_replaced } => worker.drain(is_replaced),

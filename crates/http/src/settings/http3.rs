@@ -38,7 +38,8 @@ settings! {
         ///
         /// Several machines that have one address need the same file. Without one the master makes a secret when it starts,
         /// and hands it on to a new binary: tokens stay valid over reloads and upgrades. The file is read with the
-        /// configuration.
+        /// configuration. Connection IDs depend on it, too: while the binary is changed (`USR2`), the file had better stay
+        /// the same, or connections of the old binary break.
         quic_host_key: Option<HostKey>, in HTTP | SERVER, since = "1.25.0",
             fidelity = Differs("without it, nginx makes a secret anew with each reload");
         /// Whether every client has to show that it receives packets at its address, before anything is done for it. It gets a

@@ -31,6 +31,9 @@ const CUT_TURNS: usize = 200;
 const CLOSING_STEP: Duration = Duration::from_millis(1);
 const CLOSING: usize = 1000;
 
+/// Time between two looks whether a removed address still has connections of QUIC.
+const RETIRING_STEP: Duration = Duration::from_millis(20);
+
 /// Number of connections that go to other loops before other tasks get their turn.
 const MOVED_AT_ONCE: usize = 64;
 
@@ -212,9 +215,11 @@ impl LoopListeners {
         });
         // Sockets are replaced and not closed if only their options have changed: sessions go on.
         let mut receiving = self.receiving.borrow_mut();
+        let mut retiring = Vec::new();
         receiving.retain(|part, receiving| {
             let keep = parts.contains(part);
             let spec = receiving.listener.spec();
+            let has_other_use = || generation.listeners.iter().any(|other| other.is_same_socket(&spec));
             let is_listened_on = || generation.listeners.iter().any(|other| other.quic && other.is_same_socket(&spec));
             if addresses.contains(&(&*spec.name, spec.quic)) {
                 if !keep {
@@ -223,6 +228,10 @@ impl LoopListeners {
             } else if spec.quic && is_listened_on() {
                 // This loop takes no connections any more, and goes on with those that it has.
                 receiving.stop_reading();
+            } else if receiving.has_connections() && !has_other_use() {
+                // Connections of QUIC need their clients' packets to end in order.
+                retiring.push(receiving.clone());
+                return true;
             } else {
                 receiving.end();
             }
@@ -232,6 +241,7 @@ impl LoopListeners {
         loop_state.set_generation(generation);
         services.all().for_each(|service| service.renew());
         loop_state.modules.hand_over();
+        retiring.into_iter().for_each(|receiving| self.await_last_connection(receiving));
         for wanted in wanted {
             if wanted.spec.protocol == Protocol::Datagram {
                 self.receive(&mut receiving, wanted);
@@ -251,6 +261,27 @@ impl LoopListeners {
                 Err(error) => accept::log_failure(loop_state, &error),
             }
         }
+    }
+
+    /// Reads a socket that is not listened at any more as long as there are connections at its address.
+    fn await_last_connection(&self, receiving: Rc<DatagramReceiver>) {
+        if receiving.is_retiring.replace(true) {
+            return;
+        }
+        let services = self.services.clone();
+        loops::spawn(0, "ending the connections of a removed address", async move {
+            while receiving.has_connections() && !receiving.is_listened_at(&services.loop_state) {
+                timer::sleep(RETIRING_STEP).await;
+            }
+            receiving.is_retiring.set(false);
+            if receiving.is_listened_at(&services.loop_state) {
+                return;
+            }
+            of_this_loop(|listeners| {
+                listeners.receiving.borrow_mut().retain(|_, other| !Rc::ptr_eq(other, &receiving));
+            });
+            receiving.end();
+        });
     }
 
     /// Looks whether this loop takes new connections, and has the tasks that accept them know.
@@ -306,9 +337,12 @@ impl LoopListeners {
             debug_assert!(false, "{} names a service that the worker does not have", spec.name);
             return;
         };
+        let connections = shared.directory.connections().clone();
         let shared = (!spec.quic).then_some(shared);
         let socket = Socket { spec: LoopLocal::new(spec), fd, shared, place };
-        receiving.insert(part, DatagramReceiver::start(&self.services.loop_state, socket, service));
+        let started = DatagramReceiver::start(&self.services.loop_state, socket, service);
+        started.listener.count_connections(&connections);
+        receiving.insert(part, started);
     }
 
     /// Takes no connections any more: other loops do. Those without a request go to them, and others end with their requests.
@@ -346,6 +380,10 @@ impl LoopListeners {
         self.accepting.take().values().for_each(|accepting| accepting.end(&self.services));
         let receiving = [self.receiving.take(), self.helping.take()];
         receiving.iter().flat_map(HashMap::values).for_each(|receiving| receiving.drain());
+        // Connections of QUIC need their clients' packets.
+        let [receiving, _] = receiving;
+        let is_quic = |(_, receiving): &(_, Rc<DatagramReceiver>)| receiving.listener.spec().quic;
+        self.receiving.borrow_mut().extend(receiving.into_iter().filter(is_quic));
         let services = self.services.clone();
         loops::spawn(0, "draining", async move {
             for _ in 0..CLOSING {
@@ -357,6 +395,11 @@ impl LoopListeners {
             services.all().for_each(|service| service.drain());
             drop(heard);
         });
+    }
+
+    /// Reads the sockets of QUIC that this process is to read, and no others.
+    pub(super) fn look_who_reads(&self) {
+        self.receiving.borrow().values().for_each(|receiving| receiving.look_who_reads(&self.services.loop_state));
     }
 
     /// Cuts off the requests that go on. `then` is dropped when they have ended.

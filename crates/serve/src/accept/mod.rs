@@ -6,6 +6,7 @@ pub mod drain;
 mod give;
 pub mod loop_listeners;
 pub mod loop_services;
+mod other_processes;
 mod receive;
 pub mod rescue;
 mod rescue_datagrams;

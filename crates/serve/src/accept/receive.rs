@@ -1,11 +1,13 @@
 //! Receiving datagrams on one loop.
 
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -50,6 +52,8 @@ pub(super) struct DatagramReceiver {
     stop: Notify,
     /// Notified when the socket is another one.
     replaced: Notify,
+    /// The address is not listened at any more, and connections of QUIC are there.
+    pub(super) is_retiring: Cell<bool>,
 }
 
 impl DatagramReceiver {
@@ -73,7 +77,13 @@ impl DatagramReceiver {
         let listener = DatagramListener::new(spec, fd, shared);
         listener.set_place(place);
         listener.tell(loop_state);
-        let receiving = Rc::new(DatagramReceiver { listener, service, stop: Notify::new(), replaced: Notify::new() });
+        let receiving = Rc::new(DatagramReceiver {
+            listener,
+            service,
+            stop: Notify::new(),
+            replaced: Notify::new(),
+            is_retiring: Cell::new(false),
+        });
         let listener = receiving.listener.clone();
         loops::spawn(0, "sending datagrams", async move {
             poll_fn(|context| listener.poll_send(context)).await;
@@ -94,6 +104,32 @@ impl DatagramReceiver {
             self.stop.notify_one();
         }
         self.service.clone().drain_datagrams(&self.listener);
+    }
+
+    /// Whether there are connections of QUIC at the address, on whichever loop.
+    pub(super) fn has_connections(&self) -> bool {
+        self.listener.spec().quic && self.listener.connections().load(Relaxed) > 0
+    }
+
+    /// Whether the newest configuration listens at the address.
+    pub(super) fn is_listened_at(&self, loop_state: &LoopState) -> bool {
+        let spec = self.listener.spec();
+        loop_state.generation().listeners.iter().any(|other| other.is_same_socket(&spec))
+    }
+
+    /// Looks whether this process reads the socket, or another one does.
+    pub(super) fn look_who_reads(&self, loop_state: &LoopState) {
+        if self.is_read_elsewhere(loop_state) {
+            // The kernel is not to wake this loop for what others read.
+            self.listener.send_by_own_descriptor();
+        }
+        self.replaced.notify_one();
+    }
+
+    /// Whether another process reads the socket.
+    fn is_read_elsewhere(&self, loop_state: &LoopState) -> bool {
+        let spec = self.listener.spec();
+        spec.quic && loop_state.shared.boxes.get().is_some_and(|boxes| boxes.is_read_elsewhere(&spec.name))
     }
 
     /// Ends receiving, because another loop reads the socket from now on. Connections still send by it.
@@ -286,6 +322,13 @@ async fn receive(loop_state: Rc<LoopState>, receiving: Rc<DatagramReceiver>) {
     let DatagramReceiver { listener, stop, replaced, .. } = &*receiving;
     let mut stopped = pin!(stop.notified());
     loop {
+        if receiving.is_read_elsewhere(&loop_state) {
+            tokio::select! {
+                biased;
+                () = &mut stopped => return,
+                () = replaced.notified() => continue,
+            }
+        }
         let socket = listener.socket();
         let received = tokio::select! {
             biased;

@@ -13,6 +13,7 @@ use crate::accept::datagrams::DatagramListener;
 use crate::listen::ListenSpec;
 use crate::listen::address::Address;
 use crate::loops::local::LoopLocal;
+use crate::loops::message_boxes::PassedPacket;
 use crate::tls::client_facts::TlsFacts;
 
 /// A connection that was just accepted, or that nothing was read from since.
@@ -105,6 +106,9 @@ pub trait Service {
     ) {
         debug_assert!(false, "{} listens for datagrams, which it does not take", self.name());
     }
+
+    /// Takes a packet of QUIC that another process has read, for a connection of this loop.
+    fn passed_packet(self: Rc<Self>, _packet: &PassedPacket<'_>) {}
 
     /// Notes that no datagrams come from this listening socket any more: its sessions end, so that it can be closed.
     fn end_datagrams(self: Rc<Self>, _listener: &Rc<DatagramListener>) {}

@@ -4,9 +4,9 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
@@ -20,13 +20,14 @@ use crate::accept::loop_listeners::{self, LoopListeners, WantedListener};
 use crate::accept::loop_services::LoopServices;
 use crate::accept::rescue::{self, AllWatched, TakenBy, WatchedSocket};
 use crate::accept::service::MakeService;
-use crate::accept::{Between, BoundAddress};
+use crate::accept::{Between, BoundAddress, other_processes};
 use crate::configuration::generation::Generation;
 use crate::listen::{ListenKey, ListenSpec, Protocol};
 use crate::loops::background::Background;
 use crate::loops::figures::http2::Http2Figures;
 use crate::loops::figures::quic::{Http3Figures, QuicFigures};
 use crate::loops::figures::sessions::SessionFigures;
+use crate::loops::message_boxes::MessageBoxes;
 use crate::loops::shared::{Loops, SharedState};
 use crate::loops::state::LoopState;
 use crate::tls::files::Secret;
@@ -63,10 +64,20 @@ pub struct Worker {
     /// The last moment at which loops were told to take no connections any more.
     fewer_since: Instant,
     listeners: Vec<BoundAddress>,
+    /// Addresses of QUIC that are not listened at any more, until their connections have ended.
+    retiring: Vec<RetiringAddress>,
     /// The sockets that are watched, from the first time that there are any on.
     watched: Option<Arc<AllWatched>>,
     /// Number of loops that have not run since the last question whether they live.
     asked: Arc<AtomicUsize>,
+}
+
+/// An address of QUIC that is not listened at any more.
+struct RetiringAddress {
+    spec: Arc<ListenSpec>,
+    /// Its sockets, as long as loops read them.
+    sockets: Vec<Weak<OwnedFd>>,
+    between: Arc<Between>,
 }
 
 /// Calls a function when it is dropped.
@@ -97,6 +108,7 @@ impl Worker {
             http3: Http3Figures::default(),
             quic: QuicFigures::default(),
             quic_secret: options.quic_secret.clone(),
+            boxes: Default::default(),
             sessions: SessionFigures::default(),
             upstream_tls: TlsFigures::default(),
             respawned: options.respawned,
@@ -119,6 +131,7 @@ impl Worker {
             handles,
             fewer_since: Instant::now(),
             listeners: Vec::new(),
+            retiring: Vec::new(),
             watched: None,
             asked,
         };
@@ -204,6 +217,21 @@ impl Worker {
         &self.shared
     }
 
+    /// Uses these message boxes. They stay the same as long as the process lives.
+    pub fn set_boxes(&self, boxes: MessageBoxes) {
+        let boxes = Arc::new(boxes);
+        if self.shared.boxes.set(boxes.clone()).is_ok() {
+            other_processes::begin(&self.shared, &boxes);
+        }
+    }
+
+    /// Reads the sockets of QUIC again that another process has read.
+    pub fn claim_sockets(&self) {
+        if let Some(boxes) = self.shared.boxes.get() {
+            other_processes::claim_all(&self.shared, boxes);
+        }
+    }
+
     /// Has new requests begin with this generation, and makes the loops accept from exactly these sockets: one for each address, or one for each loop with `reuseport`. Sockets of an address that stays are left alone.
     ///
     /// The loops hand over the data that they have gathered, such as buffered lines of logs; `then` is called as by
@@ -221,14 +249,20 @@ impl Worker {
         self.shared.client_levels.clear();
         let mut before: HashMap<ListenKey, BoundAddress> =
             std::mem::take(&mut self.listeners).into_iter().map(|bound| (bound.0.key(), bound)).collect();
+        if let Some(boxes) = self.shared.boxes.get() {
+            // What another process reads stays with it.
+            let names = other_processes::quic_addresses(listeners.iter().map(|(spec, _)| spec));
+            let names: Vec<String> = names.filter(|name| !boxes.is_read_elsewhere(name)).collect();
+            other_processes::claim(&self.shared, boxes, &names);
+        }
         // QUIC knows nothing of sessions, and they know nothing of it.
         let other_use: Vec<BoundAddress> =
             listeners.iter().filter_map(|(spec, _)| take_if_other_use(&mut before, spec)).collect();
         for (spec, fds) in listeners {
-            let known = before.remove(&spec.key());
+            let known = before.remove(&spec.key()).or_else(|| self.take_retiring(&spec));
             let (spec, fds, between) = match known {
                 // The new descriptors refer to the same sockets, and are closed, except the sockets of further loops.
-                Some((old, mut known, between)) if *old == spec => {
+                Some((old, mut known, between)) if *old == spec && !known.is_empty() => {
                     known.extend(fds.into_iter().skip(known.len()).map(Arc::new));
                     (old, known, between)
                 }
@@ -243,7 +277,12 @@ impl Worker {
             self.listeners.push((spec, fds, between));
         }
         self.share_sockets(before.values().chain(&other_use));
-        drop((before, other_use));
+        let gone = before.into_values().filter(|(spec, ..)| spec.quic);
+        self.retiring.extend(gone.map(|(spec, sockets, between)| {
+            let sockets = sockets.iter().map(Arc::downgrade).collect();
+            RetiringAddress { spec, sockets, between }
+        }));
+        drop(other_use);
         self.watch();
         let loops = self.shared.loops.load_full();
         let last = Arc::new(AtEnd(Some(then)));
@@ -262,6 +301,28 @@ impl Worker {
                 drop(last);
             });
         }
+    }
+
+    /// The state of an address of QUIC that is listened at again before its last connection has ended, without its sockets:
+    /// the master has them, too.
+    fn take_retiring(&mut self, spec: &ListenSpec) -> Option<BoundAddress> {
+        let place = self.retiring.iter().position(|retiring| retiring.spec.key() == spec.key())?;
+        let RetiringAddress { spec: old, between, .. } = self.retiring.swap_remove(place);
+        if old.quic != spec.quic {
+            return None;
+        }
+        Some((old, Vec::new(), between))
+    }
+
+    /// The removed addresses whose last connections have ended since this was asked before, and whether there are others.
+    pub fn take_closed(&mut self) -> (Vec<ListenKey>, bool) {
+        let is_closed = |retiring: &mut RetiringAddress| {
+            let connections = retiring.between.directory().map_or(0, |directory| directory.connections().load(Relaxed));
+            connections == 0 && retiring.sockets.iter().all(|socket| socket.strong_count() == 0)
+        };
+        let closed: Vec<ListenKey> =
+            self.retiring.extract_if(.., is_closed).map(|retiring| retiring.spec.key()).collect();
+        (closed, !self.retiring.is_empty())
     }
 
     /// The sockets that the loop at this place takes connections and datagrams from.
@@ -331,6 +392,9 @@ impl Worker {
     /// Stops accepting, and closes idle connections that were kept for another request. Requests that are running, or are the
     /// first ones of their connections, end; these connections close after them.
     pub fn drain(&mut self) {
+        if let Some(boxes) = self.shared.boxes.get() {
+            other_processes::send_to_others(&self.shared, boxes, boxes.offer());
+        }
         // Sessions of datagrams go on by the sockets that they have.
         let accepting = self.listeners.iter().filter(|(spec, ..)| spec.protocol == Protocol::Stream);
         let sockets: Arc<[_]> = accepting.flat_map(|(_, fds, _)| fds).map(Arc::downgrade).collect();

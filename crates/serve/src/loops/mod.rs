@@ -6,6 +6,7 @@ pub mod drained_loops;
 pub mod figures;
 pub mod idle_since_accept;
 pub mod local;
+pub mod message_boxes;
 pub mod predictor;
 pub mod shared;
 pub mod shed_order;

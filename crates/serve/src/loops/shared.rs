@@ -1,6 +1,7 @@
 //! The state that all loops of the worker share.
 
 use std::sync::Arc;
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -17,6 +18,7 @@ use crate::loops::figures::http2::Http2Figures;
 use crate::loops::figures::quic::{Http3Figures, QuicFigures};
 use crate::loops::figures::sessions::SessionFigures;
 use crate::loops::idle_since_accept::SilentPlaces;
+use crate::loops::message_boxes::MessageBoxes;
 use crate::loops::shed_order::ShedOrder;
 use crate::tls::files::Secret;
 use crate::tls::handshake::figures::TlsFigures;
@@ -111,6 +113,8 @@ pub struct SharedState {
     /// The secret for tokens and stateless resets of QUIC at addresses whose default server has no `quic_host_key`. It stays over
     /// reloads and upgrades.
     pub quic_secret: Secret,
+    /// The message boxes of the processes that serve the same sockets of QUIC, if there may be several.
+    pub boxes: OnceLock<Arc<MessageBoxes>>,
     /// Figures of the sessions of stream.
     pub sessions: SessionFigures,
     /// The work that no client waits for.

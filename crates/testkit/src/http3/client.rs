@@ -294,6 +294,15 @@ impl Http3 {
         self.ask("GET", path, &[])
     }
 
+    /// As [`Http3::ask_for`]. `None` if the connection has ended, or is about to.
+    pub fn try_ask_for(&mut self, path: &str) -> Option<u64> {
+        let stream = self.try_open()?;
+        let head = self.head_of(stream, "GET", path, &[]);
+        self.write_all(stream, &head);
+        self.finish(stream);
+        Some(stream)
+    }
+
     /// GETs a path.
     #[track_caller]
     pub fn get(&mut self, path: &str) -> H3Response {

@@ -1,7 +1,7 @@
 //! Changing the binary while the server runs, and service managers.
 
 mod between;
-mod daemon;
+pub mod daemon;
 mod log_lines;
 mod manager;
 mod procedure;

@@ -62,6 +62,11 @@ pub struct OtherBinaries {
 pub struct Listeners(BTreeMap<ListenKey, BoundAddress>);
 
 impl Listeners {
+    /// The specifications of the sockets.
+    pub fn specs(&self) -> impl Iterator<Item = &ListenSpec> {
+        self.0.values().map(|bound| &bound.spec)
+    }
+
     /// Sockets for these addresses, from `self` if it has them, new ones otherwise. `self` does not change, except for
     /// the options and backlogs of the sockets that are kept. Errors are logged with nginx's messages.
     ///
@@ -156,6 +161,24 @@ impl Listeners {
             steer(spec, &sockets, log);
         }
         Ok(BoundAddress { spec: spec.clone(), sockets, origin })
+    }
+
+    /// The sockets, and the sockets of addresses that only `others` has.
+    pub fn with(&self, others: &Listeners) -> Listeners {
+        let mut all = others.0.clone();
+        all.extend(self.0.iter().map(|(key, bound)| (key.clone(), bound.clone())));
+        Listeners(all)
+    }
+
+    /// The sockets of QUIC at addresses that `others` does not have.
+    pub fn quic_without(&self, others: &Listeners) -> Listeners {
+        let is_gone = |key: &ListenKey, bound: &BoundAddress| bound.spec.quic && !others.has(key);
+        Listeners(self.0.clone().into_iter().filter(|(key, bound)| is_gone(key, bound)).collect())
+    }
+
+    /// Closes the sockets of these addresses.
+    pub fn remove(&mut self, addresses: &[ListenKey]) {
+        addresses.iter().for_each(|address| drop(self.0.remove(address)));
     }
 
     /// The addresses with their sockets.

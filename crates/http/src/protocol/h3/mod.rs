@@ -33,6 +33,7 @@ use freerun_quic::datagram::Datagram;
 use freerun_quic::keys::QuicKeys;
 use freerun_runtime::net::udp::ReceivedDatagrams;
 use freerun_serve::accept::datagrams::DatagramListener;
+use freerun_serve::loops::message_boxes::PassedPacket;
 
 use crate::http_loop::HttpLoop;
 use crate::protocol::h3::client::H3Client;
@@ -88,6 +89,14 @@ impl H3Driver {
         }
     }
 
+    /// Takes a packet that another process has read.
+    pub fn take_packet(self: &Rc<Self>, packet: &PassedPacket<'_>) {
+        match self.at(&packet.address) {
+            Some(socket) => socket.take_packet(self, packet),
+            None => self.http.loop_state.shared.quic.lost_from_clients.add(),
+        }
+    }
+
     /// The driver of a loop, if it has one.
     fn of(http: &HttpLoop) -> Option<Rc<H3Driver>> {
         http.loop_state.modules.get::<DriverPlace>().0.borrow().upgrade()
@@ -98,6 +107,13 @@ impl H3Driver {
         let Some(socket) = self.at(&listener.spec().name) else { return };
         self.sockets.borrow_mut().retain(|_, other| !Rc::ptr_eq(other, &socket));
         socket.clients().iter().for_each(|client| client.close_now());
+    }
+
+    /// Asks the clients at addresses that the newest configuration does not listen at to begin no further streams.
+    pub fn renew(&self) {
+        let mut gone: Vec<Rc<QuicSocket>> = self.sockets.borrow().values().cloned().collect();
+        gone.retain(|socket| !socket.is_listened_at(self));
+        gone.iter().flat_map(|socket| socket.clients()).for_each(|client| client.announce_end());
     }
 
     /// The connections at the address with this name.

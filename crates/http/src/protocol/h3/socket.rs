@@ -5,9 +5,13 @@ use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::BytesMut;
-use freerun_quic::connection_id::{self, ConnectionIds, ConnectionPlace, LoopPlace, MOST_LOOPS, MOST_PLACES};
+use freerun_quic::connection_id::{
+    self, ConnectionIds, ConnectionPlace, LoopPlace, MOST_LOOPS, MOST_PLACES, MOST_PROCESSES,
+};
 use freerun_quic::datagram::Datagram;
 use freerun_quic::keys::QuicKeys;
 use freerun_quic::packet::{PacketHead, SMALLEST_INITIAL};
@@ -19,6 +23,7 @@ use freerun_runtime::net::udp::{DatagramTarget, ReceivedDatagrams};
 use freerun_serve::Address;
 use freerun_serve::accept::datagrams::DatagramListener;
 use freerun_serve::accept::loop_listeners::{self, services_of_this_loop};
+use freerun_serve::loops::message_boxes::{MessageBoxes, PROCESSES, PassedPacket};
 use freerun_serve::loops::state::LoopState;
 use freerun_tls::session::quic_without_session;
 use smallvec::SmallVec;
@@ -49,6 +54,11 @@ const MOST_ANSWERS: u32 = 1000;
 /// The bit of a packet's first byte that a short header, and so a stateless reset, does not have.
 const SHORT_HEADER: u8 = 0x80;
 
+const _: () = assert!(PROCESSES == MOST_PROCESSES, "connection IDs name each process that may live");
+
+/// The process that has passed a packet on, and the index of its loop.
+type PacketSender = (u8, u16);
+
 /// A connection ID that a client has chosen for its first datagrams.
 type FirstId = SmallVec<[u8; freerun_quic::packet::LONGEST_ID]>;
 
@@ -74,6 +84,8 @@ pub(super) struct QuicSocket {
     /// The connections by the IDs that their clients have chosen, until the handshake is complete. Clients choose these
     /// keys, so the table is hashed by a secret.
     first_ids: RefCell<HashMap<FirstId, u32>>,
+    /// Number of connections at the address, which all loops count together.
+    connections: Arc<AtomicUsize>,
     /// Number of connections whose handshakes are not complete.
     handshakes: Cell<usize>,
     /// The second in which answers were sent, and their number.
@@ -90,7 +102,9 @@ impl QuicSocket {
         let index = u16::try_from(loop_state.index).ok().filter(|index| *index < MOST_LOOPS)?;
         let settings = ConnectionSettings::default();
         let before = settings::server(&keys, quic_without_session()?, settings.transport());
+        let connections = listener.connections();
         Some(Rc::new(QuicSocket {
+            connections,
             listeners: RefCell::new(vec![listener]),
             loop_state: loop_state.clone(),
             keys,
@@ -126,12 +140,32 @@ impl QuicSocket {
         let place = self.listener().place();
         let of = u8::try_from(place.sockets).unwrap_or(u8::MAX).max(1);
         let number = u8::try_from(place.number).unwrap_or(u8::MAX) % of;
-        ConnectionIds::new(&self.keys, LoopPlace { index: self.index, number, of })
+        ConnectionIds::new(&self.keys, LoopPlace { process: self.process(), index: self.index, number, of })
+    }
+
+    /// The message boxes of the processes that serve the same sockets, if there may be several.
+    fn boxes(&self) -> Option<&MessageBoxes> {
+        self.loop_state.shared.boxes.get().map(|boxes| &**boxes)
+    }
+
+    /// The number of this process.
+    fn process(&self) -> u8 {
+        self.boxes().map_or(0, MessageBoxes::process)
+    }
+
+    /// Whether a connection with this place would be one of this loop.
+    fn is_here(&self, place: &ConnectionPlace) -> bool {
+        place.process == self.process() && place.index == self.index
     }
 
     /// The keys.
     pub(super) fn keys(&self) -> &QuicKeys {
         &self.keys
+    }
+
+    /// Whether the newest configuration listens at the address.
+    pub(super) fn is_listened_at(&self, driver: &H3Driver) -> bool {
+        driver.http.generation().http.listens.find(&self.listener().spec()).is_some()
     }
 
     /// All connections at these sockets.
@@ -152,18 +186,63 @@ impl QuicSocket {
     fn take_one(self: &Rc<Self>, driver: &Rc<H3Driver>, datagram: Datagram) {
         let Some(head) = PacketHead::parse(&datagram.bytes, connection_id::LENGTH) else { return };
         let place = self.ids().place(head.destination);
-        if let Some(ConnectionPlace { index, .. }) =
-            place.filter(|place| place.index != self.index && place.place != NO_PLACE)
-            && self.pass_on(index, &datagram)
-        {
-            return;
+        if let Some(place) = place.filter(|place| !self.is_here(place) && place.place != NO_PLACE) {
+            let is_passed_on = match self.boxes().filter(|boxes| boxes.may_live(place.process)) {
+                Some(boxes) => self.pass_to_process(boxes, (place.process, place.index), &datagram, false),
+                None => place.process == self.process() && self.pass_on(place.index, &datagram),
+            };
+            if is_passed_on {
+                return;
+            }
         }
-        let place = place.filter(|place| place.index == self.index);
-        self.take_for(driver, place, datagram);
+        self.take_for(driver, place.filter(|place| self.is_here(place)), datagram, None);
     }
 
-    /// Gives a datagram to the connection at this place, or begins a connection with it.
-    fn take_for(self: &Rc<Self>, driver: &Rc<H3Driver>, place: Option<ConnectionPlace>, datagram: Datagram) {
+    /// Passes a datagram on to a loop of another process. It is done with then: what does not fit is lost.
+    fn pass_to_process(
+        &self,
+        boxes: &MessageBoxes,
+        (process, index): (u8, u16),
+        datagram: &Datagram,
+        is_returned: bool,
+    ) -> bool {
+        let listener = self.listener();
+        let spec = listener.spec();
+        let packet = PassedPacket {
+            sender: self.process(),
+            sender_loop: self.index,
+            index,
+            is_returned,
+            address: spec.name.as_str().into(),
+            from: datagram.from,
+            to: datagram.to,
+            ecn: datagram.ecn,
+            bytes: &datagram.bytes,
+        };
+        if !boxes.pass_on(process, packet) {
+            listener.lose_from_clients(1);
+        }
+        true
+    }
+
+    /// Takes a packet that another process has read.
+    pub(super) fn take_packet(self: &Rc<Self>, driver: &Rc<H3Driver>, packet: &PassedPacket<'_>) {
+        let PassedPacket { from, to, ecn, bytes, .. } = *packet;
+        let Some(head) = PacketHead::parse(bytes, connection_id::LENGTH) else { return };
+        let place = self.ids().place(head.destination).filter(|place| self.is_here(place));
+        let sender = (!packet.is_returned).then_some((packet.sender, packet.sender_loop));
+        self.take_for(driver, place, Datagram { bytes: BytesMut::from(bytes), from, to, ecn }, sender);
+    }
+
+    /// Gives a datagram to the connection at this place, or begins a connection with it. If another process has sent it, and it
+    /// belongs to no connection of a process that is about to end, it goes back.
+    fn take_for(
+        self: &Rc<Self>,
+        driver: &Rc<H3Driver>,
+        place: Option<ConnectionPlace>,
+        datagram: Datagram,
+        sender: Option<PacketSender>,
+    ) {
         let Some(head) = PacketHead::parse(&datagram.bytes, connection_id::LENGTH) else { return };
         let known = place.and_then(|place| self.client(place.place)).or_else(|| {
             head.version?;
@@ -173,6 +252,11 @@ impl QuicSocket {
         match known {
             Some(client) => client.take(datagram),
             None if head.is_initial && datagram.bytes.len() >= SMALLEST_INITIAL => {
+                let sender = sender.filter(|_| self.loop_state.is_draining());
+                if let Some((sender, boxes)) = sender.zip(self.boxes()) {
+                    self.pass_to_process(boxes, sender, &datagram, true);
+                    return;
+                }
                 let id = FirstId::from_slice(head.destination);
                 self.begin(driver, datagram, id);
             }
@@ -200,8 +284,8 @@ impl QuicSocket {
     /// Takes a datagram that has come to another loop.
     pub(super) fn take_passed_on(self: &Rc<Self>, driver: &Rc<H3Driver>, datagram: Datagram) {
         if let Some(head) = PacketHead::parse(&datagram.bytes, connection_id::LENGTH) {
-            let place = self.ids().place(head.destination).filter(|place| place.index == self.index);
-            self.take_for(driver, place, datagram);
+            let place = self.ids().place(head.destination).filter(|place| self.is_here(place));
+            self.take_for(driver, place, datagram, None);
         }
     }
 
@@ -295,6 +379,7 @@ impl QuicSocket {
         self.first_ids.borrow_mut().insert(id.clone(), place);
         client.set_first_id(id);
         self.places.borrow_mut().clients[place as usize] = Some(client.clone());
+        self.connections.fetch_add(1, Relaxed);
         state.admission.begin();
         state.shared.quic.connections.add();
         state.shared.quic.open.add();
@@ -368,6 +453,7 @@ impl QuicSocket {
     pub(super) fn leave(&self, place: u32) {
         let left = self.places.borrow_mut().clients[place as usize].take();
         debug_assert!(left.is_some(), "a connection leaves once");
+        self.connections.fetch_sub(1, Relaxed);
         self.release(place);
         drop(left);
     }

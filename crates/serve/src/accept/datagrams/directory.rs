@@ -72,6 +72,8 @@ pub struct Directory {
     /// Whether other threads read that socket when its loop is late.
     is_helped: AtomicBool,
     strays: papaya::HashMap<Ends, Stray, FxBuildHasher>,
+    /// Number of connections of QUIC at the address, on all loops.
+    connections: Arc<AtomicUsize>,
 }
 
 /// The only socket of an address: sessions of several loops answer by it.
@@ -139,6 +141,11 @@ pub struct ReservedClients<'p> {
 }
 
 impl Directory {
+    /// The number of connections of QUIC at the address, which its loops count.
+    pub fn connections(&self) -> &Arc<AtomicUsize> {
+        &self.connections
+    }
+
     /// Makes parts for this number of sockets, if there are fewer.
     pub fn extend(&self, sockets: usize) {
         self.extend_parts(sockets);

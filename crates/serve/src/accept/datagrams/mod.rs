@@ -11,6 +11,7 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::task::{Context, Poll, Waker};
 
 use freerun_runtime::log::{Errno as ShowErrno, Level};
@@ -59,6 +60,8 @@ pub struct DatagramListener {
     place: Cell<SocketPlace>,
     /// Whether the loop reads it.
     is_read: Cell<bool>,
+    /// The number of connections of QUIC at the address, on all loops.
+    connections: OnceCell<Arc<AtomicUsize>>,
 }
 
 /// The place of a socket among the sockets of its address.
@@ -89,7 +92,7 @@ impl DatagramListener {
     pub fn new(spec: LoopLocal<ListenSpec>, fd: Arc<OwnedFd>, shared: Option<SharedPart>) -> Rc<DatagramListener> {
         let socket = RefCell::new(socket(&spec, fd));
         let (queue, sender, full, waiting, lost, ended) = Default::default();
-        let (loop_state, untold) = Default::default();
+        let (loop_state, untold, connections) = Default::default();
         let spec = RefCell::new(spec);
         let place = Cell::new(SocketPlace::ALONE);
         let is_read = Cell::new(true);
@@ -107,12 +110,23 @@ impl DatagramListener {
             shared,
             place,
             is_read,
+            connections,
         })
     }
 
     /// Has what cannot be sent logged and counted by this loop.
     pub(crate) fn tell(&self, loop_state: &Rc<LoopState>) {
         let _ = self.loop_state.set(loop_state.clone());
+    }
+
+    /// Has connections of QUIC counted here.
+    pub(crate) fn count_connections(&self, connections: &Arc<AtomicUsize>) {
+        let _ = self.connections.set(connections.clone());
+    }
+
+    /// The number of connections of QUIC at the address, which all of its loops count together.
+    pub fn connections(&self) -> Arc<AtomicUsize> {
+        self.connections.get_or_init(Default::default).clone()
     }
 
     /// The specification of the socket.
@@ -139,6 +153,11 @@ impl DatagramListener {
     /// the socket again, and a descriptor is registered once.
     pub(crate) fn set_unread(&self) {
         self.is_read.set(false);
+        self.send_by_own_descriptor();
+    }
+
+    /// Sends by a descriptor of its own, which nobody reads.
+    pub(crate) fn send_by_own_descriptor(&self) {
         let own = self.socket().as_fd().try_clone_to_owned();
         if let Ok(own) = own {
             self.replace(self.spec(), Arc::new(own));
