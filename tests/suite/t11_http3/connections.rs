@@ -11,6 +11,9 @@ use std::time::Duration;
 /// H3_NO_ERROR.
 const NO_ERROR: u64 = 0x100;
 
+/// H3_INTERNAL_ERROR.
+const INTERNAL_ERROR: u64 = 0x102;
+
 #[test]
 fn keepalive_requests_are_a_limit_that_loses_nothing() {
     if !require::freerun() {
@@ -143,4 +146,18 @@ fn a_client_with_long_requests_is_not_taken_for_gone() {
     assert!(http3.link().end().is_none() && http3.away().is_empty(), "{http3:?}");
     peer.send(ok("late"));
     assert_eq!(http3.answer(stream).text(), "late");
+}
+
+#[test]
+fn a_panic_of_a_connection_ends_it_alone_and_tells_the_client() {
+    if !require::freerun() {
+        return;
+    }
+    let server = quic(&Site::new(), "location /panic { debug_panic_connection on; } location / { return 200 ok; }");
+    let server = server.freerun();
+    let (mut other, mut http3) = (connect(&server), connect(&server));
+    http3.ask_for("/panic");
+    assert_eq!(http3.ending(), LinkEnd::Closed(INTERNAL_ERROR, String::new()));
+    server.logs("connection ended by a panic: a connection's fault");
+    assert_eq!(other.get("/").text(), "ok");
 }

@@ -415,9 +415,9 @@ impl H3Client {
         self.with_quic(|quic| quic.inner().close(loops::now(), quic_code(code), reason));
     }
 
-    /// Ends the connection at once, because its socket is closed.
-    pub(super) fn close_now(&self) {
-        self.close(H3ErrorCode::H3_NO_ERROR, "");
+    /// Ends the connection at once with this code: its socket is about to be closed, or its task has ended.
+    pub(super) fn close_now(&self, code: H3ErrorCode) {
+        self.close(code, "");
         let mut output = Vec::new();
         while let Some(transmit) = self.with_quic(|quic| quic.transmit(loops::now(), 1, &mut output)).flatten() {
             self.socket.send(&transmit, &output);

@@ -29,6 +29,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 
+use freerun_proto::h3::H3ErrorCode;
 use freerun_quic::datagram::Datagram;
 use freerun_quic::keys::QuicKeys;
 use freerun_runtime::net::udp::ReceivedDatagrams;
@@ -42,6 +43,8 @@ use crate::protocol::multiplexed::RequestRunners;
 use crate::settings::http3::{HostKey, Http3Settings};
 
 pub use task::H3Task;
+#[cfg(debug_assertions)]
+pub use task::OrderedFault;
 
 /// Starts the task of a connection.
 pub type StartConnection = Rc<dyn Fn(u64, H3Task)>;
@@ -106,7 +109,7 @@ impl H3Driver {
     pub fn end_datagrams(&self, listener: &Rc<DatagramListener>) {
         let Some(socket) = self.at(&listener.spec().name) else { return };
         self.sockets.borrow_mut().retain(|_, other| !Rc::ptr_eq(other, &socket));
-        socket.clients().iter().for_each(|client| client.close_now());
+        socket.clients().iter().for_each(|client| client.close_now(H3ErrorCode::H3_NO_ERROR));
     }
 
     /// Asks the clients at addresses that the newest configuration does not listen at to begin no further streams.

@@ -57,6 +57,11 @@ enum TaskStage {
     Closing,
 }
 
+/// A fault that a test has ordered for the task of a connection.
+#[cfg(debug_assertions)]
+#[derive(Default)]
+pub struct OrderedFault(pub std::cell::Cell<Option<fn()>>);
+
 /// Serves a connection to its end.
 pub struct H3Task {
     client: Rc<H3Client>,
@@ -110,6 +115,10 @@ impl H3Task {
             }
         }
         self.client.task_looks(context);
+        #[cfg(debug_assertions)]
+        if let Some(fault) = self.client.facts.find_state::<OrderedFault>().and_then(|ordered| ordered.0.take()) {
+            fault();
+        }
         let now = loops::now();
         self.client.with_quic(|quic| quic.advance(now));
         if let Err(failure) = self.take_events(context) {
@@ -511,6 +520,11 @@ impl Future for H3Task {
         polled.unwrap_or_else(|panic| {
             let message = format_args!("connection ended by a panic: {}", words_of_panic(&*panic));
             this.client.facts.log(Level::Alert, message);
+            // The client need not wait for the time after which it takes the server for gone.
+            let close = || this.client.close_now(H3ErrorCode::H3_INTERNAL_ERROR);
+            if std::panic::catch_unwind(AssertUnwindSafe(close)).is_err() {
+                this.client.facts.log(Level::Alert, format_args!("the client is not told of it"));
+            }
             Poll::Ready(())
         })
     }
