@@ -46,7 +46,8 @@ impl PendingConnection {
         output: &mut Vec<u8>,
     ) -> FirstDatagram {
         debug_assert!(output.is_empty(), "an answer is a datagram of its own");
-        let mut endpoint = Endpoint::new(config, Some(server), false, None);
+        // The size of the packets that the way takes is found out: the sockets of QUIC leave them whole.
+        let mut endpoint = Endpoint::new(config, Some(server), true, None);
         let first = datagram.bytes.clone();
         match datagram.give(&mut endpoint, now, output) {
             Some(DatagramEvent::NewConnection(incoming)) => {

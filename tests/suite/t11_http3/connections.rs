@@ -30,6 +30,27 @@ fn keepalive_requests_are_a_limit_that_loses_nothing() {
 }
 
 #[test]
+fn packets_grow_to_the_size_that_the_way_takes() {
+    if !require::freerun() {
+        return;
+    }
+    let site = Site::new();
+    site.file("file", content(1_000_000));
+    let server = quic(&site, "").freerun();
+    let mut http3 = connect(&server);
+    let mut mean = || {
+        let before = http3.link().seen();
+        assert_eq!(http3.get("/file").body().len(), 1_000_000);
+        let seen = http3.link().seen();
+        (seen.bytes - before.bytes) / (seen.datagrams - before.datagrams)
+    };
+    // Connections begin with 1200 bytes, and the client takes 1472.
+    mean();
+    let mean = mean();
+    assert!(mean > 1350, "{mean} bytes in each");
+}
+
+#[test]
 fn idle_connections_end_in_order() {
     if !require::freerun() {
         return;
