@@ -9,6 +9,7 @@
 //! | [`packet`] | the part of a packet that every version of QUIC has, by which datagrams find their connection |
 //! | [`hello`] | the ClientHello in a client's first packets, before there is a connection |
 //! | [`keys`] | the keys of a server: for connection IDs, address tokens and stateless resets |
+//! | `congestion` | congestion control, with a bound by the round trip |
 //! | [`settings`] | the settings of connections |
 //! | [`datagram`] | a datagram that was received |
 //! | [`pending`] | a connection whose client has sent its first datagram |
@@ -17,6 +18,7 @@
 //! Each connection has an endpoint of its own of the library. So a connection is one value, which may go to another
 //! thread for a long step of its handshake while the loop serves all others.
 
+mod congestion;
 pub mod connection;
 pub mod connection_id;
 pub mod datagram;

@@ -9,6 +9,7 @@ use quinn_proto::{
     VarInt,
 };
 
+use crate::congestion::BoundedCubicConfig;
 use crate::connection_id::{ConnectionIds, PlaceIds};
 use crate::keys::QuicKeys;
 
@@ -70,6 +71,7 @@ impl ConnectionSettings {
             .stream_receive_window(self.stream_window.into())
             .receive_window(self.connection_window.into())
             .datagram_receive_buffer_size(None)
+            .congestion_controller_factory(Arc::new(BoundedCubicConfig::default()))
             .enable_segmentation_offload(self.gso);
         let most = IdleTimeout::try_from(self.idle_timeout).unwrap_or(IdleTimeout::from(VarInt::MAX));
         // No limit is a limit of 0 (RFC 9000 section 18.2).

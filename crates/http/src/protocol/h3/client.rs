@@ -47,7 +47,7 @@ const ENCODER_TABLE: u32 = 4096;
 
 /// Number of datagrams of one size that leave with one call, if the kernel takes them apart. Together they are one packet for
 /// the kernel, whose length has 16 bits.
-const SEGMENTS: usize = 40;
+const SEGMENTS: usize = 45;
 
 /// Number of calls for datagrams of one connection before other tasks get their turn.
 const CALLS: usize = 8;
@@ -55,6 +55,10 @@ const CALLS: usize = 8;
 /// The least and the most bytes that are given to QUIC and that the client has not acknowledged.
 const LEAST_WINDOW: u64 = 256 << 10;
 const MOST_WINDOW: u64 = 16 << 20;
+
+/// The most bytes that are given to QUIC and that the congestion window does not let it send yet: as many as leave in a turn.
+/// What waits longer is read from memory a second time instead of from the processor's cache.
+const AHEAD: u64 = 128 << 10;
 
 /// The state of a connection, as far as QUIC is concerned.
 enum QuicState {
@@ -359,7 +363,7 @@ impl H3Client {
     pub(super) fn follow_window(&self) {
         self.with_quic(|quic| {
             let window = quic.look().congestion_state().window();
-            quic.inner().set_send_window(window.saturating_mul(2).clamp(LEAST_WINDOW, MOST_WINDOW));
+            quic.inner().set_send_window(window.saturating_add(AHEAD).clamp(LEAST_WINDOW, MOST_WINDOW));
         });
     }
 
