@@ -34,6 +34,23 @@ fn handshakes_that_are_not_gone_on_with() {
 }
 
 #[test]
+fn connections_that_begin_at_once() {
+    if !require::freerun() {
+        return;
+    }
+    let attacked = Attacked::new(Site::new(), "");
+    let (to, options) = (attacked.server.address_number(2), Http3Options::new());
+    // More than begin in a turn of the loop. A quarter of `worker_connections` may begin without showing their addresses.
+    let mut clients: Vec<Http3> = (0..100).map(|_| Http3::begin(to, &options)).collect();
+    clients.iter_mut().for_each(|client| client.link().send());
+    for client in &mut clients {
+        client.establish().expect("a connection");
+        assert_eq!(client.get("/").text(), "ok");
+    }
+    assert_eq!(attacked.figure("/quic/lost_from_clients"), 0);
+}
+
+#[test]
 fn bytes_that_are_no_packets() {
     if !require::freerun() {
         return;

@@ -81,6 +81,7 @@ impl H3Driver {
         received: &mut dyn Iterator<Item = ReceivedDatagrams<'r>>,
     ) {
         let Some(socket) = self.socket(listener) else { return };
+        socket.begin_turn();
         received.for_each(|one| socket.take(self, one));
     }
 
@@ -88,6 +89,7 @@ impl H3Driver {
     fn take_passed_on(self: &Rc<Self>, name: &str, datagram: Datagram) {
         let socket = self.at(name);
         if let Some(socket) = socket {
+            socket.begin_turn();
             socket.take_passed_on(self, datagram);
         }
     }

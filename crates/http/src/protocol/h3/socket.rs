@@ -1,7 +1,7 @@
 //! The connections of a loop at an address: which one a datagram belongs to, and those that begin.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -48,6 +48,13 @@ const NO_PLACE: u32 = MOST_PLACES - 1;
 /// The most connections whose handshakes are not complete. Further ones are left out, as if their datagrams were lost.
 const MOST_HANDSHAKES: usize = 8192;
 
+/// Number of connections that begin in a turn of the loop: each costs as much as 0.1 ms. The kernel may give a loop two thousand
+/// datagrams at once.
+const MOST_BEGUN: u32 = 16;
+
+/// The most first datagrams that wait for later turns. Further ones are left out.
+const MOST_WAITING: usize = 1024;
+
 /// The most answers in a second to datagrams that belong to no connection.
 const MOST_ANSWERS: u32 = 1000;
 
@@ -88,6 +95,12 @@ pub(super) struct QuicSocket {
     connections: Arc<AtomicUsize>,
     /// Number of connections whose handshakes are not complete.
     handshakes: Cell<usize>,
+    /// Number of connections that may still begin in this turn.
+    may_begin: Cell<u32>,
+    /// First datagrams of clients that wait for later turns.
+    waiting: RefCell<VecDeque<Datagram>>,
+    /// Whether a task takes the datagrams that wait.
+    has_waiting_task: Cell<bool>,
     /// The second in which answers were sent, and their number.
     answers: Cell<(u64, u32)>,
 }
@@ -113,6 +126,9 @@ impl QuicSocket {
             places: RefCell::default(),
             first_ids: RefCell::default(),
             handshakes: Cell::default(),
+            may_begin: Cell::default(),
+            waiting: RefCell::default(),
+            has_waiting_task: Cell::default(),
             answers: Cell::default(),
         }))
     }
@@ -171,6 +187,11 @@ impl QuicSocket {
     /// All connections at these sockets.
     pub(super) fn clients(&self) -> Vec<Rc<H3Client>> {
         self.places.borrow().clients.iter().flatten().cloned().collect()
+    }
+
+    /// Begins a turn of the loop.
+    pub(super) fn begin_turn(&self) {
+        self.may_begin.set(MOST_BEGUN);
     }
 
     /// Gives each of the datagrams that were received together to its connection.
@@ -257,6 +278,10 @@ impl QuicSocket {
                     self.pass_to_process(boxes, sender, &datagram, true);
                     return;
                 }
+                if self.may_begin.get() == 0 {
+                    return self.postpone(driver, datagram);
+                }
+                self.may_begin.set(self.may_begin.get() - 1);
                 let id = FirstId::from_slice(head.destination);
                 self.begin(driver, datagram, id);
             }
@@ -332,6 +357,37 @@ impl QuicSocket {
     pub(super) fn answer_stranger(&self, transmit: &Transmit, bytes: &[u8]) {
         if self.may_answer() {
             self.send_answer(transmit, bytes);
+        }
+    }
+
+    /// Keeps a client's first datagram for a later turn.
+    fn postpone(self: &Rc<Self>, driver: &Rc<H3Driver>, datagram: Datagram) {
+        let mut waiting = self.waiting.borrow_mut();
+        if waiting.len() >= MOST_WAITING {
+            return self.listener().lose_from_clients(1);
+        }
+        waiting.push_back(datagram);
+        drop(waiting);
+        if !self.has_waiting_task.replace(true) {
+            let (socket, driver) = (self.clone(), driver.clone());
+            loops::spawn(0, "beginning QUIC connections", async move {
+                while !socket.waiting.borrow().is_empty() {
+                    loops::yield_now().await;
+                    socket.take_waiting(&driver);
+                }
+                socket.has_waiting_task.set(false);
+            });
+        }
+    }
+
+    /// Takes datagrams that wait, as many as in a turn.
+    fn take_waiting(self: &Rc<Self>, driver: &Rc<H3Driver>) {
+        self.begin_turn();
+        for _ in 0..MOST_BEGUN {
+            let Some(datagram) = self.waiting.borrow_mut().pop_front() else { return };
+            if !self.listener().has_ended() {
+                self.take_passed_on(driver, datagram);
+            }
         }
     }
 
