@@ -28,6 +28,7 @@ const PIECES: usize = 16;
 const MOST_LINE: usize = 8 << 10;
 
 /// The pieces of a stream that have come in order.
+#[derive(Default)]
 struct StreamPieces {
     bytes: SmallVec<[Bytes; PIECES]>,
     /// Nothing follows them.
@@ -76,12 +77,17 @@ impl H3Client {
             if is_blocked || self.stream(id).is_some_and(|stream| stream.pauses()) {
                 return Ok(());
             }
-            let Some(StreamPieces { bytes, fin, reset, has_more }) = self.take_pieces(id) else { return Ok(()) };
+            let mut pieces = StreamPieces::default();
+            if !self.take_pieces(id, &mut pieces) {
+                return Ok(());
+            }
+            let StreamPieces { bytes, fin, reset, has_more } = &mut pieces;
+            let (fin, reset, has_more) = (*fin, *reset, *has_more);
             let last = bytes.len().saturating_sub(1);
             if bytes.is_empty() && fin {
                 let _ = self.received(id, Bytes::new(), true)?;
             }
-            for (number, piece) in bytes.into_iter().enumerate() {
+            for (number, piece) in bytes.drain(..).enumerate() {
                 if self.received(id, piece, fin && number == last)? == StreamInterest::Nothing {
                     return Ok(());
                 }
@@ -140,12 +146,11 @@ impl H3Client {
         wanting.into_iter().try_for_each(|id| self.read_stream(id))
     }
 
-    /// Takes pieces of a stream out of QUIC. `None` if the stream is closed.
-    fn take_pieces(&self, id: StreamId) -> Option<StreamPieces> {
-        self.with_quic(|quic| {
-            let mut pieces = StreamPieces { bytes: SmallVec::new(), fin: false, reset: None, has_more: false };
+    /// Takes pieces of a stream out of QUIC. False if the stream is closed.
+    fn take_pieces(&self, id: StreamId, pieces: &mut StreamPieces) -> bool {
+        let is_open = self.with_quic(|quic| {
             let mut stream = quic.inner().recv_stream(quic_id(id));
-            let mut chunks = stream.read(true).ok()?;
+            let Ok(mut chunks) = stream.read(true) else { return false };
             loop {
                 if pieces.bytes.len() == PIECES {
                     pieces.has_more = true;
@@ -166,8 +171,9 @@ impl H3Client {
             }
             // The task sends what comes of it in any case.
             let _ = chunks.finalize();
-            Some(pieces)
-        })?
+            true
+        });
+        is_open == Some(true)
     }
 
     /// Takes bytes of a stream.

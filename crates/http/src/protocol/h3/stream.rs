@@ -37,7 +37,7 @@ const SPARSE: usize = 1024;
 const PIECE: usize = 64;
 
 /// The longest piece of a body that is copied behind the heads before it. A longer one costs less as a piece of its own.
-const SHORT: usize = 512;
+const SHORT: usize = 2048;
 
 /// The room for the head of a response.
 const HEAD: usize = 256;
@@ -97,6 +97,12 @@ pub(super) struct H3Stream {
     writer: Waiter,
     /// Futures that wait for the client's leaving.
     watchers: RefCell<Vec<Waker>>,
+}
+
+/// The length of a response's body, if its head says it.
+fn length(head: &ResponseHead) -> Option<u64> {
+    let (_, length) = head.fields.iter().find(|(name, _)| name.eq_ignore_ascii_case(b"content-length"))?;
+    std::str::from_utf8(length).ok()?.parse().ok()
 }
 
 impl H3Stream {
@@ -189,8 +195,21 @@ impl H3Stream {
         if self.gone.get() {
             return;
         }
-        self.close_tail();
         let mut pieces = self.pieces.borrow_mut();
+        if pieces.is_empty() {
+            // Most responses are a single piece.
+            let mut only = [Bytes::from(self.tail.take())];
+            let written = if only[0].is_empty() { Ok((0, 1)) } else { self.client.write(self.id, &mut only) };
+            let Ok((bytes, whole)) = written else {
+                drop(pieces);
+                return self.leave();
+            };
+            self.unsent.set(self.unsent.get() - bytes);
+            if whole == 0 {
+                pieces.extend(only);
+            }
+        }
+        self.close_tail(&mut pieces);
         while !pieces.is_empty() {
             match self.client.write(self.id, pieces.make_contiguous()) {
                 Ok((0, 0)) => {
@@ -235,17 +254,21 @@ impl H3Stream {
     fn queue(&self, piece: Bytes) {
         self.unsent.set(self.unsent.get() + piece.len());
         if piece.len() <= SHORT {
-            return self.tail.borrow_mut().extend_from_slice(&piece);
+            let mut tail = self.tail.borrow_mut();
+            // The tail of most responses ends here: without room to spare it needs no count of its users.
+            tail.reserve_exact(piece.len());
+            return tail.extend_from_slice(&piece);
         }
-        self.close_tail();
-        self.pieces.borrow_mut().push_back(piece);
+        let mut pieces = self.pieces.borrow_mut();
+        self.close_tail(&mut pieces);
+        pieces.push_back(piece);
     }
 
     /// Makes a piece of the tail.
-    fn close_tail(&self) {
+    fn close_tail(&self, pieces: &mut VecDeque<Bytes>) {
         let tail = self.tail.take();
         if !tail.is_empty() {
-            self.pieces.borrow_mut().push_back(Bytes::from(tail));
+            pieces.push_back(Bytes::from(tail));
         }
     }
 
@@ -371,6 +394,9 @@ impl Stream for H3Stream {
         }
         if ends {
             self.end();
+        }
+        // A short body leaves with its head. Before another one is read, the head shows whether the client's window is open.
+        if ends || length(head).is_none_or(|length| length > SHORT as u64) {
             self.flush();
         }
     }
