@@ -206,7 +206,9 @@ impl H3Stream {
             };
             self.unsent.set(self.unsent.get() - bytes);
             if whole == 0 {
-                pieces.extend(only);
+                // It may wait for long: it has no more memory than it needs.
+                pieces.reserve_exact(1);
+                pieces.push_back(Bytes::copy_from_slice(&only[0]));
             }
         }
         self.close_tail(&mut pieces);
