@@ -1,8 +1,9 @@
 //! A connection: datagrams and time go in; datagrams, events and bytes of streams come out.
 
+use std::net::SocketAddr;
 use std::time::Instant;
 
-use quinn_proto::{Connection, ConnectionHandle, DatagramEvent, Endpoint, Transmit};
+use quinn_proto::{Connection, ConnectionHandle, ConnectionStats, DatagramEvent, Endpoint, Transmit};
 
 pub use quinn_proto::{
     ClosedStream, ConnectionError, Event, FinishError, ReadError, ReadableError, StreamEvent, WriteError,
@@ -15,24 +16,45 @@ pub struct QuicConnection {
     endpoint: Endpoint,
     handle: ConnectionHandle,
     connection: Connection,
+    /// The address that the client has shown to have last. The one that it has begun with counts as shown.
+    peer: SocketAddr,
+    progress: MoveProgress,
+}
+
+/// The progress of a client's way to another address. The library tells nobody whether the client has shown that it has the
+/// address: as long as it has not, all datagrams that go there ask for that (PATH_CHALLENGE).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum MoveProgress {
+    /// There is no other address, or nothing has come from there that answers.
+    Unanswered,
+    /// An answer has come from there. If it is the right one, the next datagram does not ask.
+    Answered,
+    /// The client has shown that it has the address.
+    Arrived,
 }
 
 impl QuicConnection {
     pub(crate) fn new(mut endpoint: Endpoint, handle: ConnectionHandle, connection: Connection) -> QuicConnection {
         // The endpoint has this connection and no other one.
         endpoint.set_server_config(None);
-        let mut this = QuicConnection { endpoint, handle, connection };
+        let peer = connection.remote_address();
+        let mut this = QuicConnection { endpoint, handle, connection, peer, progress: MoveProgress::Unanswered };
         this.exchange();
         this
     }
 
     /// Takes a datagram. An answer that is not the connection's (a stateless reset) is appended to `output`.
     pub fn receive(&mut self, now: Instant, datagram: Datagram, output: &mut Vec<u8>) -> Option<Transmit> {
+        let from = datagram.from;
         match datagram.give(&mut self.endpoint, now, output)? {
             DatagramEvent::ConnectionEvent(handle, event) => {
                 debug_assert_eq!(handle, self.handle, "the endpoint has one connection");
+                let answers = self.is_away().then(|| self.answers());
                 self.connection.handle_event(event);
                 self.exchange();
+                if let Some(before) = answers {
+                    self.note_answer(from, before);
+                }
                 None
             }
             DatagramEvent::NewConnection(incoming) => {
@@ -63,9 +85,64 @@ impl QuicConnection {
     /// Appends datagrams that are to be sent to `output`: at most `most` of one size, and the last may be shorter. `None` if
     /// there are none for now.
     pub fn transmit(&mut self, now: Instant, most: usize, output: &mut Vec<u8>) -> Option<Transmit> {
+        let before = self.is_moving().then(|| self.connection.stats());
         let transmit = self.connection.poll_transmit(now, most, output);
         self.exchange();
+        if let (Some(before), Some(transmit)) = (before, &transmit)
+            && transmit.destination == self.connection.remote_address()
+        {
+            self.note_question(&before);
+        }
         transmit
+    }
+
+    // ---- a client that moves -----------------------------------------------------------------------------------------
+
+    /// Whether the client seems to have moved, and the next datagram shows whether it has the new address.
+    pub fn is_moving(&self) -> bool {
+        self.progress == MoveProgress::Answered
+    }
+
+    /// The address that the client has moved to, once, when it has shown to have it.
+    pub fn take_move(&mut self) -> Option<SocketAddr> {
+        (self.progress == MoveProgress::Arrived).then(|| {
+            self.progress = MoveProgress::Unanswered;
+            self.peer
+        })
+    }
+
+    /// Whether datagrams go to an address that the client has not shown to have.
+    fn is_away(&self) -> bool {
+        self.connection.remote_address() != self.peer
+    }
+
+    /// Number of answers of the client to the question whether it has an address (PATH_RESPONSE).
+    fn answers(&self) -> u64 {
+        self.connection.stats().frame_rx.path_response
+    }
+
+    /// Notes whether a datagram from there has answered the question. There were as many answers before. The answer may be
+    /// about the former address, so a datagram has to go there that shows that.
+    fn note_answer(&mut self, from: SocketAddr, before: u64) {
+        if self.is_away() && self.connection.remote_address() == from && self.answers() > before {
+            self.progress = MoveProgress::Answered;
+            self.connection.ping();
+        }
+    }
+
+    /// Notes whether the datagrams that have just left for the new address have asked again. There were these figures before.
+    /// Probes of the path's size ask nothing in any case.
+    fn note_question(&mut self, before: &ConnectionStats) {
+        let after = self.connection.stats();
+        if after.path.sent_plpmtud_probes > before.path.sent_plpmtud_probes {
+            return;
+        }
+        if after.frame_tx.path_challenge > before.frame_tx.path_challenge {
+            self.progress = MoveProgress::Unanswered;
+        } else {
+            self.progress = MoveProgress::Arrived;
+            self.peer = self.connection.remote_address();
+        }
     }
 
     /// Whether nothing has to be done for the connection any more: its memory may be freed.

@@ -4,6 +4,7 @@
 
 mod connections;
 mod floods;
+mod moves;
 mod networks;
 mod reloads;
 mod requests;

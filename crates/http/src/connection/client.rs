@@ -147,11 +147,21 @@ impl<C> ClientView<C> {
         self.stream().is_some()
     }
 
+    /// The address that the connection came from when the request began. It changes where the client of a connection of
+    /// datagrams moves.
+    #[inline]
+    pub fn peer(&self) -> &Address {
+        match &self.carried_by {
+            CarriedBy::Stream(facts, stream) => stream.peer().unwrap_or(&facts.first_peer),
+            CarriedBy::Connection(_) | CarriedBy::StreamOfConnection(..) | CarriedBy::Nobody(_) => &self.first_peer,
+        }
+    }
+
     /// The address that the client connected to: the listening address, unless that is a wildcard.
     pub fn local(&self) -> Address {
         match &self.carried_by {
             CarriedBy::Connection(connection) | CarriedBy::StreamOfConnection(connection, _) => connection.local(),
-            CarriedBy::Stream(facts, _) | CarriedBy::Nobody(facts) => facts.listen.address(),
+            CarriedBy::Stream(facts, _) | CarriedBy::Nobody(facts) => facts.local(),
         }
     }
 

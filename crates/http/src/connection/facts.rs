@@ -31,9 +31,9 @@ pub struct Facts<C> {
 
 /// The origin of a connection and the state that it has reached; read through the [`Facts`].
 pub struct ConnectionOrigin<C> {
-    /// The address that the connection came from: the client's, or the address of a proxy in front of this server. Code
-    /// that wants the client's address uses [`Request::peer`](crate::request::Request::peer).
-    pub peer: Address,
+    /// The address that the connection came from first: the client's, or the address of a proxy in front of this server.
+    /// Code that wants the client's address uses [`Request::peer`](crate::request::Request::peer).
+    pub first_peer: Address,
     /// The specification of the listening socket that accepted it.
     pub listen: LoopLocal<ListenSpec>,
     /// The moment at which it was accepted.
@@ -52,6 +52,8 @@ pub struct ConnectionOrigin<C> {
 pub(super) struct Extra {
     /// The PROXY protocol header before the first request (`listen … proxy_protocol`).
     pub(super) proxied: OnceCell<Box<ProxyHeader>>,
+    /// The address that a client of datagrams connected to, where the socket has several.
+    pub(super) local: OnceCell<Box<Address>>,
     /// The facts about the client's TLS (`listen … ssl`).
     pub(super) tls: OnceCell<Box<TlsFacts>>,
     /// The state that modules keep with the connection.
@@ -75,26 +77,37 @@ impl<C> Deref for Facts<C> {
 
 impl<C> Facts<C> {
     /// The facts of a connection that was just accepted, or of a request that has no connection.
-    pub fn new(number: u64, peer: Address, listen: LoopLocal<ListenSpec>, loop_state: Rc<LoopState>) -> Facts<C> {
+    pub fn new(number: u64, first_peer: Address, listen: LoopLocal<ListenSpec>, loop_state: Rc<LoopState>) -> Facts<C> {
         let accepted = loops::now();
         let (requests, extra) = Default::default();
         let served_by = RefCell::new(None);
         Facts {
             number,
             loop_state,
-            origin: Box::new(ConnectionOrigin { peer, listen, accepted, requests, extra, served_by }),
+            origin: Box::new(ConnectionOrigin { first_peer, listen, accepted, requests, extra, served_by }),
         }
     }
 
     /// The level of the error log that the client has for itself.
     pub fn own_log_level(&self) -> Option<Level> {
-        self.loop_state.shared.client_levels.of(&self.origin.peer)
+        self.loop_state.shared.client_levels.of(&self.origin.first_peer)
     }
 
     /// Logs a message about the connection, where no request is available.
     pub fn log(&self, level: Level, message: fmt::Arguments<'_>) {
         let generation = self.loop_state.generation();
         generation.error_log.write_about(level, self.own_log_level(), Some(self.number), message);
+    }
+
+    /// The address that the client connected to, where the facts know it: without a byte stream nobody else does.
+    pub fn local(&self) -> Address {
+        let known = self.extra.get().and_then(|extra| extra.local.get());
+        known.map_or_else(|| self.listen.address(), |local| Address::clone(local))
+    }
+
+    /// Stores the address that the client connected to, where the socket has several; the first one counts.
+    pub fn set_local(&self, local: Address) {
+        let _ = self.extra.get_or_init(Box::default).local.set(Box::new(local));
     }
 
     /// The PROXY protocol header, if there was one.

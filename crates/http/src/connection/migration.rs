@@ -67,7 +67,7 @@ impl<C> Connection<C> {
             transport: self.transport.taken(),
             tls: extra.tls.into_inner(),
             proxied: extra.proxied.into_inner(),
-            peer: self.peer.clone(),
+            peer: self.first_peer.clone(),
             listen: self.listen.shared(),
             accepted: self.accepted,
             requests: self.requests.get(),

@@ -21,7 +21,7 @@ impl<C> Connection<C> {
         debug_assert!(self.offer.slot.get().is_none(), "a connection is offered once at a time");
         if self.extra.get().is_none() {
             let fd = || self.transport.shared_fd();
-            self.offer.slot.set(self.loop_state.silent.enter(self.number, fd, &self.peer, &self.listen));
+            self.offer.slot.set(self.loop_state.silent.enter(self.number, fd, &self.first_peer, &self.listen));
         }
     }
 

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use freerun_conf::SettingsSet;
 use freerun_proto::head::FieldFault;
+use freerun_serve::Address;
 
 use crate::connection::file_out::FileOut;
 use crate::message::Field;
@@ -145,6 +146,11 @@ pub trait Stream {
 
     /// Number of bytes that the stream would certainly accept now.
     fn certain_room(&self) -> usize;
+
+    /// The address that the client had when the request began, if it is not the one that its connection came from first.
+    fn peer(&self) -> Option<&Address> {
+        None
+    }
 
     /// Tells the TLS session of a connection without a byte stream whether the client's certificate was found good. It is
     /// called when the certificate was verified again. A client that is refused cannot resume its session.

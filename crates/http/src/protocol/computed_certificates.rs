@@ -36,7 +36,7 @@ pub async fn config_for<G: Future<Output = ()>>(
         let files = |number: usize| Some((&files.get(number)?.0, *keys.get(number)?));
         Some(computed.names(files, |template: &Template| template.render(&request).into_owned()))
     };
-    let reader = PairReader::of(&generation.services, client.peer.key(), gone);
+    let reader = PairReader::of(&generation.services, client.first_peer.key(), gone);
     servers.computed_session(server, client.tls(), alpn, names, &reader).await
 }
 

@@ -58,7 +58,7 @@ pub fn log(http: &HttpLoop, connection: &ClientConnection, awaited: AwaitedData,
         awaited => awaited,
     };
     let write = |message: fmt::Arguments<'_>| log.write_about(Level::Info, own, Some(connection.number), message);
-    let client = Peer(&connection.peer);
+    let client = Peer(&connection.first_peer);
     let timeout = servers.entry.settings.get::<ServerSettings>().client_header_timeout;
     let timed_out = match end {
         // An idle client that has sent nothing yet and whose time is over is woken by the end of the receiving side.

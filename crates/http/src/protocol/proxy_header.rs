@@ -29,7 +29,7 @@ pub async fn read(
         Err(HeaderError::Broken(error)) => End::Broken(error),
         Err(HeaderError::TimedOut) => End::TimedOut,
         Err(HeaderError::Refused(refused)) => {
-            let (client, server) = (Peer(&connection.peer), &connection.listen.name);
+            let (client, server) = (Peer(&connection.first_peer), &connection.listen.name);
             let context = format_args!(" while reading PROXY protocol, client: {client}, server: {server}");
             connection.log(Level::Error, format_args!("{refused}{context}"));
             return None;

@@ -154,7 +154,7 @@ pub(super) async fn verify(
     facts: &TlsFacts,
 ) -> Option<()> {
     let (helpers, context) = (helpers(client, generation), HandshakeLogEnd(client));
-    let (log, paths) = (&generation.error_log, generation.services.socket_paths(client.peer.key()));
+    let (log, paths) = (&generation.error_log, generation.services.socket_paths(client.first_peer.key()));
     let visit = Visit { helpers, paths, log, connection: client.number, context: &context };
     // A client that is refused gets its answer when it has sent a request.
     facts.verify(tls, holder, &visit, server.zone.as_ref().map(|zone| zone.tls())).await.map(|_| ())
@@ -183,7 +183,7 @@ pub(super) struct HandshakeLogEnd<'c>(pub(super) &'c ConnectionFacts);
 
 impl fmt::Display for HandshakeLogEnd<'_> {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (client, server) = (Peer(&self.0.peer), &self.0.listen.name);
+        let (client, server) = (Peer(&self.0.first_peer), &self.0.listen.name);
         write!(to, " while SSL handshaking, client: {client}, server: {server}")
     }
 }

@@ -109,7 +109,7 @@ impl Request {
 
     /// The client's address: the connection's, or the address that a trusted proxy has named.
     pub fn peer(&self) -> &Address {
-        self.asked.real_peer.as_deref().unwrap_or(&self.client.peer)
+        self.asked.real_peer.as_deref().unwrap_or_else(|| self.client.peer())
     }
 
     /// Sets the client's real address, for all later code.

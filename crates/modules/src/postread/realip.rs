@@ -71,12 +71,12 @@ pub static MODULE: Module = Module {
         Variable::named(
             "realip_remote_addr",
             "The client's address as it was before the module replaced it.",
-            |request, _| address_value(&request.client.peer),
+            |request, _| address_value(request.client.peer()),
         ),
         Variable::named(
             "realip_remote_port",
             "The client's port as it was before the module replaced it.",
-            |request, _| port_value(&request.client.peer),
+            |request, _| port_value(request.client.peer()),
         ),
     ],
     ..Module::EMPTY
@@ -95,7 +95,7 @@ fn run(request: &mut Request) -> Outcome {
 fn real_peer(request: &Request, settings: &RealIpSettings) -> Option<SocketAddr> {
     let trusted = &settings.set_real_ip_from;
     let is_trusted = |address: &Address| trusted.iter().any(|one| one.contains(address));
-    if !is_trusted(&request.client.peer) {
+    if !is_trusted(request.client.peer()) {
         return None;
     }
     let head = &request.head;

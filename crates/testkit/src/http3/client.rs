@@ -8,7 +8,7 @@ use bytes::Bytes;
 use freerun_proto::h3::qpack::{BlockLimits, Pseudo};
 use freerun_proto::h3::{H3Config, H3Connection, H3ConnectionError, StreamId as Number};
 use freerun_proto::role::Role;
-use quinn_proto::{Dir, StreamId, VarInt};
+use quinn_proto::{ConnectionStats, Dir, StreamId, VarInt};
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -144,6 +144,11 @@ impl Http3 {
     /// The connection below.
     pub fn link(&mut self) -> &mut QuicLink {
         &mut self.link
+    }
+
+    /// The library's figures.
+    pub fn stats(&self) -> ConnectionStats {
+        self.link.stats()
     }
 
     /// Whether the client could send early data.

@@ -74,6 +74,8 @@ pub struct SeenPackets {
 /// A connection, and the socket that it goes over.
 pub struct QuicLink {
     socket: UdpSocket,
+    /// The socket that sends, if what comes there is lost.
+    forged: Option<UdpSocket>,
     to: SocketAddr,
     endpoint: Endpoint,
     handle: ConnectionHandle,
@@ -114,6 +116,7 @@ impl QuicLink {
         let (handle, connection) = begun.expect("a connection that can begin");
         QuicLink {
             socket,
+            forged: None,
             to,
             endpoint,
             handle,
@@ -163,8 +166,18 @@ impl QuicLink {
 
     /// Goes on from another port, without telling the server: what a router does that has lost its table.
     pub fn rebind(&mut self) {
-        let from = self.local().ip();
-        self.socket = socket(from);
+        self.rebind_to(self.local().ip());
+    }
+
+    /// Goes on from this address of the machine, without telling the server.
+    pub fn rebind_to(&mut self, address: IpAddr) {
+        self.socket = socket(address);
+    }
+
+    /// Sends from this address of the machine from now on, and still receives at the one before: somebody in between sends the
+    /// client's datagrams on with a wrong sender. `None` ends that.
+    pub fn forge(&mut self, sender: Option<IpAddr>) {
+        self.forged = sender.map(socket);
     }
 
     /// Goes on from another port, knowing it: the client takes another of the server's connection IDs.
@@ -197,7 +210,8 @@ impl QuicLink {
             output.clear();
             let Some(transmit) = self.connection.poll_transmit(now, 1, &mut output) else { break };
             // A full socket loses it, as any network may.
-            let _ = self.socket.send_to(&output[..transmit.size], transmit.destination);
+            let sender = self.forged.as_ref().unwrap_or(&self.socket);
+            let _ = sender.send_to(&output[..transmit.size], transmit.destination);
         }
         self.output = output;
         self.exchange();

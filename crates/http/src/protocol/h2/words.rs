@@ -40,13 +40,13 @@ impl SharedConnection {
 
     /// Logs that a file cannot be read after a part of it was sent.
     pub(super) fn log_unreadable(&self, error: &ReadError) {
-        let (client, server) = (Peer(&self.connection.peer), &self.connection.listen.name);
+        let (client, server) = (Peer(&self.connection.first_peer), &self.connection.listen.name);
         let doing = "while sending response to client";
         self.connection.log(Level::Crit, format_args!("{error} {doing}, client: {client}, server: {server}"));
     }
 
     fn log(&self, what: fmt::Arguments<'_>, doing: &str) {
-        let (client, server) = (Peer(&self.connection.peer), &self.connection.listen.name);
+        let (client, server) = (Peer(&self.connection.first_peer), &self.connection.listen.name);
         self.connection.log(Level::Info, format_args!("{what} {doing}, client: {client}, server: {server}"));
     }
 }

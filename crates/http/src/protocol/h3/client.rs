@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
@@ -81,8 +82,8 @@ pub(super) struct H3Client {
     place: u32,
     /// The connection ID that the client has chosen first, until the handshake is complete.
     first_id: RefCell<Vec<u8>>,
-    /// The address that the client has sent to, if the socket has several.
-    local: Option<Address>,
+    /// The address that the client has moved to and has shown to have, if it has moved.
+    peer: RefCell<Option<Rc<Address>>>,
     state: RefCell<QuicState>,
     session: RefCell<Option<QuicSession>>,
     machine: RefCell<H3Connection>,
@@ -113,6 +114,11 @@ pub(super) struct H3Client {
     gone: Waiter,
     idle_since: IdleSince,
     close_request: CloseRequest,
+}
+
+/// The address of a client. One of IPv4 at a socket of IPv6 is itself.
+pub(super) fn client_address(from: SocketAddr) -> Address {
+    Address::Ip((from.ip().to_canonical(), from.port()).into())
 }
 
 /// The number of a stream in QUIC.
@@ -153,13 +159,11 @@ impl H3Client {
         socket: &Rc<QuicSocket>,
         place: u32,
         facts: Rc<ConnectionFacts>,
-        local: Option<Address>,
         pending: Box<PendingConnection>,
     ) -> Option<Rc<H3Client>> {
-        let address = local.clone().unwrap_or_else(|| facts.listen.address());
-        let (_, servers, _) = driver.http.servers_of(&facts, || address)?;
+        let (_, servers, _) = driver.http.servers_of(&facts, || facts.local())?;
         let machine = machine(&servers.entry);
-        let (first_id, session, streams, own, wanting, blocked, unacknowledged, task) = Default::default();
+        let (first_id, peer, session, streams, own, wanting, blocked, unacknowledged, task) = Default::default();
         let (is_polled, is_woken, is_over, gone, idle_since, close_request) = Default::default();
         Some(Rc::new(H3Client {
             facts,
@@ -167,7 +171,7 @@ impl H3Client {
             socket: socket.clone(),
             place,
             first_id,
-            local,
+            peer,
             state: RefCell::new(QuicState::Pending(pending)),
             session,
             machine: RefCell::new(machine),
@@ -196,7 +200,12 @@ impl H3Client {
 
     /// The address that the client has connected to.
     pub(super) fn local(&self) -> Address {
-        self.local.clone().unwrap_or_else(|| self.facts.listen.address())
+        self.facts.local()
+    }
+
+    /// The address of the client from now on, if it has moved.
+    pub(super) fn peer(&self) -> Option<Rc<Address>> {
+        self.peer.borrow().clone()
     }
 
     // ---- datagrams -------------------------------------------------------------------------------------------------
@@ -216,14 +225,7 @@ impl H3Client {
                 }
                 None
             }
-            QuicState::Open(quic) => {
-                let before = quic.look().remote_address();
-                let answer = quic.receive(now, datagram, &mut output);
-                if quic.look().remote_address() != before {
-                    self.facts.loop_state.shared.quic.migrated.add();
-                }
-                answer
-            }
+            QuicState::Open(quic) => quic.receive(now, datagram, &mut output),
             QuicState::Over => None,
         };
         if let Some(transmit) = answer {
@@ -250,7 +252,21 @@ impl H3Client {
             self.socket.send(&transmit, &output);
         }
         *self.driver.output.borrow_mut() = output;
+        self.follow_move();
         has_more
+    }
+
+    /// Whether the next datagrams show if the client has the address that it has moved to. Requests that have come since wait
+    /// for that.
+    pub(super) fn is_moving(&self) -> bool {
+        self.with_quic(|quic| quic.is_moving()) == Some(true)
+    }
+
+    /// Gives the next requests the address that the client has moved to.
+    fn follow_move(&self) {
+        let Some(Some(moved)) = self.with_quic(QuicConnection::take_move) else { return };
+        self.facts.loop_state.shared.quic.migrated.add();
+        *self.peer.borrow_mut() = Some(Rc::new(client_address(moved)));
     }
 
     // ---- the handshake -----------------------------------------------------------------------------------------------

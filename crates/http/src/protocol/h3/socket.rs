@@ -30,7 +30,7 @@ use smallvec::SmallVec;
 
 use crate::http_loop::HttpLoop;
 use crate::protocol::h3::H3Driver;
-use crate::protocol::h3::client::H3Client;
+use crate::protocol::h3::client::{H3Client, client_address};
 use crate::protocol::h3::task::H3Task;
 use crate::request::ConnectionFacts;
 use crate::settings::http3::Http3Settings;
@@ -425,10 +425,12 @@ impl QuicSocket {
             FirstDatagram::Nothing => return self.release(place),
         };
         let number = state.shared.next_connection();
-        let peer = Address::Ip((from.ip().to_canonical(), from.port()).into());
+        let peer = client_address(from);
         let facts = Rc::new(ConnectionFacts::new(number, peer, self.listener().spec(), state.clone()));
-        let local = to.map(|to| self.local(to));
-        let Some(client) = H3Client::new(driver, self, place, facts, local, pending) else {
+        if let Some(to) = to {
+            facts.set_local(self.local(to));
+        }
+        let Some(client) = H3Client::new(driver, self, place, facts, pending) else {
             return self.release(place);
         };
         self.handshakes.set(handshakes + 1);

@@ -10,6 +10,7 @@ use freerun_proto::h3::{H3ErrorCode, StreamId};
 use freerun_proto::priority::Priority;
 use freerun_runtime::loops;
 use freerun_runtime::waiter::Waiter;
+use freerun_serve::Address;
 
 use crate::connection::stream::{ResponseHead, Stream, StreamError, StreamFault};
 use crate::protocol::h3::client::H3Client;
@@ -59,6 +60,8 @@ pub(super) enum Framing {
 pub(super) struct H3Stream {
     client: Rc<H3Client>,
     id: StreamId,
+    /// The address that the client had moved to when the request began.
+    peer: Option<Rc<Address>>,
     /// The received pieces of the body that were not read yet, and their length.
     body: RefCell<VecDeque<Bytes>>,
     unread: Cell<usize>,
@@ -110,10 +113,11 @@ impl H3Stream {
     pub(super) fn new(client: Rc<H3Client>, id: StreamId, framing: Framing, body_ended: bool) -> Rc<H3Stream> {
         let (body, unread, is_paused, fault, tail, pieces, unsent, is_blocked, ends, finished) = Default::default();
         let (stops, gone, failed, released, sent_head, tunnel_of, reader, writer, watchers) = Default::default();
-        let body_ended = Cell::new(body_ended);
+        let (body_ended, peer) = (Cell::new(body_ended), client.peer());
         Rc::new(H3Stream {
             client,
             id,
+            peer,
             body,
             unread,
             is_paused,
@@ -494,6 +498,10 @@ impl Stream for H3Stream {
 
     fn certain_room(&self) -> usize {
         if self.is_over() { 0 } else { self.room() }
+    }
+
+    fn peer(&self) -> Option<&Address> {
+        self.peer.as_deref()
     }
 
     fn settle_session(&self, is_good: bool) {

@@ -121,6 +121,9 @@ impl H3Task {
         }
         let now = loops::now();
         self.client.with_quic(|quic| quic.advance(now));
+        if self.client.is_moving() {
+            self.client.transmit(now, context);
+        }
         if let Err(failure) = self.take_events(context) {
             self.fail(failure);
         }

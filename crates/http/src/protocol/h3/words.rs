@@ -37,7 +37,8 @@ impl H3Client {
     }
 
     fn log(&self, what: fmt::Arguments<'_>) {
-        let (client, server) = (Peer(&self.facts.peer), &self.facts.listen.name);
+        let peer = self.peer();
+        let (client, server) = (Peer(peer.as_deref().unwrap_or(&self.facts.first_peer)), &self.facts.listen.name);
         let doing = "while processing HTTP/3 connection";
         self.facts.log(Level::Info, format_args!("{what} {doing}, client: {client}, server: {server}"));
     }
