@@ -27,6 +27,9 @@ const LATER_TOKENS: u32 = 1;
 /// (RFC 9114 section 6.2.3).
 const UNIDIRECTIONAL: u32 = 8;
 
+/// Number of connection IDs that a client may give, as the library has it.
+const ACTIVE_IDS: u64 = 5;
+
 /// The most bytes of datagrams that are kept until a ClientHello is whole and its settings are known.
 const MOST_WAITING: u64 = 96 << 10;
 
@@ -62,6 +65,12 @@ impl Default for ConnectionSettings {
 }
 
 impl ConnectionSettings {
+    /// The limits that a client remembers for early data (RFC 9000 section 7.4.1).
+    pub fn limits(&self) -> [u64; 5] {
+        let ConnectionSettings { max_streams, stream_window, connection_window, .. } = *self;
+        [max_streams.into(), UNIDIRECTIONAL.into(), stream_window.into(), connection_window.into(), ACTIVE_IDS]
+    }
+
     /// The settings for the library.
     pub fn transport(&self) -> Arc<TransportConfig> {
         let mut transport = TransportConfig::default();

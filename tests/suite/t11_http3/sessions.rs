@@ -68,7 +68,8 @@ fn addresses_are_validated_by_retry_and_by_tokens() {
 
 /// The text of a server that says what it knows of early data. A store of sessions lets each be used once, without which early
 /// data is not taken.
-const SAYS: &str = "ssl_session_cache shared:early:1m; return 200 \"[$ssl_early_data] $ssl_session_reused\";";
+const SAYS: &str =
+    "ssl_session_cache shared:early:1m; location / { return 200 \"[$ssl_early_data] $ssl_session_reused\"; }";
 
 /// A server, and options of a client that has a session with it.
 fn with_session(lines: &str) -> (TestServer, Http3Options) {
@@ -115,6 +116,37 @@ fn early_data_is_taken_where_it_is_allowed() {
         answers[0].text() == "[1] r"
     };
     eventually("an early request", is_early);
+}
+
+/// A client remembers limits for its early data, so that data may pass those that a reload has made smaller (RFC 9001 section
+/// 4.6.1, RFC 9114 section 7.2.4.2).
+#[test]
+fn early_data_by_limits_that_have_become_smaller_is_refused() {
+    if !require::freerun() {
+        return;
+    }
+    let early = "ssl_early_data on; location = /status { status; }";
+    for (limit, (less, more)) in [
+        ("http3_max_concurrent_streams 20;", ("http3_max_concurrent_streams 19;", "http3_max_concurrent_streams 21;")),
+        ("http3_stream_buffer_size 1m;", ("http3_stream_buffer_size 512k;", "http3_stream_buffer_size 2m;")),
+        ("http3_extended_connect on;", ("http3_extended_connect off;", "http3_extended_connect on;")),
+    ] {
+        for (after, is_taken) in [(less, false), (more, true)] {
+            let (server, options) = with_session(&format!("{early} {limit}"));
+            server.edit(limit, after);
+            server.reload();
+            let mut http3 = Http3::begin(server.address_number(2), &options.bare());
+            assert!(http3.has_early());
+            let stream = http3.open();
+            http3.write_all(stream, b"\x01");
+            http3.establish().expect("a connection");
+            assert_eq!(http3.early_accepted(), is_taken, "{limit} {after}");
+            let status: serde_json::Value = serde_json::from_slice(&server.get("/status").body).expect("JSON");
+            let figure = |name: &str| status.pointer(name).and_then(serde_json::Value::as_u64);
+            let figures = (figure("/quic/early_accepted"), figure("/quic/early_rejected"));
+            assert_eq!(figures, (Some(is_taken.into()), Some((!is_taken).into())), "{limit} {after}");
+        }
+    }
 }
 
 #[test]

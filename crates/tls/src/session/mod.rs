@@ -22,6 +22,7 @@ mod client;
 mod compression;
 mod concealment;
 mod connection;
+mod early_limits;
 mod event;
 mod failure;
 mod key_log;

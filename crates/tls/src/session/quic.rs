@@ -82,6 +82,12 @@ impl QuicSession {
         self.data().failure.clone()
     }
 
+    /// Sets the limits that the client remembers for early data, which are given now, before the handshake begins. An earlier
+    /// session with a larger one is not resumed, so its early data is not taken.
+    pub fn set_limits(&self, limits: &[u64]) {
+        self.data().callbacks.limits = Some(limits.into());
+    }
+
     /// Tells whether the certificate of the client was found good; see [`TlsSession::settle`](super::TlsSession::settle).
     pub fn settle(&self, is_good: bool) {
         self.data().callbacks.resumption.settle(is_good);

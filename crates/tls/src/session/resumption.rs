@@ -1,5 +1,6 @@
 //! Storage and search of a server's sessions for rustls.
 
+use super::early_limits::{with_limits, within_limits};
 use super::resume::{SessionCache, SessionContext, SessionSettings, SessionStore, StoredSession, TicketFate};
 use super::step::{self, SessionPlace};
 use rustls::server::{ProducesTickets, StoresServerSessions};
@@ -46,8 +47,10 @@ impl ResumptionStore {
         if !self.sessions.in_time(found.began, step::now()) {
             return None;
         }
+        // Its client would send early data by limits that it has no more. Without the session, that is not taken.
+        let session = within_limits(&step::limits(), &found.session)?.to_vec();
         step::found(found.began, place);
-        Some(found.session.to_vec())
+        Some(session)
     }
 }
 
@@ -55,6 +58,7 @@ impl StoresServerSessions for ResumptionStore {
     /// Keeps a session of TLS 1.2 under its id, or one of TLS 1.3 under what is its ticket.
     fn put(&self, id: Vec<u8>, session: Vec<u8>) -> bool {
         let Some(store) = self.store().filter(|_| step::may_give()) else { return false };
+        let session = if self.early_data { with_limits(&step::limits(), session) } else { session };
         let is_kept = store.put(self.context(), &id, step::began(), session);
         if is_kept {
             step::gave(&id);

@@ -24,6 +24,8 @@ pub(super) struct CallbackData {
     pub(super) shown: Option<ShownCertificate>,
     /// The client can use none of the certificates; only on the server's side.
     pub(super) has_no_certificate: bool,
+    /// The limits that a client remembers with its session for early data; only on the server's side.
+    pub(super) limits: Option<Arc<[u64]>>,
     /// Earlier sessions with the same peer; only on the client's side.
     pub(super) peer: Option<PeerSessions>,
     /// The name of the server that the library sees in another form.
@@ -125,6 +127,11 @@ pub(super) fn asked_for(name: Option<&str>) {
 /// The name of the server that the library sees in another form, if there is one.
 pub(super) fn concealed() -> Option<Arc<ConcealedName>> {
     KEPT.with_borrow(|kept| kept.concealed.clone())
+}
+
+/// The limits that the client remembers with its session for early data. There are none over TCP.
+pub(super) fn limits() -> Arc<[u64]> {
+    KEPT.with_borrow(|kept| kept.limits.clone()).unwrap_or_default()
 }
 
 /// Notes that the client can use none of the certificates.

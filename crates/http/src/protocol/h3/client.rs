@@ -86,6 +86,8 @@ pub(super) struct H3Client {
     peer: RefCell<Option<Rc<Address>>>,
     state: RefCell<QuicState>,
     session: RefCell<Option<QuicSession>>,
+    /// The client has offered early data.
+    offers_early: Cell<bool>,
     machine: RefCell<H3Connection>,
     /// The streams whose requests have not ended.
     pub(super) streams: RefCell<HashMap<u64, Rc<H3Stream>, FxBuildHasher>>,
@@ -152,6 +154,12 @@ fn machine(entry: &Location) -> H3Connection {
     })
 }
 
+/// The settings of HTTP/3 that a client remembers for early data, and that are limits, or allow it something.
+pub(super) fn remembered_settings(entry: &Location) -> [u64; 3] {
+    let connects = entry.settings.get::<Http3Settings>().http3_extended_connect;
+    [DECODER_TABLE.into(), BLOCKED_STREAMS.into(), connects.into()]
+}
+
 impl H3Client {
     /// A connection whose first datagram has come. `None` if no server answers at the socket.
     pub(super) fn new(
@@ -163,7 +171,8 @@ impl H3Client {
     ) -> Option<Rc<H3Client>> {
         let (_, servers, _) = driver.http.servers_of(&facts, || facts.local())?;
         let machine = machine(&servers.entry);
-        let (first_id, peer, session, streams, own, wanting, blocked, unacknowledged, task) = Default::default();
+        let (first_id, peer, session, offers_early, streams, own, wanting, blocked, unacknowledged, task) =
+            Default::default();
         let (is_polled, is_woken, is_over, gone, idle_since, close_request) = Default::default();
         Some(Rc::new(H3Client {
             facts,
@@ -174,6 +183,7 @@ impl H3Client {
             peer,
             state: RefCell::new(QuicState::Pending(pending)),
             session,
+            offers_early,
             machine: RefCell::new(machine),
             streams,
             own,
@@ -291,9 +301,15 @@ impl H3Client {
         }
     }
 
-    /// Notes the session that the handshake is about.
-    pub(super) fn set_session(&self, session: QuicSession) {
+    /// Notes the session that the handshake is about, and whether the client would like to send early data.
+    pub(super) fn set_session(&self, session: QuicSession, offers_early: bool) {
         *self.session.borrow_mut() = Some(session);
+        self.offers_early.set(offers_early);
+    }
+
+    /// Whether the client has offered early data.
+    pub(super) fn offers_early(&self) -> bool {
+        self.offers_early.get()
     }
 
     /// Uses the settings of the server that the client has named.

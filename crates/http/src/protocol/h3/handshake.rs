@@ -14,7 +14,7 @@ use freerun_runtime::timer::Timer;
 use freerun_serve::tls::handshake::{HandshakeError, Offer, run_step, takes_long};
 use freerun_tls::session::{QuicServer, SessionFailure};
 
-use crate::protocol::h3::client::H3Client;
+use crate::protocol::h3::client::{self, H3Client};
 use crate::protocol::tls::{self, HandshakeLogEnd};
 use crate::request::ClientStream;
 use crate::request::location::{Location, Server};
@@ -64,10 +64,11 @@ pub(super) async fn begin(client: &Rc<H3Client>) -> Option<()> {
         return refuse(client, Alert::ProtocolVersion);
     };
     let named = facts.tls().map_or(&servers.default, |facts| servers.negotiated(facts));
-    let transport = connection_settings(&named.entry).transport();
-    let settings = settings::server(client.socket.keys(), crypto, transport);
+    let transport = connection_settings(&named.entry);
+    session.set_limits(&early_limits(&named.entry, &transport));
+    let settings = settings::server(client.socket.keys(), crypto, transport.transport());
     let pending = client.take_pending()?;
-    client.set_session(session.clone());
+    client.set_session(session.clone(), hello.early_data);
     client.set_settings(&named.entry);
     let now = loops::now();
     let step = move || {
@@ -126,6 +127,12 @@ fn connection_settings(entry: &Location) -> ConnectionSettings {
         idle_timeout: entry.core.keepalive_timeout.timeout.max(LEAST_IDLE),
         gso: settings.quic_gso.unwrap_or(true),
     }
+}
+
+/// The limits that a client remembers for the early data of its next connection: those of QUIC (RFC 9000 section 7.4.1) and the
+/// settings of HTTP/3 (RFC 9114 section 7.2.4.2). None of them may be smaller when the data is taken.
+fn early_limits(entry: &Location, transport: &ConnectionSettings) -> Vec<u64> {
+    [&transport.limits()[..], &client::remembered_settings(entry)].concat()
 }
 
 /// Logs and counts that a handshake has failed in the library.

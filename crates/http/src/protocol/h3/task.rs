@@ -215,6 +215,8 @@ impl H3Task {
         if self.client.with_quic(|quic| quic.look().has_0rtt()) == Some(true) {
             self.client.facts.loop_state.shared.quic.early_accepted.add();
             self.establish();
+        } else if self.client.offers_early() {
+            self.client.facts.loop_state.shared.quic.early_rejected.add();
         }
     }
 
