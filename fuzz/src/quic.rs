@@ -113,7 +113,7 @@ fn common() -> &'static Common {
         Common {
             client: ClientConfig::new(Arc::new(QuicClientConfig::try_from(client).expect("a suite for QUIC"))),
             tls: settings.build().expect("settings"),
-            keys: QuicKeys::of(&[7; 32]).expect("keys"),
+            keys: QuicKeys::of(&[7; 32], "").expect("keys"),
         }
     })
 }

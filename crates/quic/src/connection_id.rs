@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     fn ids_of(process: u8, index: u16, number: u8, of: u8) -> ConnectionIds {
-        let keys = QuicKeys::of(b"a secret of sixteen bytes or more").unwrap();
+        let keys = QuicKeys::of(b"a secret of sixteen bytes or more", "").unwrap();
         ConnectionIds::new(&keys, LoopPlace { process, index, number, of })
     }
 
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(ids(0, 2).place(&id[..LENGTH - 1]), None);
         assert_eq!(ids(0, 2).place(&[]), None);
         let stranger = ConnectionIds::new(
-            &QuicKeys::of(b"another secret of many bytes....").unwrap(),
+            &QuicKeys::of(b"another secret of many bytes....", "").unwrap(),
             LoopPlace { process: 0, index: 0, number: 0, of: 1 },
         );
         // One in 64 looks like an own one.

@@ -112,7 +112,7 @@ fn address(port: u16) -> SocketAddr {
 
 impl Client {
     fn new(now: Instant, name: &str, alpn: &[u8]) -> Client {
-        let keys = QuicKeys::of(&[7; 32]).unwrap();
+        let keys = QuicKeys::of(&[7; 32], "").unwrap();
         let mut endpoint = Endpoint::new(Arc::new(EndpointConfig::new(keys.reset)), None, true, None);
         let (handle, connection) = endpoint.connect(now, client_config(alpn), address(443), name).unwrap();
         Client { endpoint, handle, connection }
@@ -160,7 +160,7 @@ struct Server {
 
 impl Server {
     fn new() -> Server {
-        let keys = QuicKeys::of(&[9; 32]).unwrap();
+        let keys = QuicKeys::of(&[9; 32], "").unwrap();
         let ids = ConnectionIds::new(&keys, LoopPlace { process: 0, index: 1, number: 1, of: 2 });
         Server { keys, ids, tls: tls() }
     }
@@ -251,7 +251,7 @@ fn datagrams_of_a_connection_name_its_place() {
     let (now, mut client, mut server, _) = connect();
     exchange(now, &mut client, &mut server);
     client.connection.ping();
-    let keys = QuicKeys::of(&[9; 32]).unwrap();
+    let keys = QuicKeys::of(&[9; 32], "").unwrap();
     let ids = ConnectionIds::new(&keys, LoopPlace { process: 0, index: 1, number: 1, of: 2 });
     for bytes in client.transmit(now) {
         let head = PacketHead::parse(&bytes, crate::connection_id::LENGTH).unwrap();
@@ -352,4 +352,75 @@ fn damaged_first_datagrams_begin_nothing() {
         let begun = server.begin(now, damaged, &mut Vec::new());
         assert!(!matches!(begun, FirstDatagram::Pending(_)), "byte {at}");
     }
+}
+
+/// A packet with a short header for this connection ID, which nobody can read.
+fn short_packet(id: &[u8], length: usize) -> BytesMut {
+    let mut packet = BytesMut::from(&[0x40][..]);
+    packet.extend_from_slice(id);
+    packet.resize(length.max(packet.len()), 0x55);
+    packet.truncate(length);
+    packet
+}
+
+/// The connection ID that a client sends to.
+fn id_of(client: &mut Client, now: Instant) -> Vec<u8> {
+    client.connection.ping();
+    let sent = client.transmit(now).remove(0);
+    PacketHead::parse(&sent, crate::connection_id::LENGTH).unwrap().destination.to_vec()
+}
+
+/// RFC 9000 section 10.3.3: two sides that reset each other's resets come to an end.
+#[test]
+fn a_reset_is_smaller_than_what_it_answers() {
+    let (now, mut client, _, _) = connect();
+    let (server, id) = (Server::new(), id_of(&mut client, Instant::now()));
+    let mut output = Vec::new();
+    for length in 0..1500 {
+        output.clear();
+        let answer = server.begin(now, short_packet(&id, length), &mut output);
+        let is_answered = matches!(answer, FirstDatagram::Response(_));
+        // A reset has 21 bytes at least (RFC 9000 section 10.3).
+        assert_eq!(is_answered, length > 21, "{length}");
+        assert!(output.len() < length.max(1), "{} bytes to {length}", output.len());
+        assert!(!is_answered || output.len() >= 21 && output[0] & 0xc0 == 0x40, "{length}");
+    }
+    let (mut length, mut rounds) = (1400, 0);
+    loop {
+        output.clear();
+        match server.begin(now, short_packet(&id, length), &mut output) {
+            FirstDatagram::Response(_) => length = output.len(),
+            _ => break,
+        }
+        rounds += 1;
+    }
+    assert!((1..1400).contains(&rounds), "{rounds}");
+}
+
+/// RFC 9000 section 21.11: nobody hears at another address of the server how to reset a connection.
+#[test]
+fn a_reset_is_good_for_the_address_of_the_connection_alone() {
+    let (now, mut client, _, _) = connect();
+    let id = id_of(&mut client, now);
+    let reset_at = |address: &str| {
+        let keys = QuicKeys::of(&[9; 32], address).unwrap();
+        let ids = ConnectionIds::new(&keys, LoopPlace { index: 1, number: 1, of: 2 });
+        let own = ids.place(&id).is_some();
+        let mut output = Vec::new();
+        let server = Server { keys, ids, tls: tls() };
+        let is_reset = matches!(server.begin(now, short_packet(&id, 100), &mut output), FirstDatagram::Response(_));
+        assert_eq!(is_reset, own, "{address}");
+        output
+    };
+    let resets: Vec<Vec<u8>> =
+        (0..2000).map(|number| reset_at(&format!("127.0.0.1:{number}"))).filter(|reset| !reset.is_empty()).collect();
+    // One in 256 takes the ID for its own.
+    assert!(!resets.is_empty());
+    for reset in resets {
+        client.receive(now, &reset);
+    }
+    assert!(!client.connection.is_closed());
+    client.receive(now, &reset_at(""));
+    let is_reset = |event: &Event| matches!(event, Event::ConnectionLost { reason: ConnectionError::Reset });
+    assert!(client.events().iter().any(is_reset));
 }

@@ -70,10 +70,18 @@ impl Datagrams {
 
     /// Whether a datagram is there already, or comes within a time: only for what must not come.
     pub fn receives_within(&self, time: Duration) -> bool {
+        self.receive_within(time).is_some()
+    }
+
+    /// The next datagram, if it comes within a time: only for what need not come.
+    pub fn receive_within(&self, time: Duration) -> Option<Vec<u8>> {
+        let mut buffer = vec![0; LONGEST];
         self.0.set_read_timeout(Some(time)).expect("a timeout");
-        let came = self.0.recv_from(&mut [0; 16]).is_ok();
+        let received = self.0.recv_from(&mut buffer);
         self.0.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        came
+        let (len, _) = received.ok()?;
+        buffer.truncate(len);
+        Some(buffer)
     }
 
     /// A server that answers each datagram, until the test process ends: what it has got, behind the port that it came from.

@@ -4,6 +4,7 @@ use super::{connect, content, quic, quic_with};
 use freerun_testkit::http3::{H3End, Http3, Http3Options, LinkEnd};
 use freerun_testkit::{Datagrams, Site, TestServer, eventually, require};
 use rustix::process::Signal;
+use std::time::Duration;
 
 #[test]
 fn client_certificates_are_verified() {
@@ -216,7 +217,7 @@ fn versions_are_negotiated() {
     assert!(answer.len() < 1200, "it is no larger than what came");
     // A short one is not answered.
     client.send(&initial_of(0x1a2a_3a4a)[..600], server.address_number(2));
-    assert!(!client.receives_within(std::time::Duration::from_millis(100)));
+    assert!(!client.receives_within(Duration::from_millis(100)));
 }
 
 fn kill_worker(server: &TestServer) {
@@ -240,6 +241,38 @@ fn connections_that_a_worker_has_forgotten_are_reset() {
         http3.ping();
         assert_eq!(http3.ending(), LinkEnd::Reset, "{key}");
         assert_eq!(connect(&server).get("/").text(), "ok");
+    }
+}
+
+/// Number of bytes of the server's connection IDs.
+const ID: usize = 18;
+
+/// RFC 9000 section 21.11: whoever has seen a connection ID must not hear anywhere how to reset the connection.
+#[test]
+fn connections_in_use_are_reset_by_nobody() {
+    if !require::freerun() {
+        return;
+    }
+    let lines = "listen 127.0.0.1:@PORT3@ quic; listen @PORT4@ quic; return 200 ok;";
+    let server = quic(&Site::new(), lines).main("worker_processes 2;").freerun();
+    let mut clients: Vec<Http3> = (0..4).map(|_| connect(&server)).collect();
+    let stranger = Datagrams::new();
+    for http3 in &mut clients {
+        assert_eq!(http3.get("/").text(), "ok");
+        let id = http3.link().sent_to(ID).to_vec();
+        assert_eq!(id.len(), ID);
+        for port in [2, 3, 4] {
+            for length in [30, 100, 1200] {
+                let mut packet = [&[0x41], &id[..]].concat();
+                packet.resize(length, 0x55);
+                stranger.send(&packet, server.address_number(port));
+            }
+        }
+        // Whatever comes, it does not end the connection.
+        while let Some(answer) = stranger.receive_within(Duration::from_millis(50)) {
+            http3.link().take_forged(&answer);
+        }
+        assert_eq!((http3.get("/").text().as_str(), http3.link().end()), ("ok", None));
     }
 }
 

@@ -19,6 +19,10 @@ settings! {
         /// CONNECT of RFC 9220.
         http3_extended_connect: bool = "off", in HTTP | SERVER, fidelity = Own;
         /// Whether clients may speak HTTP/0.9 over QUIC (`hq-interop` in ALPN), as tests of the interoperation of QUIC do.
+        ///
+        /// The server that the client names in its handshake (SNI) decides, or the address's default server if it names none. What
+        /// other servers at the address have does not matter. Requests name no host, so all requests of such a connection go
+        /// to that server.
         http3_hq: bool = "off", in HTTP | SERVER, since = "1.25.0";
         /// Number of requests of a connection that may be open at once.
         http3_max_concurrent_streams: usize = "128", in HTTP | SERVER, since = "1.25.0";
@@ -26,9 +30,10 @@ settings! {
         /// it may send eight times as many.
         http3_stream_buffer_size: Size = "64k", in HTTP | SERVER, since = "1.25.0",
             fidelity = Differs("less than 256k counts as that, so that a client does not send 64 KiB in a round trip; and what a response has on its way is not bounded by it, but follows the congestion window of the connection");
-        /// Number of connection IDs that a client may give to the server, so that its connection can change its path.
+        /// Number of connection IDs that a client may give to the server at once. It is read, and changes nothing: a client may
+        /// always give five, which is enough for connections that change their paths.
         quic_active_connection_id_limit: usize = "2", in HTTP | SERVER, since = "1.25.0",
-            fidelity = NoEffect("a client may always give five");
+            fidelity = NoEffect("the number is always five");
         /// Whether packets to one client leave as one message, which the kernel or the network card takes apart
         /// (`UDP_SEGMENT`). Without the directive they do wherever the kernel has it, and no longer after it has failed once.
         quic_gso: Option<bool>, in HTTP | SERVER, since = "1.25.0",
@@ -40,6 +45,9 @@ settings! {
         /// and hands it on to a new binary: tokens stay valid over reloads and upgrades. The file is read with the
         /// configuration. Connection IDs depend on it, too: while the binary is changed (`USR2`), the file had better stay
         /// the same, or connections of the old binary break.
+        ///
+        /// All packets of a connection have to reach the machine that has it: another machine with the same file resets the
+        /// connection (RFC 9000 section 21.11).
         quic_host_key: Option<HostKey>, in HTTP | SERVER, since = "1.25.0",
             fidelity = Differs("without it, nginx makes a secret anew with each reload");
         /// Whether every client has to show that it receives packets at its address, before anything is done for it. It gets a

@@ -17,6 +17,9 @@ const LONGEST: usize = 65_536;
 /// The size of the socket's buffer that is asked for, in bytes.
 const BUFFER: usize = 4 << 20;
 
+/// The number of bytes that are kept of a packet with a short header: the first one, and the longest connection ID.
+const SHORT: usize = 1 + 20;
+
 /// The most datagrams that are taken in a turn.
 const TURN: usize = 256;
 
@@ -83,6 +86,8 @@ pub struct QuicLink {
     seen: SeenPackets,
     is_established: bool,
     end: Option<LinkEnd>,
+    /// The first bytes of the last packet with a short header that was sent.
+    last_short: Vec<u8>,
     output: Vec<u8>,
     input: Vec<u8>,
 }
@@ -124,6 +129,7 @@ impl QuicLink {
             seen: SeenPackets::default(),
             is_established: false,
             end: None,
+            last_short: Vec::new(),
             output: Vec::new(),
             input: vec![0; LONGEST],
         }
@@ -186,6 +192,17 @@ impl QuicLink {
         self.connection.local_address_changed();
     }
 
+    /// The connection ID of the server that the last packet with a short header was sent to; empty before there was one. `length`
+    /// is that of the server's IDs.
+    pub fn sent_to(&self, length: usize) -> &[u8] {
+        self.last_short.get(1..1 + length).unwrap_or_default()
+    }
+
+    /// Takes a datagram as if the server had sent it.
+    pub fn take_forged(&mut self, bytes: &[u8]) {
+        self.take(bytes, self.to);
+    }
+
     /// Sends a datagram that belongs to no connection, from the client's port.
     ///
     /// # Panics
@@ -210,6 +227,9 @@ impl QuicLink {
             output.clear();
             let Some(transmit) = self.connection.poll_transmit(now, 1, &mut output) else { break };
             // A full socket loses it, as any network may.
+            if output[0] & 0x80 == 0 {
+                self.last_short = output[..output.len().min(SHORT)].to_vec();
+            }
             let sender = self.forged.as_ref().unwrap_or(&self.socket);
             let _ = sender.send_to(&output[..transmit.size], transmit.destination);
         }

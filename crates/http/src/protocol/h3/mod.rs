@@ -168,6 +168,7 @@ impl H3Driver {
         let servers = generation.http.listens.find(&listener.spec())?;
         let settings = servers.servers.default.entry.settings.get::<Http3Settings>();
         let own = settings.quic_host_key.as_ref().map(HostKey::secret);
-        QuicKeys::of(own.unwrap_or(&self.http.loop_state.shared.quic_secret).bytes())
+        let secret = own.unwrap_or(&self.http.loop_state.shared.quic_secret);
+        QuicKeys::of(secret.bytes(), &listener.spec().name)
     }
 }
