@@ -1,6 +1,6 @@
 //! A connection: datagrams and time go in; datagrams, events and bytes of streams come out.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
 use quinn_proto::{Connection, ConnectionHandle, ConnectionStats, DatagramEvent, Endpoint, Transmit};
@@ -16,9 +16,21 @@ pub struct QuicConnection {
     endpoint: Endpoint,
     handle: ConnectionHandle,
     connection: Connection,
-    /// The address that the client has shown to have last. The one that it has begun with counts as shown.
+    /// The address that the client has shown to have last. Its first address counts as shown.
     peer: SocketAddr,
     progress: MoveProgress,
+    /// Bytes to and from another address that the client may have. Figures of former addresses are forgotten.
+    elsewhere: Option<UnknownAddress>,
+}
+
+/// The most bytes that an address may get for each byte from there, before the client has shown to have it (RFC 9000 section 8).
+const MOST_AMPLIFICATION: usize = 3;
+
+/// An address that nobody has shown to have.
+struct UnknownAddress {
+    ip: IpAddr,
+    received: usize,
+    sent: usize,
 }
 
 /// The progress of a client's way to another address. The library tells nobody whether the client has shown that it has the
@@ -27,7 +39,7 @@ pub struct QuicConnection {
 enum MoveProgress {
     /// There is no other address, or nothing has come from there that answers.
     Unanswered,
-    /// An answer has come from there. If it is the right one, the next datagram does not ask.
+    /// An answer has come from there. If it is right, the next datagram does not ask.
     Answered,
     /// The client has shown that it has the address.
     Arrived,
@@ -38,7 +50,8 @@ impl QuicConnection {
         // The endpoint has this connection and no other one.
         endpoint.set_server_config(None);
         let peer = connection.remote_address();
-        let mut this = QuicConnection { endpoint, handle, connection, peer, progress: MoveProgress::Unanswered };
+        let mut this =
+            QuicConnection { endpoint, handle, connection, peer, progress: MoveProgress::Unanswered, elsewhere: None };
         this.exchange();
         this
     }
@@ -46,6 +59,9 @@ impl QuicConnection {
     /// Takes a datagram. An answer that is not the connection's (a stateless reset) is appended to `output`.
     pub fn receive(&mut self, now: Instant, datagram: Datagram, output: &mut Vec<u8>) -> Option<Transmit> {
         let from = datagram.from;
+        if from.ip() != self.peer.ip() {
+            self.note_received(from.ip(), datagram.bytes.len());
+        }
         match datagram.give(&mut self.endpoint, now, output)? {
             DatagramEvent::ConnectionEvent(handle, event) => {
                 debug_assert_eq!(handle, self.handle, "the endpoint has one connection");
@@ -86,7 +102,7 @@ impl QuicConnection {
     /// there are none for now.
     pub fn transmit(&mut self, now: Instant, most: usize, output: &mut Vec<u8>) -> Option<Transmit> {
         let before = self.is_moving().then(|| self.connection.stats());
-        let transmit = self.connection.poll_transmit(now, most, output);
+        let transmit = self.next_datagrams(now, most, output);
         self.exchange();
         if let (Some(before), Some(transmit)) = (before, &transmit)
             && transmit.destination == self.connection.remote_address()
@@ -97,6 +113,38 @@ impl QuicConnection {
     }
 
     // ---- a client that moves -----------------------------------------------------------------------------------------
+
+    /// The next datagrams, without those that an address must not get. For the client these are lost.
+    fn next_datagrams(&mut self, now: Instant, most: usize, output: &mut Vec<u8>) -> Option<Transmit> {
+        let begin = output.len();
+        loop {
+            let is_elsewhere = self.connection.remote_address().ip() != self.peer.ip();
+            let transmit = self.connection.poll_transmit(now, if is_elsewhere { 1 } else { most }, output)?;
+            let ip = transmit.destination.ip();
+            if ip == self.peer.ip() || self.may_send(ip, transmit.size) {
+                return Some(transmit);
+            }
+            output.truncate(begin);
+        }
+    }
+
+    /// Notes bytes from an address that the client has not shown to have.
+    fn note_received(&mut self, ip: IpAddr, count: usize) {
+        match &mut self.elsewhere {
+            Some(known) if known.ip == ip => known.received += count,
+            other => *other = Some(UnknownAddress { ip, received: count, sent: 0 }),
+        }
+    }
+
+    /// Whether bytes may go to such an address. They are counted then.
+    fn may_send(&mut self, ip: IpAddr, count: usize) -> bool {
+        let Some(known) = self.elsewhere.as_mut().filter(|known| known.ip == ip) else { return false };
+        let may = known.sent + count <= MOST_AMPLIFICATION.saturating_mul(known.received);
+        if may {
+            known.sent += count;
+        }
+        may
+    }
 
     /// Whether the client seems to have moved, and the next datagram shows whether it has the new address.
     pub fn is_moving(&self) -> bool {
@@ -142,6 +190,7 @@ impl QuicConnection {
         } else {
             self.progress = MoveProgress::Arrived;
             self.peer = self.connection.remote_address();
+            self.elsewhere = None;
         }
     }
 

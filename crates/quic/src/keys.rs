@@ -1,6 +1,6 @@
 //! The keys of a server: for its connection IDs, for tokens that show that a client has the address that it names, and for
-//! stateless resets. All are made of one secret, so that a server with the same secret knows the tokens and may reset the
-//! connections of the one before it at the same address.
+//! stateless resets. All are made of one secret. A server with the same secret knows the tokens, and may reset the
+//! connections of the server before it at the same address.
 
 use std::sync::Arc;
 

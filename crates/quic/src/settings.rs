@@ -30,6 +30,9 @@ const UNIDIRECTIONAL: u32 = 8;
 /// Number of connection IDs that a client may give, as the library has it.
 const ACTIVE_IDS: u64 = 5;
 
+/// The most bytes that are kept until the other side has acknowledged them, before anything else is said.
+const FIRST_SEND_WINDOW: u64 = 64 << 10;
+
 /// The most bytes of datagrams that are kept until a ClientHello is whole and its settings are known.
 const MOST_WAITING: u64 = 96 << 10;
 
@@ -81,6 +84,7 @@ impl ConnectionSettings {
             .receive_window(self.connection_window.into())
             .datagram_receive_buffer_size(None)
             .congestion_controller_factory(Arc::new(BoundedCubicConfig::default()))
+            .send_window(FIRST_SEND_WINDOW)
             .enable_segmentation_offload(self.gso);
         let most = IdleTimeout::try_from(self.idle_timeout).unwrap_or(IdleTimeout::from(VarInt::MAX));
         // No limit is a limit of 0 (RFC 9000 section 18.2).

@@ -38,6 +38,11 @@ impl Counter {
         self.0.store(self.get().wrapping_add(n), Relaxed);
     }
 
+    /// Replaces a part of a gauge, which was added before.
+    pub fn change(&self, before: u64, now: u64) {
+        self.0.fetch_add(now.wrapping_sub(before), Relaxed);
+    }
+
     /// Subtracts one (for gauges such as open connections).
     pub fn sub(&self) {
         let before = self.0.fetch_sub(1, Relaxed);

@@ -6,9 +6,11 @@ mod connections;
 mod floods;
 mod moves;
 mod networks;
+mod priorities;
 mod reloads;
 mod requests;
 mod sessions;
+mod tunnels;
 mod upgrades;
 mod uploads;
 

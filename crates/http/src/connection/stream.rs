@@ -147,7 +147,7 @@ pub trait Stream {
     /// Number of bytes that the stream would certainly accept now.
     fn certain_room(&self) -> usize;
 
-    /// The address that the client had when the request began, if it is not the one that its connection came from first.
+    /// The address that the client had when the request began, if its connection came from another one first.
     fn peer(&self) -> Option<&Address> {
         None
     }

@@ -21,8 +21,8 @@ settings! {
         /// Whether clients may speak HTTP/0.9 over QUIC (`hq-interop` in ALPN), as tests of the interoperation of QUIC do.
         ///
         /// The server that the client names in its handshake (SNI) decides, or the address's default server if it names none. What
-        /// other servers at the address have does not matter. Requests name no host, so all requests of such a connection go
-        /// to that server.
+        /// other servers at the address have does not matter. Requests name no host, so the address's default server answers
+        /// them all, or the server with the empty name.
         http3_hq: bool = "off", in HTTP | SERVER, since = "1.25.0";
         /// Number of requests of a connection that may be open at once.
         http3_max_concurrent_streams: usize = "128", in HTTP | SERVER, since = "1.25.0";

@@ -1,11 +1,13 @@
 //! A client that speaks HTTP/3.
 
+use super::forgery::ForgedFrames;
 use super::link::{LinkEnd, QuicLink};
 use super::message::{H3End, H3Message, H3Response};
 use super::options::Http3Options;
 use crate::PATIENCE;
 use bytes::Bytes;
 use freerun_proto::h3::qpack::{BlockLimits, Pseudo};
+use freerun_proto::h3::settings::H3Settings;
 use freerun_proto::h3::{H3Config, H3Connection, H3ConnectionError, StreamId as Number};
 use freerun_proto::role::Role;
 use quinn_proto::{ConnectionStats, Dir, StreamId, VarInt};
@@ -38,6 +40,9 @@ pub struct Http3 {
     /// The numbers of the GOAWAY frames that have come.
     pub(super) away: Vec<u64>,
     pub(super) failure: Option<H3ConnectionError>,
+    pub(super) forged: Option<ForgedFrames>,
+    /// The stream whose packets carry frames that the test has written.
+    pub(super) carrier: Option<StreamId>,
 }
 
 impl std::fmt::Debug for Http3 {
@@ -124,6 +129,8 @@ impl Http3 {
             passed: HashSet::new(),
             away: Vec::new(),
             failure: None,
+            forged: options.forged.clone(),
+            carrier: None,
         }
     }
 
@@ -144,6 +151,11 @@ impl Http3 {
     /// The connection below.
     pub fn link(&mut self) -> &mut QuicLink {
         &mut self.link
+    }
+
+    /// The server's settings, as far as they have come.
+    pub fn settings(&self) -> &H3Settings {
+        self.machine.peer_settings()
     }
 
     /// The library's figures.
@@ -229,10 +241,24 @@ impl Http3 {
 
     /// The frame of a request's head.
     pub fn head_of(&mut self, stream: u64, method: &str, path: &str, fields: &[(&str, &str)]) -> Vec<u8> {
+        self.head_with(stream, method, None, path, fields)
+    }
+
+    fn head_with(
+        &mut self,
+        stream: u64,
+        method: &str,
+        protocol: Option<&str>,
+        path: &str,
+        fields: &[(&str, &str)],
+    ) -> Vec<u8> {
         let authority = self.authority.clone();
         let mut out = Vec::new();
         self.machine.head(Number(stream), &mut out, |encoder, out| {
             encoder.pseudo(Pseudo::Method, method.as_bytes(), out);
+            if let Some(protocol) = protocol {
+                encoder.pseudo(Pseudo::Protocol, protocol.as_bytes(), out);
+            }
             encoder.pseudo(Pseudo::Scheme, b"https", out);
             encoder.pseudo(Pseudo::Authority, authority.as_bytes(), out);
             encoder.pseudo(Pseudo::Path, path.as_bytes(), out);
@@ -278,6 +304,15 @@ impl Http3 {
     pub fn start(&mut self, method: &str, path: &str, fields: &[(&str, &str)]) -> u64 {
         let stream = self.open();
         let head = self.head_of(stream, method, path, fields);
+        self.write_all(stream, &head);
+        stream
+    }
+
+    /// Opens a stream for another protocol, by an extended CONNECT (RFC 9220). What is sent there is the body of the request.
+    #[track_caller]
+    pub fn connect_protocol(&mut self, protocol: &str, path: &str, fields: &[(&str, &str)]) -> u64 {
+        let stream = self.open();
+        let head = self.head_with(stream, "CONNECT", Some(protocol), path, fields);
         self.write_all(stream, &head);
         stream
     }

@@ -74,11 +74,21 @@ pub struct SeenPackets {
     pub bytes: usize,
 }
 
+/// Datagrams of a client with a wrong sender ([`QuicLink::forge`]), in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ForgedDatagrams {
+    /// Number of bytes that were sent.
+    pub sent: usize,
+    /// Number of bytes that have come to the wrong sender.
+    pub received: usize,
+}
+
 /// A connection, and the socket that it goes over.
 pub struct QuicLink {
     socket: UdpSocket,
     /// The socket that sends, if what comes there is lost.
     forged: Option<UdpSocket>,
+    seen_forged: ForgedDatagrams,
     to: SocketAddr,
     endpoint: Endpoint,
     handle: ConnectionHandle,
@@ -122,6 +132,7 @@ impl QuicLink {
         QuicLink {
             socket,
             forged: None,
+            seen_forged: ForgedDatagrams::default(),
             to,
             endpoint,
             handle,
@@ -180,6 +191,24 @@ impl QuicLink {
         self.socket = socket(address);
     }
 
+    /// The datagrams that were sent from a wrong sender, and those that have come there.
+    pub fn forged(&mut self) -> ForgedDatagrams {
+        while let Some(Ok(length)) = self.forged.as_ref().map(|socket| socket.recv(&mut self.input)) {
+            self.seen_forged.received += length;
+        }
+        self.seen_forged
+    }
+
+    /// The datagrams that the client would send now. They are not sent.
+    pub fn output(&mut self) -> Vec<Vec<u8>> {
+        let mut all = Vec::new();
+        let mut output = Vec::new();
+        while self.connection.poll_transmit(Instant::now(), 1, &mut output).is_some() {
+            all.push(std::mem::take(&mut output));
+        }
+        all
+    }
+
     /// Sends from this address of the machine from now on, and still receives at the one before: somebody in between sends the
     /// client's datagrams on with a wrong sender. `None` ends that.
     pub fn forge(&mut self, sender: Option<IpAddr>) {
@@ -192,8 +221,8 @@ impl QuicLink {
         self.connection.local_address_changed();
     }
 
-    /// The connection ID of the server that the last packet with a short header was sent to; empty before there was one. `length`
-    /// is that of the server's IDs.
+    /// The connection ID of the server that the last packet with a short header was sent to; empty before there was one. The
+    /// server's IDs have this length.
     pub fn sent_to(&self, length: usize) -> &[u8] {
         self.last_short.get(1..1 + length).unwrap_or_default()
     }
@@ -229,6 +258,9 @@ impl QuicLink {
             // A full socket loses it, as any network may.
             if output[0] & 0x80 == 0 {
                 self.last_short = output[..output.len().min(SHORT)].to_vec();
+            }
+            if self.forged.is_some() {
+                self.seen_forged.sent += transmit.size;
             }
             let sender = self.forged.as_ref().unwrap_or(&self.socket);
             let _ = sender.send_to(&output[..transmit.size], transmit.destination);

@@ -6,13 +6,14 @@
 
 mod client;
 mod events;
+mod forgery;
 mod link;
 mod message;
 mod options;
 mod streams;
 
 pub use client::Http3;
-pub use link::{LinkEnd, QuicLink, SeenPackets, wait_for_any};
+pub use link::{ForgedDatagrams, LinkEnd, QuicLink, SeenPackets, wait_for_any};
 pub use message::{H3End, H3Message, H3Response};
 pub use options::Http3Options;
 pub use quinn_proto::{ConnectionStats, Dir, StreamId};

@@ -1,5 +1,6 @@
 //! Options of a client.
 
+use super::forgery::{ForgedFrames, ForgingConfig};
 use crate::{Tls, TlsVersion};
 use quinn_proto::crypto::rustls::QuicClientConfig;
 use quinn_proto::{ClientConfig, IdleTimeout, NoneTokenStore, TokenMemoryCache, TransportConfig, VarInt};
@@ -22,6 +23,7 @@ pub struct Http3Options {
     connection_window: u32,
     idle: Duration,
     alive: Option<Duration>,
+    pub(super) forged: Option<ForgedFrames>,
 }
 
 impl Default for Http3Options {
@@ -45,6 +47,7 @@ impl Http3Options {
             connection_window: 16 << 20,
             idle: Duration::from_secs(120),
             alive: None,
+            forged: None,
         }
     }
 
@@ -101,6 +104,11 @@ impl Http3Options {
         Http3Options { is_bare: true, ..self }
     }
 
+    /// Lets the test write frames of QUIC, for one connection.
+    pub fn forging(self) -> Http3Options {
+        Http3Options { forged: Some(ForgedFrames::default()), ..self }
+    }
+
     /// The options for the library.
     pub(super) fn config(&self) -> ClientConfig {
         let crypto = QuicClientConfig::try_from(self.tls.config()).expect("a suite for the first packets");
@@ -113,7 +121,12 @@ impl Http3Options {
             .max_idle_timeout(Some(idle))
             .keep_alive_interval(self.alive)
             .datagram_receive_buffer_size(None);
-        let mut config = ClientConfig::new(Arc::new(crypto));
+        let mut config = match &self.forged {
+            Some(frames) => {
+                ClientConfig::new(Arc::new(ForgingConfig { config: Arc::new(crypto), frames: frames.clone() }))
+            }
+            None => ClientConfig::new(Arc::new(crypto)),
+        };
         config.transport_config(Arc::new(transport));
         match &self.tokens {
             Some(tokens) => config.token_store(tokens.clone()),

@@ -106,6 +106,55 @@ impl Http3 {
         self.write_all(control, &frame);
     }
 
+    /// Sends frames of QUIC that the test has written, in one packet, and takes what comes meanwhile. They replace the
+    /// bytes of a stream that the server never hears of. The options have to [allow](super::Http3Options::forging) it.
+    ///
+    /// # Panics
+    /// No packet leaves that has room for them.
+    #[track_caller]
+    pub fn send_frames(&mut self, frames: &[u8]) {
+        let forged = self.forged.clone().expect("a client that forges");
+        let end = Instant::now() + PATIENCE;
+        // What waits is sent first, so that the next packet carries the stream.
+        self.step();
+        forged.set(frames);
+        let mut left = frames.len();
+        while forged.are_left() && self.link.end().is_none() {
+            assert!(Instant::now() < end, "the frames do not leave; {self:?}");
+            let carrier = match self.carrier {
+                Some(carrier) => carrier,
+                None => self.link.connection().streams().open(Dir::Bi).expect("a stream"),
+            };
+            self.carrier = Some(carrier);
+            let count = self.link.write(carrier, &frames[..left]).unwrap_or(0);
+            left -= count;
+            if left > 0 && count == 0 {
+                // Its window is used up: the server knows nothing of it.
+                self.carrier = None;
+                left = frames.len();
+            }
+            self.step();
+            if forged.are_left() {
+                self.link.wait(LOOK);
+            }
+        }
+    }
+
+    /// Appends what has come on a stream that is [held](Http3::hold) to `bytes`. Returns whether that is all.
+    pub fn read_raw(&mut self, stream: u64, bytes: &mut Vec<u8>) -> bool {
+        let mut received = self.link.connection().recv_stream(quic(stream));
+        let Ok(mut chunks) = received.read(true) else { return true };
+        let is_whole = loop {
+            match chunks.next(usize::MAX) {
+                Ok(Some(chunk)) => bytes.extend_from_slice(&chunk.bytes),
+                Ok(None) => break true,
+                Err(_) => break false,
+            }
+        };
+        let _ = chunks.finalize();
+        is_whole
+    }
+
     /// Sends something that the server acknowledges.
     pub fn ping(&mut self) {
         self.link.connection().ping();

@@ -1,5 +1,5 @@
-//! Limits that a client remembers with its session for early data, before it hears of new ones (RFC 9001 section 4.6.1, RFC 9114
-//! section 7.2.4.2): a server that gives less by now must not take the early data.
+//! Limits that a client remembers with its session for early data (RFC 9001 section 4.6.1, RFC 9114 section 7.2.4.2). A server that
+//! has smaller limits since then must not take the early data.
 
 use zeroize::Zeroizing;
 
@@ -25,7 +25,7 @@ pub(super) fn with_limits(limits: &[u64], session: Vec<u8>) -> Vec<u8> {
     stored
 }
 
-/// The session alone. `None` if its client remembers a limit that is larger than the one that is given by now, or other limits.
+/// The session alone. `None` if its client remembers a limit that is larger than the present limit, or other limits.
 pub(super) fn within_limits<'s>(now: &[u64], stored: &'s [u8]) -> Option<&'s [u8]> {
     let Some((first, rest)) = stored.split_first().filter(|(first, _)| **first & LIMITS != 0) else {
         return Some(stored);

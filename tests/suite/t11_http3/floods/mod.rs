@@ -3,6 +3,7 @@
 mod datagrams;
 mod frames;
 mod stalls;
+mod transport;
 
 use super::{connect, quic};
 use freerun_testkit::http3::{Http3, LinkEnd};

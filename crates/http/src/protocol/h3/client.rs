@@ -38,10 +38,10 @@ use crate::settings::server::ServerSettings;
 const MOST_KEPT: usize = 96 << 10;
 
 /// The size of the table of fields that clients may fill, in bytes, as in nginx.
-const DECODER_TABLE: u32 = 4096;
+pub(super) const DECODER_TABLE: u32 = 4096;
 
 /// The most streams of a client that may wait for entries of that table.
-const BLOCKED_STREAMS: u16 = 16;
+pub(super) const BLOCKED_STREAMS: u16 = 16;
 
 /// The size of the table of fields that this side fills.
 const ENCODER_TABLE: u32 = 4096;
@@ -52,14 +52,6 @@ const SEGMENTS: usize = 45;
 
 /// Number of calls for datagrams of one connection before other tasks get their turn.
 const CALLS: usize = 8;
-
-/// The least and the most bytes that are given to QUIC and that the client has not acknowledged.
-const LEAST_WINDOW: u64 = 256 << 10;
-const MOST_WINDOW: u64 = 16 << 20;
-
-/// The most bytes that are given to QUIC and that the congestion window does not let it send yet: as many as leave in a turn.
-/// What waits longer is read from memory a second time instead of from the processor's cache.
-const AHEAD: u64 = 128 << 10;
 
 /// The state of a connection, as far as QUIC is concerned.
 enum QuicState {
@@ -93,6 +85,14 @@ pub(super) struct H3Client {
     pub(super) streams: RefCell<HashMap<u64, Rc<H3Stream>, FxBuildHasher>>,
     /// The unidirectional streams of this side.
     own: [Cell<Option<freerun_quic::StreamId>>; 3],
+    /// Number of bytes of the process's budget that are counted for the connection.
+    pub(super) claimed: Cell<u64>,
+    /// Number of bytes of responses that QUIC was given since it had none.
+    pub(super) written: Cell<u64>,
+    /// Streams that QUIC has room for again.
+    pub(super) writable: RefCell<Vec<StreamId>>,
+    /// The stream that was given room last.
+    pub(super) served: Cell<u64>,
     /// Streams whose readers want more.
     pub(super) wanting: RefCell<Vec<StreamId>>,
     /// The rest of what was received on streams that wait for entries of the table of fields.
@@ -154,12 +154,6 @@ fn machine(entry: &Location) -> H3Connection {
     })
 }
 
-/// The settings of HTTP/3 that a client remembers for early data, and that are limits, or allow it something.
-pub(super) fn remembered_settings(entry: &Location) -> [u64; 3] {
-    let connects = entry.settings.get::<Http3Settings>().http3_extended_connect;
-    [DECODER_TABLE.into(), BLOCKED_STREAMS.into(), connects.into()]
-}
-
 impl H3Client {
     /// A connection whose first datagram has come. `None` if no server answers at the socket.
     pub(super) fn new(
@@ -171,8 +165,8 @@ impl H3Client {
     ) -> Option<Rc<H3Client>> {
         let (_, servers, _) = driver.http.servers_of(&facts, || facts.local())?;
         let machine = machine(&servers.entry);
-        let (first_id, peer, session, offers_early, streams, own, wanting, blocked, unacknowledged, task) =
-            Default::default();
+        let (first_id, peer, session, offers_early, streams, own, unacknowledged, task) = Default::default();
+        let (claimed, written, writable, served, wanting, blocked) = Default::default();
         let (is_polled, is_woken, is_over, gone, idle_since, close_request) = Default::default();
         Some(Rc::new(H3Client {
             facts,
@@ -187,6 +181,10 @@ impl H3Client {
             machine: RefCell::new(machine),
             streams,
             own,
+            claimed,
+            written,
+            writable,
+            served,
             wanting,
             blocked,
             unacknowledged,
@@ -391,14 +389,6 @@ impl H3Client {
         with(&mut self.machine.borrow_mut())
     }
 
-    /// Lets the bytes that QUIC keeps for the client follow the congestion window.
-    pub(super) fn follow_window(&self) {
-        self.with_quic(|quic| {
-            let window = quic.look().congestion_state().window();
-            quic.inner().set_send_window(window.saturating_add(AHEAD).clamp(LEAST_WINDOW, MOST_WINDOW));
-        });
-    }
-
     /// Writes what the machine has for its own streams, as far as QUIC takes it.
     pub(super) fn write_own(&self) {
         // Before that it is not known whether the client speaks HTTP/3.
@@ -505,6 +495,7 @@ impl H3Client {
     /// Gives up the place of the connection at its socket. The connection has ended.
     pub(super) fn leave(&self) {
         self.over();
+        self.claim(0);
         self.end_handshake();
         self.forget_first_id();
         self.state.replace(QuicState::Over);

@@ -14,7 +14,7 @@ use freerun_runtime::timer::Timer;
 use freerun_serve::tls::handshake::{HandshakeError, Offer, run_step, takes_long};
 use freerun_tls::session::{QuicServer, SessionFailure};
 
-use crate::protocol::h3::client::{self, H3Client};
+use crate::protocol::h3::client::{BLOCKED_STREAMS, DECODER_TABLE, H3Client};
 use crate::protocol::tls::{self, HandshakeLogEnd};
 use crate::request::ClientStream;
 use crate::request::location::{Location, Server};
@@ -129,10 +129,16 @@ fn connection_settings(entry: &Location) -> ConnectionSettings {
     }
 }
 
-/// The limits that a client remembers for the early data of its next connection: those of QUIC (RFC 9000 section 7.4.1) and the
+/// The settings of HTTP/3 that a client remembers for early data, and that are limits, or allow it something.
+fn remembered_settings(entry: &Location) -> [u64; 3] {
+    let connects = entry.settings.get::<Http3Settings>().http3_extended_connect;
+    [DECODER_TABLE.into(), BLOCKED_STREAMS.into(), connects.into()]
+}
+
+/// The limits that a client remembers for the early data of its next connection: limits of QUIC (RFC 9000 section 7.4.1) and
 /// settings of HTTP/3 (RFC 9114 section 7.2.4.2). None of them may be smaller when the data is taken.
 fn early_limits(entry: &Location, transport: &ConnectionSettings) -> Vec<u64> {
-    [&transport.limits()[..], &client::remembered_settings(entry)].concat()
+    [&transport.limits()[..], &remembered_settings(entry)].concat()
 }
 
 /// Logs and counts that a handshake has failed in the library.

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `socket.rs` | a listening socket: which connection a datagram belongs to, and connections that begin |
 //! | `handshake.rs` | the choice of a server by the ClientHello, and the server's part of the handshake |
+//! | `budget.rs` | what QUIC keeps for clients, of all connections together |
 //! | `client.rs` | a connection, as its task and the tasks of its requests share it |
 //! | `task.rs` | the task of a connection: events, time, and when it ends |
 //! | `receive.rs` | bytes of QUIC streams on their way to the machine, and what the machine makes of them |
@@ -15,6 +16,7 @@
 //! | `unread_rests.rs` | the rests of requests that were answered before they had come whole |
 //! | `words.rs` | lines of the log |
 
+mod budget;
 mod client;
 mod handshake;
 mod receive;

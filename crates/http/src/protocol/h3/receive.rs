@@ -104,8 +104,10 @@ impl H3Client {
     /// Throws away what has come of the rest of a request that was answered.
     fn discard_pieces(&self, id: StreamId) {
         let mut has_ended = false;
-        while let Some(pieces) = self.take_pieces(id) {
-            has_ended = pieces.fin || pieces.reset.is_some();
+        loop {
+            let mut pieces = StreamPieces::default();
+            let is_open = self.take_pieces(id, &mut pieces);
+            has_ended |= !is_open || pieces.fin || pieces.reset.is_some();
             if has_ended || !pieces.has_more {
                 break;
             }

@@ -62,6 +62,8 @@ pub(super) struct H3Stream {
     id: StreamId,
     /// The address that the client had moved to when the request began.
     peer: Option<Rc<Address>>,
+    /// The priority among the streams of the connection, for QUIC.
+    priority: Cell<i32>,
     /// The received pieces of the body that were not read yet, and their length.
     body: RefCell<VecDeque<Bytes>>,
     unread: Cell<usize>,
@@ -111,13 +113,15 @@ fn length(head: &ResponseHead) -> Option<u64> {
 impl H3Stream {
     /// The stream of a request; `body_ended` says that nothing follows its head.
     pub(super) fn new(client: Rc<H3Client>, id: StreamId, framing: Framing, body_ended: bool) -> Rc<H3Stream> {
-        let (body, unread, is_paused, fault, tail, pieces, unsent, is_blocked, ends, finished) = Default::default();
+        let (priority, body, unread, is_paused, fault, tail, pieces, unsent, is_blocked, ends, finished) =
+            Default::default();
         let (stops, gone, failed, released, sent_head, tunnel_of, reader, writer, watchers) = Default::default();
         let (body_ended, peer) = (Cell::new(body_ended), client.peer());
         Rc::new(H3Stream {
             client,
             id,
             peer,
+            priority,
             body,
             unread,
             is_paused,
@@ -251,7 +255,23 @@ impl H3Stream {
         let urgency = 7 - i32::from(priority.urgency.min(7));
         let order = i32::try_from(self.id.0 / 4 % (URGENCY as u64 / 2)).unwrap_or(0);
         let within = if priority.incremental { 0 } else { URGENCY - 1 - order };
-        self.client.set_priority(self.id, urgency * URGENCY + within);
+        self.priority.set(urgency * URGENCY + within);
+        self.client.set_priority(self.id, self.priority.get());
+    }
+
+    /// The priority among the streams of the connection, for QUIC.
+    pub(super) fn priority(&self) -> i32 {
+        self.priority.get()
+    }
+
+    /// The number of the stream.
+    pub(super) fn id(&self) -> StreamId {
+        self.id
+    }
+
+    /// Whether QUIC has taken all of the response so far, and more is to come.
+    pub(super) fn has_drained(&self) -> bool {
+        self.unsent.get() == 0 && !self.ends.get() && !self.is_over()
     }
 
     // ---- sending -----------------------------------------------------------------------------------------------------
@@ -329,6 +349,12 @@ impl RequestStream for H3Stream {
             let _ = self.client.machine(|machine| machine.reset(self.id, loops::millis()));
             self.client.reset_stream(self.id, H3ErrorCode::H3_REQUEST_CANCELLED);
             self.leave();
+        }
+    }
+
+    fn rests(&self) {
+        if !self.is_blocked.get() && self.unsent.get() > 0 && !self.is_over() {
+            self.flush();
         }
     }
 

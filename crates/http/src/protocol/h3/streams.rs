@@ -1,5 +1,6 @@
 //! The streams of a connection: the table of those whose requests go on, and what is done with their halves in QUIC.
 
+use std::cmp::Reverse;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -105,7 +106,10 @@ impl H3Client {
         let written = self.with_quic(|quic| quic.inner().send_stream(quic_id(id)).write_chunks(pieces));
         self.wake();
         match written {
-            Some(Ok(written)) => Ok((written.bytes, written.chunks)),
+            Some(Ok(written)) => {
+                self.written.set(self.written.get() + written.bytes as u64);
+                Ok((written.bytes, written.chunks))
+            }
             Some(Err(WriteError::Blocked)) => Ok((0, 0)),
             Some(Err(_)) | None => Err(StreamOver),
         }
@@ -125,5 +129,31 @@ impl H3Client {
         self.with_quic(|quic| {
             let _ = quic.inner().send_stream(quic_id(id)).set_priority(priority);
         });
+    }
+
+    /// Notes that QUIC has room for a stream.
+    pub(super) fn note_writable(&self, id: StreamId) {
+        self.writable.borrow_mut().push(id);
+    }
+
+    /// Has the streams that wait for room use it, the most urgent first (RFC 9218 section 10): all streams share the room.
+    /// Streams that take turns begin behind the stream that was served last.
+    pub(super) fn flush_writable(&self) {
+        let waiting = self.writable.take();
+        let mut streams: Vec<_> = waiting.into_iter().filter_map(|id| self.stream(id)).collect();
+        let served = self.served.get();
+        streams.sort_by_key(|stream| (Reverse(stream.priority()), stream.id().0 <= served, stream.id().0));
+        if let Some(first) = streams.first() {
+            self.served.set(first.id().0);
+        }
+        for (place, stream) in streams.iter().enumerate() {
+            stream.flush();
+            let others = &streams[place + 1..];
+            if stream.has_drained() && others.iter().any(|other| other.priority() < stream.priority()) {
+                // Its request may have more at once. The others have their turn when it did.
+                self.writable.borrow_mut().extend(others.iter().map(|other| other.id()));
+                return self.wake_later();
+            }
+        }
     }
 }

@@ -127,6 +127,7 @@ impl H3Task {
         if let Err(failure) = self.take_events(context) {
             self.fail(failure);
         }
+        self.client.flush_writable();
         if let TaskStage::Verifying(verifying) = &mut self.stage {
             match verifying.as_mut().poll(context) {
                 Poll::Pending => {}
@@ -185,7 +186,7 @@ impl H3Task {
             // They are read when requests may be served.
             StreamEvent::Readable { .. } => Ok(()),
             StreamEvent::Writable { id } => {
-                client.stream(machine_id(id)).into_iter().for_each(|stream| stream.flush());
+                client.note_writable(machine_id(id));
                 Ok(())
             }
             StreamEvent::Finished { id } => {

@@ -22,6 +22,9 @@ pub(in crate::protocol) trait RequestStream {
     /// Ends the stream if it is a tunnel of this generation.
     fn end_tunnel(&self, generation: u64);
 
+    /// Notes that the request waits: what was given to the stream so far has to leave.
+    fn rests(&self) {}
+
     /// Notes that the request has ended: it uses the stream no more.
     fn release(&self);
 }
@@ -66,6 +69,7 @@ impl Future for RequestTask {
             }
             Ok(Some((runner, Poll::Pending))) => {
                 self.runner = Some(runner);
+                self.stream.rests();
                 Poll::Pending
             }
             Ok(None) => Poll::Ready(()),

@@ -40,6 +40,9 @@ described! {
         /// Changes of the address or the port of a connection's client.
         #[metric(counter "freerun_quic_migrations_total")]
         pub migrated: u64,
+        /// The most bytes of responses that are kept until clients have acknowledged them.
+        #[metric(gauge "freerun_quic_unacknowledged_bytes")]
+        pub unacknowledged: u64,
         /// Resets sent for packets of unknown connections.
         #[metric(counter "freerun_quic_stateless_resets_total")]
         pub resets: u64,
@@ -87,6 +90,7 @@ impl Quic {
             retries: figures.retries.get(),
             refused: figures.refused.get(),
             migrated: figures.migrated.get(),
+            unacknowledged: figures.unacknowledged.get(),
             resets: figures.resets.get(),
             lost_from_clients: figures.lost_from_clients.get(),
             lost_to_clients: figures.lost_to_clients.get(),

@@ -28,6 +28,8 @@ pub struct QuicFigures {
     pub refused: Counter,
     /// Changes of a connection's path: its client has another address or port from then on.
     pub migrated: Counter,
+    /// The most bytes of responses that are kept until clients have acknowledged them.
+    pub unacknowledged: Counter,
     /// Stateless resets sent, for packets of connections that are not known.
     pub resets: Counter,
     /// Datagrams from clients that were lost, because there was no room for them.
