@@ -13,22 +13,26 @@
 //! | [`settings`] | the settings of connections |
 //! | [`datagram`] | a datagram that was received |
 //! | [`pending`] | a connection whose client has sent its first datagram |
+//! | [`client`] | connections of this side to a server |
 //! | [`connection`] | a connection: datagrams and time go in; datagrams, events and bytes of streams come out |
+//! | [`http3`] | the streams of a connection and the machine of HTTP/3 above them |
 //!
 //! Each connection has an endpoint of its own of the library. So a connection is one value, which may go to another
 //! thread for a long step of its handshake while the loop serves all others.
 
+pub mod client;
 mod congestion;
 pub mod connection;
 pub mod connection_id;
 pub mod datagram;
 pub mod hello;
+pub mod http3;
 pub mod keys;
 pub mod packet;
 pub mod pending;
 pub mod settings;
 
-pub use quinn_proto::{Dir, ServerConfig, StreamId, Transmit, VarInt};
+pub use quinn_proto::{ConnectError, Dir, ServerConfig, StreamId, Transmit, VarInt};
 
 #[cfg(test)]
 mod tests;

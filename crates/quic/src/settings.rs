@@ -23,7 +23,7 @@ const LATER_TOKEN: Duration = Duration::from_secs(600);
 /// Number of tokens for later connections that a client gets, as from nginx.
 const LATER_TOKENS: u32 = 1;
 
-/// Number of streams in one direction that a client may have: three that HTTP/3 needs, and some that mean nothing
+/// Number of streams in one direction that the peer may have: three that HTTP/3 needs, and some that mean nothing
 /// (RFC 9114 section 6.2.3).
 const UNIDIRECTIONAL: u32 = 8;
 
@@ -36,16 +36,16 @@ const FIRST_SEND_WINDOW: u64 = 64 << 10;
 /// The most bytes of datagrams that are kept until a ClientHello is whole and its settings are known.
 const MOST_WAITING: u64 = 96 << 10;
 
-/// Settings of connections of a server.
+/// Settings of connections of one side.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ConnectionSettings {
-    /// Number of streams that a client may have at once.
+    /// Number of streams in both directions that the peer may have at once; a server has none with a client.
     pub max_streams: u32,
-    /// The most bytes that a client may send on one stream before they are read.
+    /// The most bytes that the peer may send on one stream before they are read.
     pub stream_window: u32,
-    /// The most bytes that a client may send on all streams before they are read.
+    /// The most bytes that the peer may send on all streams before they are read.
     pub connection_window: u32,
-    /// The time without any datagram from the client after which a connection ends.
+    /// The time without any datagram from the peer after which a connection ends.
     pub idle_timeout: Duration,
     /// Whether the kernel may cut several datagrams out of one message.
     pub gso: bool,

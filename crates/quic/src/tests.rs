@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use freerun_tls::issue;
-use freerun_tls::session::{QuicServer, QuicSession, ServerConfig, ServerSettings};
+use freerun_tls::session::{ClientSettings, QuicClient, QuicServer, QuicSession, ServerConfig, ServerSettings};
 use quinn_proto::crypto::rustls::QuicClientConfig;
 use quinn_proto::{
     ClientConfig, Connection, ConnectionError, ConnectionHandle, DatagramEvent, Dir, Endpoint, EndpointConfig, Event,
@@ -16,6 +16,7 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, SignatureScheme};
 
+use crate::client;
 use crate::connection::QuicConnection;
 use crate::connection_id::{ConnectionIds, ConnectionPlace, LoopPlace};
 use crate::datagram::Datagram;
@@ -181,6 +182,16 @@ impl Server {
             _ => panic!("a connection begins"),
         }
     }
+}
+
+/// The datagrams that a connection sends now.
+fn sent(now: Instant, connection: &mut QuicConnection) -> Vec<BytesMut> {
+    let (mut all, mut output) = (Vec::new(), Vec::new());
+    while connection.transmit(now, 1, &mut output).is_some() {
+        all.push(BytesMut::from(&output[..]));
+        output.clear();
+    }
+    all
 }
 
 /// Has both sides exchange datagrams until none is left.
@@ -404,7 +415,7 @@ fn a_reset_is_good_for_the_address_of_the_connection_alone() {
     let id = id_of(&mut client, now);
     let reset_at = |address: &str| {
         let keys = QuicKeys::of(&[9; 32], address).unwrap();
-        let ids = ConnectionIds::new(&keys, LoopPlace { index: 1, number: 1, of: 2 });
+        let ids = ConnectionIds::new(&keys, LoopPlace { process: 0, index: 1, number: 1, of: 2 });
         let own = ids.place(&id).is_some();
         let mut output = Vec::new();
         let server = Server { keys, ids, tls: tls() };
@@ -414,7 +425,7 @@ fn a_reset_is_good_for_the_address_of_the_connection_alone() {
     };
     let resets: Vec<Vec<u8>> =
         (0..2000).map(|number| reset_at(&format!("127.0.0.1:{number}"))).filter(|reset| !reset.is_empty()).collect();
-    // One in 256 takes the ID for its own.
+    // One in 64 takes the ID for its own.
     assert!(!resets.is_empty());
     for reset in resets {
         client.receive(now, &reset);
@@ -423,4 +434,47 @@ fn a_reset_is_good_for_the_address_of_the_connection_alone() {
     client.receive(now, &reset_at(""));
     let is_reset = |event: &Event| matches!(event, Event::ConnectionLost { reason: ConnectionError::Reset });
     assert!(client.events().iter().any(is_reset));
+}
+
+#[test]
+fn a_connection_of_this_side_shows_its_address_and_learns_what_was_agreed_on() {
+    let (now, server) = (Instant::now(), Server::new());
+    let settings = ClientSettings { alpn: vec![b"h3".to_vec()], ..ClientSettings::default() }.build().unwrap();
+    assert!(QuicClient::new(&settings, Some("a b"), None, clock).is_err(), "no name of DNS");
+    // A connection that has got a Retry packet, after a bit of it was changed.
+    let retried = |change: u8| {
+        let (crypto, own) = QuicClient::new(&settings, Some("quic.test"), None, clock).unwrap();
+        let mut client = client::connect(crypto, connection_settings().transport(), now, address(443)).unwrap();
+        let pending = server.pending(now, sent(now, &mut client).remove(0));
+        let mut output = Vec::new();
+        assert!(pending.retry(&mut output).is_some());
+        *output.last_mut().unwrap() ^= change;
+        client.receive(now, datagram(BytesMut::from(&output[..]), 443), &mut Vec::new());
+        (client, own)
+    };
+    assert!(sent(now, &mut retried(1).0).is_empty(), "a Retry packet with a wrong tag is none");
+    let (mut client, own) = retried(0);
+    let mut datagrams = sent(now, &mut client).into_iter();
+    let mut pending = server.pending(now, datagrams.next().unwrap());
+    assert!(pending.is_validated());
+    datagrams.for_each(|bytes| pending.receive(now, datagram(bytes, 1000), &mut Vec::new()));
+    let (settings, session) = server.settings();
+    let Ok(mut other) = pending.accept(now, settings, &mut Vec::new()) else { panic!("the handshake begins") };
+    loop {
+        let (to_client, to_server) = (sent(now, &mut other), sent(now, &mut client));
+        if to_client.is_empty() && to_server.is_empty() {
+            break;
+        }
+        for bytes in to_client {
+            client.receive(now, datagram(bytes, 443), &mut Vec::new());
+        }
+        for bytes in to_server {
+            other.receive(now, datagram(bytes, 1000), &mut Vec::new());
+        }
+    }
+    assert!(std::iter::from_fn(|| client.next_event()).any(|event| matches!(event, Event::Connected)));
+    let (agreed, theirs) = (own.agreed().unwrap(), session.agreed().unwrap());
+    assert_eq!((agreed.alpn.as_deref(), agreed.certificates.len(), agreed.early_data), (Some(&b"h3"[..]), 1, false));
+    assert_eq!((agreed.cipher, theirs.early_data), (theirs.cipher, false));
+    assert!(client.inner().streams().open(Dir::Bi).is_some());
 }

@@ -6,7 +6,7 @@
 //!
 //! The modules, from the bottom to the top; each imports only those before it:
 //!
-//! 1. [`address`], [`clock`], [`failure`], [`method`], [`pool`], [`query`], [`random`], [`sessions`]: leaf types;
+//! 1. [`address`], [`clock`], [`failure`], [`method`], [`pool`], [`query`], [`random`], [`sessions`], [`udp`]: leaf types;
 //! 2. [`figures`] and `answers`: the counters of a server;
 //! 3. [`live`]: the state of a server, independent of the configuration;
 //! 4. `carried`, `queue` and [`group_state`]: the state of a group, independent of the configuration;
@@ -14,19 +14,21 @@
 //! 6. [`peer`]: a server as one configuration describes it;
 //! 7. [`lease`]: a server that was chosen for one attempt;
 //! 8. [`balance`], [`group`] and `waiting`: the choice;
-//! 9. [`place`], [`resolve`], [`connect`], [`http2`], [`link`]: names, and connections.
+//! 9. [`place`], [`resolve`], [`connect`], [`exchange`], [`http2`], [`http3`], [`link`]: names, and connections.
 
 pub mod address;
 mod answers;
 pub mod balance;
 pub mod clock;
 pub mod connect;
+pub mod exchange;
 pub mod failure;
 pub mod figures;
 pub mod group;
 pub mod group_state;
 pub mod health;
 pub mod http2;
+pub mod http3;
 pub mod lease;
 pub mod link;
 pub mod live;
@@ -40,6 +42,7 @@ pub mod random;
 pub mod resolve;
 mod saved_servers;
 pub mod sessions;
+pub mod udp;
 mod waiting;
 
 pub use address::UpstreamAddress;

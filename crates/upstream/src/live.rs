@@ -10,6 +10,7 @@ use crate::clock::Millis;
 use crate::figures::ServerFigures;
 use crate::pool::Pool;
 use crate::random::Random;
+use crate::udp::UdpReachability;
 
 /// The state of a server while it runs. It is kept with the server's address: over changes of the group, of its
 /// settings, and reloads.
@@ -69,6 +70,8 @@ pub struct Live {
     pub figures: ServerFigures,
     /// The connections to the server that have room for further requests.
     pub pool: Pool,
+    /// Whether the server can be reached by UDP.
+    pub udp: UdpReachability,
 }
 
 /// The first number of a process is below this.
@@ -114,6 +117,7 @@ impl Default for Live {
             answers: Answers::default(),
             figures: ServerFigures::default(),
             pool: Pool::default(),
+            udp: UdpReachability::default(),
         }
     }
 }

@@ -108,6 +108,10 @@ impl UpstreamExchange {
                     let stream = Box::pin(self.plan.stream(request, lease, &sharing, surely || fresh_only));
                     Some(stream.await.map_err(failed)?)
                 }
+                UpstreamProtocol::Http3 => {
+                    let made = Box::pin(self.plan.http3(request, lease, &sharing, surely, fresh_only));
+                    Some(made.await.map_err(failed)?)
+                }
             };
             let connection = match &mut self.connection {
                 Some(connection) => connection,
@@ -123,7 +127,8 @@ impl UpstreamExchange {
             );
             let (plan, head, unsent) = (&self.plan, &mut self.head, &mut self.unsent);
             let table = plan.table();
-            let exchange = plan.family.exchange(request, &plan.target, table.max_head());
+            let is_stream = connection.link.stream().is_some();
+            let exchange = plan.family.exchange(request, is_stream, &plan.target, table.max_head());
             let exchange = &mut **self.exchange.insert(exchange);
             let mut run = Run { plan, table, connection, exchange, head, unsent, sent: 0, interim: (0, 0) };
             match run.run(request, body, lease).await {

@@ -15,8 +15,7 @@ use freerun_runtime::loops;
 use freerun_runtime::timer::Timer;
 use freerun_transport::Transport;
 use freerun_upstream::Peer;
-use freerun_upstream::http2::ExchangeStream;
-use freerun_upstream::link::Link;
+use freerun_upstream::link::{ExchangeStream, Link};
 use freerun_upstream::pool::Pool;
 
 use crate::client::client_watch::ClientWatch;

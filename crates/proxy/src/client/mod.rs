@@ -7,6 +7,8 @@
 //! `response.rs` makes the client's response, whose body is a `response_body.rs` that `reader.rs` fills. A body that
 //! also goes elsewhere passes through a `tee.rs`. After `101 Switching Protocols` only a `tunnel.rs` remains.
 //!
+//! `http3.rs` makes connections of HTTP/3, or others for servers without UDP.
+//!
 //! `error.rs` has the consequences of errors, `client_watch.rs` watches whether the client is still there.
 
 mod attempt;
@@ -14,6 +16,7 @@ pub mod client_watch;
 mod connection;
 mod early_hints;
 pub mod error;
+pub mod http3;
 mod input;
 mod pieces;
 mod plan;

@@ -1,6 +1,7 @@
 //! The state that all tries of a request share, and the preparation of a try: conditions, the connection.
 
 use std::any::Any;
+use std::cell::Cell;
 use std::future::pending;
 use std::rc::Rc;
 use std::time::Duration;
@@ -15,16 +16,19 @@ use freerun_serve::loops::local::LoopLocal;
 use freerun_serve::tls::handshake::outgoing_session::OutgoingError;
 use freerun_serve::tls::handshake::{HandshakeError, HandshakeHelpers};
 use freerun_transport::Transport;
-use freerun_upstream::Lease;
 use freerun_upstream::connect::{ConnectOptions, connect};
-use freerun_upstream::http2::{ExchangeStream, Http2Connection, LossReason};
-use freerun_upstream::link::Link;
+use freerun_upstream::exchange::LossReason;
+use freerun_upstream::http2::Http2Connection;
+use freerun_upstream::http3::Http3Connection;
+use freerun_upstream::link::{ExchangeStream, Link, LoneConnection};
 use freerun_upstream::pool::new_connection::{JoinResult, NewConnection, WakeReason};
-use freerun_upstream::pool::{ExchangeSlot, Exclusive, Pool, Scope, SharedSlot};
+use freerun_upstream::pool::{ExchangeSlot, Exclusive, MultiplexedConnection, Pool, Scope, SharedSlot};
+use freerun_upstream::{Lease, UpstreamAddress};
 
 use crate::client::client_watch::ClientWatch;
 use crate::client::connection::{UpstreamConnection, receive_error};
 use crate::client::error::{TryStage, UpstreamError};
+use crate::client::http3::{NewTransport, QuicError, QuicTry};
 use crate::client::request_body::OutgoingBody;
 use crate::client::tls;
 use crate::exchange::Fault;
@@ -33,6 +37,9 @@ use crate::exchange::target::{PassTarget, Servers};
 use crate::settings::FamilySettings;
 use crate::settings::options::Options;
 use crate::state::record::Record;
+
+/// The error of a connection that has ended before its first request.
+const ENDED: (UpstreamError, TryStage) = (UpstreamError::Fault(Fault::Cut), TryStage::Connecting);
 
 /// The state that all tries of a request share.
 pub struct Plan {
@@ -149,6 +156,7 @@ impl Plan {
             UpstreamProtocol::Http2 if is_plain && family == "grpc" => Scope::SHARED_GRPC,
             UpstreamProtocol::Sequential => Scope::of((family, local, bind, transparent, secured, &header)),
             UpstreamProtocol::Http2 => Scope::of(("h2", family, local, bind, transparent, secured, &header)),
+            UpstreamProtocol::Http3 => Scope::of(("h3", family, local, bind, transparent, secured)),
         };
         Ok(ConnectionSharing { scope, own, header })
     }
@@ -284,16 +292,19 @@ impl Plan {
         sharing: &ConnectionSharing,
         making: Option<NewConnection>,
     ) -> Result<UpstreamConnection, (UpstreamError, TryStage)> {
-        const ENDED: (UpstreamError, TryStage) = (UpstreamError::Fault(Fault::Cut), TryStage::Connecting);
-        let Some(servers) = self.servers() else { return Err((UpstreamError::Ours, TryStage::Connecting)) };
-        let transport = match self.transport(request, lease, &sharing.header).await {
-            Ok(transport) if self.target.upstream().is_secure && !tls::speaks_http2(&transport) => {
-                Err((UpstreamError::NoHttp2, TryStage::Handshaking))
+        let is_http3 = self.family.protocol(request) == UpstreamProtocol::Http3;
+        let made = if is_http3 {
+            Box::pin(self.http3_transport(request, lease, sharing)).await
+        } else {
+            match self.transport(request, lease, &sharing.header).await {
+                Ok(transport) if self.target.upstream().is_secure && !tls::speaks_http2(&transport) => {
+                    Err((UpstreamError::NoHttp2, TryStage::Handshaking))
+                }
+                made => made.map(NewTransport::Stream),
             }
-            made => made,
         };
-        let transport = match transport {
-            Ok(transport) => transport,
+        let made = match made {
+            Ok(made) => made,
             Err((error, stage)) if error.is_common() => {
                 let error = Rc::new(error);
                 if let Some(making) = making {
@@ -305,15 +316,116 @@ impl Plan {
             Err(failed) => return Err(failed),
         };
         let is_kept = making.is_some();
-        let connection = Http2Connection::begin(transport, making);
-        let stream = if is_kept {
-            let pool = sharing.own.as_deref().unwrap_or(&lease.peer().pool);
-            let (settings, count) = servers.keepalive();
-            ExchangeStream::of(pool.share(connection, sharing.scope, settings, count))
-        } else {
-            ExchangeStream::alone(connection)
+        let stream = match made {
+            NewTransport::Stream(transport) if is_http3 && !tls::speaks_http2(&transport) => {
+                lease.peer().udp.set_sequential(true);
+                let link = Link::Own(Exclusive::new(transport, sequential(sharing)));
+                return Ok(UpstreamConnection::new(link, sharing.own.clone(), false));
+            }
+            NewTransport::Stream(transport) => {
+                let connection = Http2Connection::begin(transport, making);
+                if is_kept {
+                    ExchangeStream::of(self.share(connection, lease, sharing).ok_or(ENDED)?)
+                } else {
+                    ExchangeStream::alone(LoneConnection::Http2(connection.into()))
+                }
+            }
+            NewTransport::Quic(quic) => {
+                let connection = Http3Connection::begin(*quic, making);
+                if is_kept {
+                    ExchangeStream::of(self.share(connection, lease, sharing).ok_or(ENDED)?)
+                } else {
+                    ExchangeStream::alone(LoneConnection::Http3(connection.into()))
+                }
+            }
         };
         Ok(self.carried(stream.ok_or(ENDED)?, sharing, false))
+    }
+
+    /// Adds a new connection to those that requests share.
+    fn share(
+        &self,
+        connection: impl MultiplexedConnection,
+        lease: &Lease,
+        sharing: &ConnectionSharing,
+    ) -> Option<SharedSlot> {
+        let pool = sharing.own.as_deref().unwrap_or(&lease.peer().pool);
+        let (settings, count) = self.servers()?.keepalive();
+        Some(pool.share(connection, sharing.scope, settings, count))
+    }
+
+    // ---- HTTP/3 ----------------------------------------------------------------------------------------------------
+
+    /// Has a connection for a request of HTTP/3: a stream of a shared connection, or a connection of HTTP/1.1 to a server that
+    /// speaks nothing else. With `surely`, a connection that is about to end is not used; with `is_again`, no idle one is.
+    ///
+    /// # Errors
+    /// There is no connection; the stage tells what was done last.
+    pub async fn http3(
+        &self,
+        request: &Request,
+        lease: &Lease,
+        sharing: &ConnectionSharing,
+        surely: bool,
+        is_again: bool,
+    ) -> Result<UpstreamConnection, (UpstreamError, TryStage)> {
+        if !self.target.upstream().is_secure {
+            log_error!(request, Error, "\"proxy_http_version 3\" needs \"https://\" while connecting to upstream");
+            return Err((UpstreamError::Ours, TryStage::Connecting));
+        }
+        let udp = &lease.peer().udp;
+        if !(udp.is_closed(freerun_upstream::now()) && udp.is_sequential()) {
+            return self.stream(request, lease, sharing, surely || is_again).await;
+        }
+        let sharing = ConnectionSharing { scope: sequential(sharing), own: sharing.own.clone(), header: Vec::new() };
+        if !is_again && let Some(idle) = self.idle(lease, &sharing, surely) {
+            return Ok(idle);
+        }
+        let transport = self.transport(request, lease, &[]).await?;
+        if tls::speaks_http2(&transport) {
+            // It has been changed since.
+            udp.set_sequential(false);
+            let stream = ExchangeStream::alone(LoneConnection::Http2(Http2Connection::begin(transport, None).into()));
+            return Ok(self.carried(stream.ok_or(ENDED)?, &sharing, false));
+        }
+        let link = Link::Own(Exclusive::new(transport, sharing.scope));
+        Ok(UpstreamConnection::new(link, sharing.own, false))
+    }
+
+    /// Makes a connection of QUIC, or another one to a server that cannot be reached by UDP.
+    async fn http3_transport(
+        &self,
+        request: &Request,
+        lease: &Lease,
+        sharing: &ConnectionSharing,
+    ) -> Result<NewTransport, (UpstreamError, TryStage)> {
+        let peer = lease.peer();
+        let stream = Box::pin(self.transport(request, lease, &sharing.header));
+        let UpstreamAddress::Ip(address) = peer.address else { return stream.await.map(NewTransport::Stream) };
+        if peer.udp.is_closed(freerun_upstream::now()) {
+            return stream.await.map(NewTransport::Stream);
+        }
+        let began = loops::now();
+        let quic = QuicTry {
+            family: self.family,
+            request,
+            target: &self.target,
+            server: &peer.name,
+            address,
+            options: self.options.connect.as_deref().copied().unwrap_or_default(),
+            heard: Cell::default(),
+        };
+        let racing = Box::pin(quic.race(&peer.udp, stream, |error| failure(request, error)));
+        let racing = self.client.unless_gone(racing);
+        let made = Timer::default().within(self.table().proxy_connect_timeout, racing).await;
+        let stage = if quic.heard.get() { TryStage::Handshaking } else { TryStage::Connecting };
+        let made = made.ok_or((UpstreamError::TimedOut, stage))?.map_err(|gone| (gone, stage))??;
+        if let NewTransport::Quic(_) = made {
+            let took = loops::now().saturating_duration_since(began);
+            lease.connected(false, took);
+            self.record.with(|last| last.connect = took.into());
+        }
+        Ok(made)
     }
 
     fn carried(&self, stream: ExchangeStream, sharing: &ConnectionSharing, reused: bool) -> UpstreamConnection {
@@ -332,7 +444,7 @@ impl Plan {
     ) -> Result<(), UpstreamError> {
         let timeout = self.table().proxy_connect_timeout;
         // Whether the client is still there is looked at here.
-        let outgoing = tls::outgoing(self.family, request, &self.target, &lease.peer().name, pending);
+        let outgoing = tls::outgoing(self.family, request, &self.target, &lease.peer().name, None, pending);
         // A certificate whose name has variables is read now, maybe from a disk that does not answer.
         let outgoing = timer.within(timeout, self.client.unless_gone(Box::pin(outgoing)));
         let outgoing = outgoing.await.ok_or(UpstreamError::TimedOut)??.map_err(|line| {
@@ -350,6 +462,26 @@ impl Plan {
             Err(OutgoingError::Handshake(HandshakeError::TimedOut)) => Err(UpstreamError::TimedOut),
             Err(error) => Err(UpstreamError::Tls(error)),
         }
+    }
+}
+
+/// The scope of connections that carry one exchange at a time, to a server that is asked over HTTP/3 where that is possible.
+fn sequential(sharing: &ConnectionSharing) -> Scope {
+    Scope::of((sharing.scope, "sequential"))
+}
+
+/// The error of a request whose connection of QUIC has failed.
+fn failure(request: &Request, error: QuicError) -> (UpstreamError, TryStage) {
+    match error {
+        QuicError::Session(OutgoingError::Handshake(HandshakeError::TimedOut)) => {
+            (UpstreamError::TimedOut, TryStage::Handshaking)
+        }
+        QuicError::Session(error) => (UpstreamError::Tls(error), TryStage::Handshaking),
+        QuicError::Settings(line) => {
+            log_error!(request, Error, "{line} while connecting to upstream");
+            (UpstreamError::Ours, TryStage::Connecting)
+        }
+        QuicError::Unavailable => (UpstreamError::Fault(Fault::Cut), TryStage::Connecting),
     }
 }
 

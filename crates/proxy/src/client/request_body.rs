@@ -108,7 +108,7 @@ impl OutgoingBody {
             && !request.has_whole_body()
             && (known || family.passes_unknown_length(request));
         // Other protocols do not tell that a request was not looked at.
-        let is_kept = family.protocol(request) == UpstreamProtocol::Http2;
+        let is_kept = family.protocol(request) != UpstreamProtocol::Sequential;
         streams.then(|| OutgoingBody::Stream(StreamedBody::new(is_kept)))
     }
 

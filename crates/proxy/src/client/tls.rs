@@ -22,8 +22,8 @@ pub fn secured(family: &dyn Family, request: &Request, target: &PassTarget) -> O
     target.upstream().is_secure.then(|| family.tls(request).map_or([0; 32], identity))
 }
 
-/// TLS settings of a connection to this server of a target with TLS. `gone` makes a future that resolves when nobody
-/// wants the connection any more.
+/// TLS settings of a connection to this server of a target with TLS. `alpn` is the protocol on offer, if it is not the
+/// location that names the protocols. `gone` makes a future that resolves when nobody wants the connection any more.
 ///
 /// # Errors
 /// There is no certificate, or none that can be used: the line for the error log, which is empty if the client has gone.
@@ -32,13 +32,15 @@ pub async fn outgoing<G: Future<Output = ()>>(
     request: &Request,
     target: &PassTarget,
     server: &str,
+    alpn: Option<&[u8]>,
     gone: impl Fn() -> G,
 ) -> Result<OutgoingTls, String> {
     let tls = family.tls(request).ok_or("the settings of TLS are missing")?;
     let services = &request.generation.services;
     let reader = PairReader::of(services, request.client_key(), gone);
     let names = family.tls_certificate(request);
-    tls.outgoing(&family.tls_name(request, target), server, names.as_ref(), None, &reader).await
+    tls.outgoing(&family.tls_name(request, target), server, names.as_ref(), alpn.map(|one| vec![one.to_vec()]), &reader)
+        .await
 }
 
 /// Whether the server has agreed to HTTP/2.

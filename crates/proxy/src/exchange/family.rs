@@ -85,6 +85,9 @@ pub enum UpstreamProtocol {
     /// A connection of HTTP/2 carries several exchanges at a time. [`Family::exchange`] makes an
     /// [`Http2Exchange`](crate::exchange::http2::Http2Exchange).
     Http2,
+    /// A connection of HTTP/3 carries several exchanges at a time. A server that cannot be reached by UDP is asked over HTTP/2 or
+    /// HTTP/1.1 instead.
+    Http3,
 }
 
 /// A member of the family. All its methods use the settings of the request's current location.
@@ -187,9 +190,9 @@ pub trait Family: Sync {
         UpstreamProtocol::Sequential
     }
 
-    /// Makes an exchange for a try, to the target that [`Family::target`] gave. The response's head may have `max_head`
-    /// bytes: the value of `buffer_size`.
-    fn exchange(&self, request: &Request, target: &PassTarget, max_head: usize) -> AnyExchange;
+    /// Makes an exchange for a try, to the target that [`Family::target`] gave. `is_stream` says that it is carried by a stream of
+    /// a shared connection. The response's head may have `max_head` bytes: the value of `buffer_size`.
+    fn exchange(&self, request: &Request, is_stream: bool, target: &PassTarget, max_head: usize) -> AnyExchange;
 
     /// Makes the client's response from a final head: fields are hidden, passed and changed here. Decisions by the
     /// status and the like (retries, `proxy_intercept_errors`) are made before.

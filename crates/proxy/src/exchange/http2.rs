@@ -1,4 +1,4 @@
-//! A request and its response over a stream of HTTP/2, as the records of [`freerun_upstream::http2::record`].
+//! A request and its response over a stream of HTTP/2 or HTTP/3, as the records of [`freerun_upstream::exchange::record`].
 
 use bytes::{Bytes, BytesMut};
 use freerun_conf::text_of;
@@ -7,7 +7,9 @@ use freerun_http::request::response::Field;
 use freerun_proto::head::parse_length;
 use freerun_proto::response::{ReplyError, RequestKind, ResponseField};
 use freerun_proto::{HeaderId, Span, status};
-use freerun_upstream::http2::record::{self, ExchangeFault, RECORD_HEAD, RequestHead, ResponseFields, ResponseRecord};
+use freerun_upstream::exchange::record::{
+    self, ExchangeFault, RECORD_HEAD, RequestHead, ResponseFields, ResponseRecord,
+};
 
 use crate::exchange::fields::{HeadFields, Places};
 use crate::exchange::gather::HeldResult;
@@ -44,7 +46,7 @@ pub enum UnprocessedReason {
     GoneAway(u32),
 }
 
-/// An exchange over HTTP/2. `W` writes the fields of the request's head.
+/// An exchange over HTTP/2 or HTTP/3. `W` writes the fields of the request's head.
 pub struct Http2Exchange<W> {
     write_fields: W,
     asked: RequestKind,

@@ -6,7 +6,7 @@
 //!
 //! `family.rs` is the interface of a member (`proxy_pass`, `fastcgi_pass`, …) to `client/` and `cached/`; `target.rs`
 //! is the target of a request. `http1.rs` is the exchange of HTTP/1, which uwsgi and SCGI use too; `http2.rs` is the
-//! exchange of HTTP/2. `reply.rs` parses the responses of all members that answer in HTTP or CGI over a plain stream,
+//! exchange of HTTP/2 and HTTP/3. `reply.rs` parses the responses of all members that answer in HTTP or CGI over a plain stream,
 //! into `fields.rs`. `gather.rs` puts small pieces of bodies together.
 
 pub mod family;
@@ -95,7 +95,7 @@ pub enum Fault {
     /// The connection ended too early.
     #[error("upstream prematurely closed connection")]
     Cut,
-    /// The server has reset the stream of the exchange, with this code of HTTP/2.
+    /// The server has reset the stream of the exchange, with this code of HTTP/2 or HTTP/3.
     #[error("upstream rejected request with error {0}")]
     Reset(u32),
     /// The server has said that it has not looked at the request, which may be sent again in any case.

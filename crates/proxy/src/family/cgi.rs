@@ -94,7 +94,7 @@ pub fn settle<S: Script>(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Prob
     family.check_cache(S::Member::PREFIX, false, cx)?;
     family.check_sizes(S::Member::PREFIX)?;
     if let Some(tls) = S::tls(settings) {
-        let _ = tls.set(family.upstream_tls(S::Member::PREFIX, false, cx)?);
+        let _ = tls.set(family.upstream_tls(S::Member::PREFIX, Vec::new(), cx)?);
     }
     if S::pass(settings).is_some() {
         family.check_purge(S::Member::PREFIX)?;
@@ -175,7 +175,7 @@ impl<S: Script> Family for Cgi<S> {
         if family::<S>(request).proxy_pass_request_body { RequestBody::Client } else { RequestBody::None }
     }
 
-    fn exchange(&self, request: &Request, _: &PassTarget, _: usize) -> AnyExchange {
+    fn exchange(&self, request: &Request, _: bool, _: &PassTarget, _: usize) -> AnyExchange {
         AnyExchange::Boxed(S::exchange(request, family::<S>(request)))
     }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use freerun_conf::{Contexts, Cx, Node, Problem, Shape, Value, bytes_of, text_of};
+use freerun_conf::{Contexts, Cx, Node, Place, Problem, Shape, Value, bytes_of, text_of};
 use freerun_http::log_error;
 use freerun_http::request::Request;
 use freerun_http::request::handler::Outcome;
@@ -31,6 +31,8 @@ const HTTPS_PORT: u16 = 443;
 pub struct ProxyPass {
     /// The destination that it names.
     pub to: PassTo,
+    /// The place of the address in the configuration.
+    pub place: Place,
     /// The name of the location that it is in: the part of the path that a URI replaces.
     pub location: Arc<str>,
     /// A reference to `$proxy_host`, which the configuration may set to another value: `Host` has that value then.
@@ -140,7 +142,7 @@ impl Value for ProxyPass {
         if word.text.contains('$') {
             let to = PassTo::Computed(Template::parse(word, cx)?);
             passes_on(true, cx);
-            return Ok(ProxyPass { to, location, host: host_variable, tls: Arc::default() });
+            return Ok(ProxyPass { to, place: word.place, location, host: host_variable, tls: Arc::default() });
         }
         let Some(url) = Url::parse(&word.text) else {
             let help = "an address begins with \"http://\" or \"https://\"";
@@ -176,7 +178,7 @@ impl Value for ProxyPass {
             group,
             upstream: OnceLock::new(),
         }));
-        Ok(ProxyPass { to, location, host: host_variable, tls: Arc::default() })
+        Ok(ProxyPass { to, place: word.place, location, host: host_variable, tls: Arc::default() })
     }
 }
 

@@ -155,7 +155,7 @@ impl Family for TunnelMember {
         RequestBody::None
     }
 
-    fn exchange(&self, _: &Request, _: &PassTarget, _: usize) -> AnyExchange {
+    fn exchange(&self, _: &Request, _: bool, _: &PassTarget, _: usize) -> AnyExchange {
         AnyExchange::Boxed(Box::new(TunnelExchange))
     }
 

@@ -1,6 +1,6 @@
 //! A check of a server: a request in the location's protocol, and the verdict on its response.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::future::pending;
 use std::io;
 use std::ops::Deref;
@@ -23,12 +23,14 @@ use freerun_serve::loops::state::LoopState;
 use freerun_serve::tls::handshake::HandshakeHelpers;
 use freerun_serve::upstream::tries::Took;
 use freerun_transport::Transport;
-use freerun_upstream::Peer;
 use freerun_upstream::connect::connect;
-use freerun_upstream::http2::{ExchangeStream, Http2Connection};
-use freerun_upstream::link::Link;
-use freerun_upstream::pool::{Exclusive, MultiplexedConnection, Scope};
+use freerun_upstream::http2::Http2Connection;
+use freerun_upstream::http3::Http3Connection;
+use freerun_upstream::link::{ExchangeStream, Link, LoneConnection};
+use freerun_upstream::pool::{Exclusive, Scope};
+use freerun_upstream::{Peer, UpstreamAddress};
 
+use crate::client::http3::{NewTransport, QuicTry};
 use crate::client::tls;
 use crate::exchange::family::{AnyExchange, UpstreamProtocol};
 use crate::exchange::target::{PassTarget, TargetLookup};
@@ -53,6 +55,7 @@ const REST: Duration = Duration::from_secs(60);
 pub type CheckFailure = &'static str;
 
 const READING_HEAD: CheckFailure = "reading response header from upstream";
+const HANDSHAKING: CheckFailure = "SSL handshaking to upstream";
 
 /// An answer that has begun.
 struct BegunAnswer {
@@ -84,18 +87,21 @@ pub struct KeptCheckConnection {
 enum CheckConnection {
     /// A connection that carries one exchange at a time.
     Own(Link),
-    /// A connection of HTTP/2, for checks alone.
-    Http2(Arc<Http2Connection>),
+    /// A connection that carries several exchanges, for checks alone.
+    Shared(LoneConnection),
 }
 
 impl CheckConnection {
     /// Whether another check may use it.
     fn is_live(&self, protocol: UpstreamProtocol) -> bool {
         match (self, protocol) {
-            (CheckConnection::Own(link), UpstreamProtocol::Sequential) => {
+            (CheckConnection::Own(link), UpstreamProtocol::Sequential | UpstreamProtocol::Http3) => {
                 link.transport().is_some_and(|transport| transport.is_quiet(true))
             }
-            (CheckConnection::Http2(connection), UpstreamProtocol::Http2) => connection.streams() > 0,
+            (CheckConnection::Shared(LoneConnection::Http3(_)), UpstreamProtocol::Http2) => false,
+            (CheckConnection::Shared(connection), UpstreamProtocol::Http2 | UpstreamProtocol::Http3) => {
+                connection.streams() > 0
+            }
             _ => false,
         }
     }
@@ -123,7 +129,7 @@ impl CheckConnection {
     fn lane(&self) -> Option<Lane<'_>> {
         Some(match self {
             CheckConnection::Own(link) => Lane::Own(link),
-            CheckConnection::Http2(connection) => {
+            CheckConnection::Shared(connection) => {
                 Lane::Stream(Link::Stream(ExchangeStream::alone(connection.clone())?))
             }
         })
@@ -214,6 +220,16 @@ pub async fn check(
     }
 }
 
+/// A connection for one exchange at a time.
+fn of_one_exchange(transport: Transport) -> CheckConnection {
+    CheckConnection::Own(Link::Own(Exclusive::new(transport, Scope::SHARED)))
+}
+
+/// A connection of HTTP/2.
+fn of_http2(transport: Transport) -> CheckConnection {
+    CheckConnection::Shared(LoneConnection::Http2(Arc::new(Http2Connection::begin(transport, None))))
+}
+
 struct SingleCheck<'c> {
     check: &'c Check,
     peer: &'c Arc<Peer>,
@@ -273,7 +289,8 @@ impl SingleCheck<'_> {
     /// Sends the request, and waits until bytes have come.
     async fn begin(&self, link: &Link) -> Result<BegunAnswer, Silence> {
         let at = loops::nanos();
-        let mut exchange = self.check.family.exchange(self.request, self.target, self.table.max_head());
+        let is_stream = link.stream().is_some();
+        let mut exchange = self.check.family.exchange(self.request, is_stream, self.target, self.table.max_head());
         self.send(link, &mut *exchange).await?;
         let mut input = BytesMut::with_capacity(READ);
         match freerun_runtime::timer::timeout(self.options.read_timeout, link.read(&mut input, usize::MAX)).await {
@@ -322,29 +339,71 @@ impl SingleCheck<'_> {
         protocol: UpstreamProtocol,
     ) -> Result<KeptCheckConnection, CheckFailure> {
         let address = self.check.rules.checking.address(self.peer);
-        let options = self.options.connect.as_deref().copied().unwrap_or_default();
-        let paths = self.request.generation.services.socket_paths(self.request.client_key());
-        let connecting = connect(&address, &options, paths);
-        let transport = within(self.table.proxy_connect_timeout, "connecting to upstream", connecting).await?;
-        let header = self.check.family.own_proxy_header(&self.check.settings);
-        within(self.table.proxy_connect_timeout, "connecting to upstream", transport.write_all(&header)).await?;
-        let transport = if secured.is_some() { self.secure(transport).await? } else { transport };
         let connection = match protocol {
-            UpstreamProtocol::Sequential => CheckConnection::Own(Link::Own(Exclusive::new(transport, Scope::SHARED))),
-            UpstreamProtocol::Http2 if secured.is_some() && !tls::speaks_http2(&transport) => {
-                return Err("SSL handshaking to upstream");
+            UpstreamProtocol::Http3 => Box::pin(self.connect_http3(&address, secured)).await?,
+            UpstreamProtocol::Sequential => of_one_exchange(self.transport(&address, secured).await?),
+            UpstreamProtocol::Http2 => {
+                let transport = self.transport(&address, secured).await?;
+                if secured.is_some() && !tls::speaks_http2(&transport) {
+                    return Err(HANDSHAKING);
+                }
+                of_http2(transport)
             }
-            UpstreamProtocol::Http2 => CheckConnection::Http2(Arc::new(Http2Connection::begin(transport, None))),
         };
         Ok(KeptCheckConnection { connection, since: loops::now(), secured })
     }
 
+    /// Makes a connection of HTTP/3, or another one to a server that cannot be reached by UDP.
+    async fn connect_http3(
+        &self,
+        address: &UpstreamAddress,
+        secured: Option<[u8; 32]>,
+    ) -> Result<CheckConnection, CheckFailure> {
+        let stream = Box::pin(self.transport(address, secured));
+        // A firewall that closes the port of requests closes the port of checks, too.
+        let udp = &self.peer.udp;
+        let made = match address {
+            UpstreamAddress::Ip(address) if !udp.is_closed(freerun_upstream::now()) => {
+                let quic = QuicTry {
+                    family: self.check.family,
+                    request: self.request,
+                    target: self.target,
+                    server: &self.peer.name,
+                    address: *address,
+                    options: self.options.connect.as_deref().copied().unwrap_or_default(),
+                    heard: Cell::default(),
+                };
+                let racing = Box::pin(quic.race(udp, stream, |_| HANDSHAKING));
+                within(self.table.proxy_connect_timeout, HANDSHAKING, racing).await?
+            }
+            _ => NewTransport::Stream(stream.await?),
+        };
+        Ok(match made {
+            NewTransport::Quic(quic) => {
+                CheckConnection::Shared(LoneConnection::Http3(Http3Connection::begin(*quic, None).into()))
+            }
+            NewTransport::Stream(transport) if tls::speaks_http2(&transport) => of_http2(transport),
+            NewTransport::Stream(transport) => of_one_exchange(transport),
+        })
+    }
+
+    /// Makes a byte stream to the server, with TLS if requests have it.
+    async fn transport(&self, address: &UpstreamAddress, secured: Option<[u8; 32]>) -> Result<Transport, CheckFailure> {
+        let options = self.options.connect.as_deref().copied().unwrap_or_default();
+        let paths = self.request.generation.services.socket_paths(self.request.client_key());
+        let connecting = connect(address, &options, paths);
+        let transport = within(self.table.proxy_connect_timeout, "connecting to upstream", connecting).await?;
+        let header = self.check.family.own_proxy_header(&self.check.settings);
+        within(self.table.proxy_connect_timeout, "connecting to upstream", transport.write_all(&header)).await?;
+        if secured.is_some() { self.secure(transport).await } else { Ok(transport) }
+    }
+
     /// Has a TLS session on a new connection, as requests have it.
     async fn secure(&self, transport: Transport) -> Result<Transport, CheckFailure> {
-        const WHAT: CheckFailure = "SSL handshaking to upstream";
+        const WHAT: CheckFailure = HANDSHAKING;
         let family = self.check.family;
         let timeout = self.table.proxy_connect_timeout;
-        let outgoing = tls::outgoing(family, self.request, self.target, &self.peer.name, pending);
+        let outgoing = tls::outgoing(family, self.request, self.target, &self.peer.name, None, pending);
         let outgoing = within(timeout, WHAT, outgoing).await?;
         let transport = transport.into_tls();
         let lane = self.request.place.location.identity;

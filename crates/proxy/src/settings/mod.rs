@@ -334,8 +334,12 @@ impl FamilySettings {
     ///
     /// # Errors
     /// The directives contradict each other, or a file cannot be used, in nginx's words.
-    pub fn upstream_tls(&self, prefix: &'static str, http2: bool, cx: &mut Cx) -> Result<Arc<UpstreamTls>, Problem> {
-        let alpn = if http2 { vec![b"h2".to_vec()] } else { Vec::new() };
+    pub fn upstream_tls(
+        &self,
+        prefix: &'static str,
+        alpn: Vec<Vec<u8>>,
+        cx: &mut Cx,
+    ) -> Result<Arc<UpstreamTls>, Problem> {
         UpstreamTls::of(self.tls_spec(prefix, alpn), cx)
     }
 }

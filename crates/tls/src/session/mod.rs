@@ -11,7 +11,7 @@
 //! | `offer.rs` | what a server refuses of a ClientHello at once |
 //! | `concealment.rs` | names of servers that rustls does not take for names |
 //! | `machine.rs` | the steps of a session, the same on both sides |
-//! | `quic.rs` | sessions of QUIC, whose bytes and keys the library for QUIC asks for |
+//! | `quic/` | sessions of QUIC, whose bytes and keys the library for QUIC asks for |
 //! | `step.rs` | what rustls's callbacks know of the session whose step runs |
 //! | `signatures.rs` | signatures under the handshake: the peer's, and how keys sign |
 //! | `resume/` | what is kept of sessions for later ones; `resumption.rs` has how rustls asks for it on the server's side |
@@ -44,7 +44,9 @@ pub use event::{EncryptedCounts, Event, SessionOrigin, SessionParameters, ShownC
 pub use failure::{FailureKind, SessionFailure};
 pub use key_log::KeyLog;
 pub use names::TlsVersion;
-pub use quic::{QUIC_VERSION, QuicParameters, QuicServer, QuicSession, initial_suite, quic_without_session};
+pub use quic::{
+    QUIC_VERSION, QuicClient, QuicParameters, QuicServer, QuicSession, initial_suite, quic_without_session,
+};
 pub use records::{asks_again, has_whole_record};
 pub use resume::{
     ClientSessions, PeerSessions, SessionCache, SessionSettings, SessionStore, StoreCounts, TicketCounts,
@@ -124,8 +126,7 @@ impl TlsSession {
         peer: Option<PeerSessions>,
     ) -> Result<Self, SessionFailure> {
         let (name, concealed) = match name.map(|name| (name, ServerName::try_from(name.to_owned()))) {
-            // The server never receives an address, so any will do.
-            None => (ServerName::IpAddress(IpAddr::V4(Ipv4Addr::from([0; 4]))), None),
+            None => (no_name(), None),
             Some((_, Ok(name))) => (name, None),
             Some((name, Err(_))) => ConcealedName::of_server(name)
                 .map(|(placeholder, name)| (placeholder, Some(Arc::new(name))))
@@ -235,6 +236,11 @@ impl TlsSession {
             SessionSide::Client(machine) => machine.kept_bytes(),
         }
     }
+}
+
+/// The name of a server that gets none. It never receives an address, so any will do.
+fn no_name() -> ServerName<'static> {
+    ServerName::IpAddress(IpAddr::V4(Ipv4Addr::from([0; 4])))
 }
 
 impl std::fmt::Debug for TlsSession {

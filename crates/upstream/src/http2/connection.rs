@@ -1,25 +1,21 @@
 //! State that the task of a connection shares with the owners of its streams.
 
 use std::cell::{Cell, RefCell};
-use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::task::{Context, Waker};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::task::Context;
 
 use freerun_proto::h2::frame::{DEFAULT_FRAME_SIZE, LARGEST_WINDOW};
-use freerun_proto::h2::hpack::BlockLimits;
 use freerun_proto::h2::{self, Config, ErrorCode, Role, Slot};
 use freerun_runtime::loops;
 use freerun_transport::Transport;
 
-use super::head::MOST_FIELDS;
-use super::record::ExchangeFault;
-use super::stream::StreamState;
-
-/// The most streams that a connection carries at a time, whatever the server allows.
-pub(super) const MOST_STREAMS: usize = 100;
+use crate::exchange::limits::{BLOCK_LIMITS, MOST_STREAMS};
+use crate::exchange::loss::LossReason;
+use crate::exchange::record::ExchangeFault;
+use crate::exchange::state::StreamState;
+use crate::exchange::status::ConnectionStatus;
 
 /// The window that each stream begins with, in bytes: so much of a response comes before anybody has read of it.
 const WINDOW: u32 = 64 * 1024 - 1;
@@ -27,59 +23,10 @@ const WINDOW: u32 = 64 * 1024 - 1;
 /// The largest window of a stream whose reader keeps up, in bytes. As much has to be kept when the reader stops.
 const LARGEST_STREAM_WINDOW: u32 = 1024 * 1024;
 
-/// The limits of a block of fields. What a response may have is decided for each of them (`proxy_buffer_size`); a server
-/// that exceeds these bounds loses the connection with all its streams.
-const LIMITS: BlockLimits = BlockLimits { most_string: 256 * 1024, most_total: 1024 * 1024, most_fields: 8192 };
-
 /// The longest silence of a server that has requests, before a PING tests it, and its time to answer; in milliseconds.
 const PATIENCE: (u64, u64) = (30_000, 15_000);
 
 const _: () = assert!(WINDOW <= LARGEST_STREAM_WINDOW && LARGEST_STREAM_WINDOW < LARGEST_WINDOW, "windows grow");
-const _: () = assert!(LIMITS.most_string < LIMITS.most_total, "the longest field leaves room for others");
-const _: () =
-    assert!(MOST_FIELDS < LIMITS.most_fields, "a response of too many fields fails before its connection does");
-
-/// Reason why a connection carries nothing any more.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LossReason {
-    /// The server has closed it.
-    Closed,
-    /// The system call failed with this error.
-    Error(io::ErrorKind, Option<i32>),
-    /// The server has not answered a PING in time.
-    Unanswered,
-    /// The server has broken the rules; the text for the log says how.
-    Invalid(String),
-}
-
-impl From<&io::Error> for LossReason {
-    fn from(error: &io::Error) -> LossReason {
-        LossReason::Error(error.kind(), error.raw_os_error())
-    }
-}
-
-impl LossReason {
-    /// The error that a reader of the connection gets as of a byte stream; `None`: it sees the end.
-    pub fn error(&self) -> Option<io::Error> {
-        match self {
-            LossReason::Error(_, Some(code)) => Some(io::Error::from_raw_os_error(*code)),
-            LossReason::Error(kind, None) => Some((*kind).into()),
-            LossReason::Unanswered => Some(io::ErrorKind::TimedOut.into()),
-            LossReason::Closed | LossReason::Invalid(_) => None,
-        }
-    }
-}
-
-/// State of a connection that all threads see.
-#[derive(Debug)]
-pub(super) struct Status {
-    /// Number of streams that it carries at a time; 0: it takes no further ones.
-    pub(super) streams: AtomicUsize,
-    /// Nobody will begin a stream any more.
-    pub(super) is_left: AtomicBool,
-    /// The connection's task.
-    pub(super) task: OnceLock<Waker>,
-}
 
 /// A connection.
 pub(super) struct Http2State {
@@ -87,7 +34,7 @@ pub(super) struct Http2State {
     machine: RefCell<h2::Connection>,
     /// The streams that have begun and whose owners have not left them, by their slots.
     streams: RefCell<Vec<Option<Rc<StreamState>>>>,
-    pub(super) status: Arc<Status>,
+    pub(super) status: Arc<ConnectionStatus>,
     /// The task is being polled, and looks itself at what is to be written.
     pub(super) is_polled: Cell<bool>,
     is_woken: Cell<bool>,
@@ -108,7 +55,7 @@ impl Http2State {
             initial_window: WINDOW,
             chunk: DEFAULT_FRAME_SIZE,
             connect_protocol: false,
-            limits: LIMITS,
+            limits: BLOCK_LIMITS,
             now: loops::millis(),
         });
         machine.limit_windows(LARGEST_STREAM_WINDOW);
@@ -119,7 +66,7 @@ impl Http2State {
             transport,
             machine: RefCell::new(machine),
             streams: RefCell::default(),
-            status: Arc::new(Status { streams, is_left, task }),
+            status: Arc::new(ConnectionStatus { streams, is_left, task }),
             is_polled: Cell::new(false),
             is_woken: Cell::new(false),
             heard: Cell::new(loops::millis()),

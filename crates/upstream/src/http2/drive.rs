@@ -13,10 +13,11 @@ use freerun_proto::h2::{self, ErrorCode, Event};
 use freerun_runtime::deadline::Deadline;
 use freerun_runtime::loops;
 
-use super::connection::{Http2State, LossReason};
+use super::connection::Http2State;
 use super::handle::ConnectionGuard;
-use super::head::HeadSink;
-use super::record::ExchangeFault;
+use crate::exchange::head::HeadSink;
+use crate::exchange::loss::LossReason;
+use crate::exchange::record::ExchangeFault;
 use crate::pool::new_connection::NewConnection;
 
 /// The size of the buffer that all connections of a loop read into, one after the other.

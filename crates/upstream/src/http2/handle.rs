@@ -10,8 +10,9 @@ use freerun_runtime::loops;
 use freerun_transport::Transport;
 use rustc_hash::FxHashMap;
 
-use super::connection::{Http2State, Status};
+use super::connection::Http2State;
 use super::drive::Drive;
+use crate::exchange::status::ConnectionStatus;
 use crate::pool::MultiplexedConnection;
 use crate::pool::new_connection::NewConnection;
 
@@ -24,7 +25,7 @@ thread_local! {
 /// A handle of a connection. The connection itself stays on the loop that has begun it. The handle may be dropped on
 /// any thread: then the connection is closed as soon as no stream is left.
 pub struct Http2Connection {
-    status: Arc<Status>,
+    status: Arc<ConnectionStatus>,
     number: u64,
 }
 
@@ -66,10 +67,7 @@ impl MultiplexedConnection for Http2Connection {
 
 impl Drop for Http2Connection {
     fn drop(&mut self) {
-        self.status.is_left.store(true, Relaxed);
-        if let Some(task) = self.status.task.get() {
-            task.wake_by_ref();
-        }
+        self.status.leave();
     }
 }
 

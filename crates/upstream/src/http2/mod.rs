@@ -1,27 +1,24 @@
 //! Connections of HTTP/2 to upstream servers, each with many exchanges at a time.
 //!
 //! The machine in [`freerun_proto::h2`] knows the protocol. Here are the bytes and the time: a task for each connection
-//! reads and writes (`drive.rs`). The code that has a request answered works on an [`ExchangeStream`], whose bytes are
-//! the records of [`record`]. A connection stays on its loop. The pool holds a [`Http2Connection`] as a handle of it,
-//! and hands out slots of it; a slot becomes a stream by [`ExchangeStream::of`].
+//! reads and writes (`drive.rs`). The code that has a request answered works on an [`Http2Stream`], whose bytes are
+//! [records](crate::exchange::record). A connection stays on its loop. The pool holds a [`Http2Connection`] as a handle of it,
+//! and hands out slots of it; a slot becomes a stream by [`Http2Stream::of`].
 //!
 //! | what happens | what the exchanges on the connection see |
 //! |---|---|
-//! | the server resets a stream | [`record::ExchangeFault::Reset`]; [`Refused`](record::ExchangeFault::Refused) if it has not looked at the request |
-//! | the server closes the connection in order (GOAWAY) | [`record::ExchangeFault::GoneAway`], if it has not looked at the request; the others go on |
-//! | the server breaks the rules | [`record::ExchangeFault::Invalid`] |
+//! | the server resets a stream | [`ExchangeFault::Reset`]; [`Refused`](ExchangeFault::Refused) if it has not looked at the request |
+//! | the server closes the connection in order (GOAWAY) | [`ExchangeFault::GoneAway`], if it has not looked at the request; the others go on |
+//! | the server breaks the rules | [`ExchangeFault::Invalid`] |
 //! | the connection ends, or is broken | the end of the stream, or the error of the system call |
 //! | the server does not answer a PING while they wait | `TimedOut` |
 
 mod connection;
 mod drive;
 mod handle;
-pub mod head;
-pub mod record;
 mod stream;
 #[cfg(test)]
 mod tests;
 
-pub use connection::LossReason;
 pub use handle::Http2Connection;
-pub use stream::ExchangeStream;
+pub use stream::Http2Stream;

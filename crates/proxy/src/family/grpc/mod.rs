@@ -35,7 +35,7 @@ pub fn settle(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
         // An `if` has the same directives of TLS as the location around it.
         let _ = pass.tls.set(settings.get::<PrefixedSettings<GrpcDirectives>>().upstream_tls(
             GrpcDirectives::PREFIX,
-            true,
+            vec![b"h2".to_vec()],
             cx,
         )?);
     }
@@ -99,7 +99,7 @@ impl Family for Calls {
         UpstreamProtocol::Http2
     }
 
-    fn exchange(&self, request: &Request, _: &PassTarget, _: usize) -> AnyExchange {
+    fn exchange(&self, request: &Request, _: bool, _: &PassTarget, _: usize) -> AnyExchange {
         let write_fields: WriteFields = |request, to, body, head| {
             let set = &own(request).grpc_set_header;
             http2::write_start(own_method_text(request), to, set, request, || None, head);

@@ -1,4 +1,5 @@
-//! The head of a request that is passed on over HTTP/2: the pseudo-fields and the fields (RFC 9113 section 8.3).
+//! The head of a request that is passed on over HTTP/2 or HTTP/3: the pseudo-fields and the fields (RFC 9113 section 8.3, RFC 9114
+//! section 4.3).
 
 use std::borrow::Cow;
 
@@ -6,7 +7,7 @@ use freerun_http::request::Request;
 use freerun_proto::HeaderId;
 use freerun_proto::ascii::{TOKEN, class};
 use freerun_proto::encode::push_number;
-use freerun_upstream::http2::record::RequestHead;
+use freerun_upstream::exchange::record::RequestHead;
 
 use crate::exchange::{BodyPlan, Fault, To};
 use crate::family::http::request::{client_fields, lengthless, method, token};
@@ -14,7 +15,7 @@ use crate::family::http::settings::{HttpSettings, SetHeaders};
 use crate::settings::FamilySettings;
 use crate::state::cache_fetch::CacheFetch;
 
-/// Whether a field may be sent. A field about a connection has no meaning in HTTP/2, `Host` has become `:authority`,
+/// Whether a field may be sent. A field about a connection has no meaning there, `Host` has become `:authority`,
 /// and only this server frames the body. `TE` may have one value (RFC 9113 section 8.2.2). A block of fields cannot
 /// have a name that is no token, least of all a name that looks like a pseudo-field.
 pub fn may_be_sent(id: HeaderId, name: &[u8], value: &[u8]) -> bool {

@@ -26,7 +26,7 @@ use crate::family::cookies;
 use crate::family::headers;
 use crate::family::headers::Changes;
 use crate::family::http::settings::{HttpSettings, HttpVersion};
-use crate::family::proxy_pass::PassTo;
+use crate::family::proxy_pass::{PassTo, ProxyPass};
 use crate::settings::members::ProxyDirectives;
 use crate::settings::options::Options;
 use crate::settings::{FamilySettings, Member, PrefixedSettings};
@@ -46,12 +46,36 @@ pub fn settle(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
         family.check_purge(ProxyDirectives::PREFIX)?;
         if pass.may_be_secure() {
             // An `if` has the same directives of TLS as the location around it.
-            let http2 = own.proxy_http_version == HttpVersion::Http2;
-            let _ = pass.tls.set(family.upstream_tls(ProxyDirectives::PREFIX, http2, cx)?);
+            let alpn = own.proxy_http_version.alpn();
+            let _ = pass.tls.set(family.upstream_tls(ProxyDirectives::PREFIX, alpn, cx)?);
+        }
+        if own.proxy_http_version == HttpVersion::Http3 {
+            check_http3(own, family, pass)?;
         }
         settings.get::<CoreSettings>().client_body_temp_path.note(true, cx);
     }
     family.proxy_temp_path.note(own.proxy_pass.is_some(), cx);
+    Ok(())
+}
+
+/// Checks what HTTP/3 needs.
+///
+/// # Errors
+/// It is missing.
+fn check_http3(own: &HttpSettings, family: &FamilySettings, pass: &ProxyPass) -> Result<(), Problem> {
+    let problem = |message: &str, hint: &str| Err(Problem::new(message).at(pass.place).hint(hint));
+    if !pass.may_be_secure() {
+        return problem("\"proxy_http_version 3\" needs TLS", "the address has to begin with \"https://\"");
+    }
+    if !family.proxy_ssl_protocols.has_tls13() {
+        return problem("\"proxy_http_version 3\" needs TLS 1.3", "\"proxy_ssl_protocols\" has to name \"TLSv1.3\"");
+    }
+    if own.proxy_protocol != ProxyProtocol::Off {
+        return problem(
+            "\"proxy_http_version 3\" carries no header of the PROXY protocol",
+            "remove \"proxy_protocol\", or use another \"proxy_http_version\"",
+        );
+    }
     Ok(())
 }
 
@@ -173,13 +197,14 @@ impl Family for Http {
     fn protocol(&self, request: &Request) -> UpstreamProtocol {
         match own(request).proxy_http_version {
             HttpVersion::Http2 => UpstreamProtocol::Http2,
+            HttpVersion::Http3 => UpstreamProtocol::Http3,
             HttpVersion::Http10 | HttpVersion::Http11 => UpstreamProtocol::Sequential,
         }
     }
 
-    fn exchange(&self, request: &Request, _: &PassTarget, max_head: usize) -> AnyExchange {
+    fn exchange(&self, request: &Request, is_stream: bool, _: &PassTarget, max_head: usize) -> AnyExchange {
         let method = self::request::known_method(own(request), request);
-        if self.protocol(request) == UpstreamProtocol::Http2 {
+        if is_stream {
             let write_fields: WriteFields =
                 |request, to, body, head| http2::write_fields(own(request), family(request), request, to, body, head);
             return AnyExchange::Boxed(Box::new(Http2Exchange::new(RequestKind::by(method), write_fields)));

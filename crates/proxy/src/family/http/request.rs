@@ -95,13 +95,14 @@ pub fn write_head(
     out.extend_from_slice(&to.target.uri);
     out.extend_from_slice(match settings.proxy_http_version {
         HttpVersion::Http10 => b" HTTP/1.0\r\n",
-        HttpVersion::Http11 | HttpVersion::Http2 => b" HTTP/1.1\r\n",
+        // A server of HTTP/3 may be asked in this way, too.
+        HttpVersion::Http11 | HttpVersion::Http2 | HttpVersion::Http3 => b" HTTP/1.1\r\n",
     });
     let set = &settings.proxy_set_header;
     set.iter().for_each(|item| item.append(request, out));
     if set.has(HeaderId::Host) {
         // HTTP/1.1 has no request without it.
-        let may_lack = !request.head.has(HeaderId::Host) && settings.proxy_http_version == HttpVersion::Http11;
+        let may_lack = !request.head.has(HeaderId::Host) && settings.proxy_http_version != HttpVersion::Http10;
         if may_lack && set.lacks_host(request) {
             field(out, b"Host", &to.target.upstream().host);
         }
@@ -125,7 +126,7 @@ pub fn write_head(
     out.extend_from_slice(b"\r\n");
     let is_last = match settings.proxy_http_version {
         HttpVersion::Http10 => !set.keeps_connection(request),
-        HttpVersion::Http11 | HttpVersion::Http2 => set.closes_connection(request),
+        HttpVersion::Http11 | HttpVersion::Http2 | HttpVersion::Http3 => set.closes_connection(request),
     };
     Ok(SentHead { body, is_last })
 }

@@ -44,8 +44,14 @@ settings! {
         /// The version of HTTP that is used with upstream servers. With `2`, connections to the servers of an
         /// `upstream` block carry many requests at a time. A server with TLS has to agree to HTTP/2 by ALPN, a server
         /// without TLS has to speak it from the start (prior knowledge).
+        ///
+        /// With `3`, connections carry requests in the same way, over QUIC, and `proxy_pass` has to name `https://`. The
+        /// settings of `proxy_ssl_…` apply to it, with TLS 1.3. A server that has not answered by UDP within 250 ms is
+        /// asked by TCP, too. There it agrees by ALPN to HTTP/2 or HTTP/1.1, and the first connection that is there is
+        /// used. A server without UDP is asked by TCP alone for 10 seconds, and for twice as long each further time, up to
+        /// 320 seconds. Servers on Unix sockets are always asked without QUIC.
         proxy_http_version: HttpVersion = "1.1", in HTTP | SERVER | LOCATION,
-            fidelity = Differs("with 2, a connection carries up to 100 requests at a time; in nginx it carries one");
+            fidelity = Differs("with 2, a connection carries up to 100 requests at a time, in nginx it carries one; nginx has no 3");
         /// The method of the request that is passed on, instead of the client's.
         proxy_method: Option<Template>, in HTTP | SERVER | LOCATION,
             fidelity = Differs("an empty value leaves the client's method, one that is no method is answered with 500");
@@ -84,10 +90,23 @@ pub enum HttpVersion {
     Http11,
     /// HTTP/2
     Http2,
+    /// HTTP/3
+    Http3,
+}
+
+impl HttpVersion {
+    /// The protocols that servers with TLS are offered over TCP, best first. With none they speak HTTP/1.
+    pub fn alpn(self) -> Vec<Vec<u8>> {
+        match self {
+            HttpVersion::Http10 | HttpVersion::Http11 => Vec::new(),
+            HttpVersion::Http2 => vec![b"h2".to_vec()],
+            HttpVersion::Http3 => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+        }
+    }
 }
 
 impl Value for HttpVersion {
-    const SHAPE: Shape = Shape::exactly(1, "1.0 | 1.1 | 2");
+    const SHAPE: Shape = Shape::exactly(1, "1.0 | 1.1 | 2 | 3");
 
     fn parse(directive: &Node, _: &mut Cx) -> Result<HttpVersion, Problem> {
         let word = &directive.args[0];
@@ -95,6 +114,7 @@ impl Value for HttpVersion {
             "1.0" => Ok(HttpVersion::Http10),
             "1.1" => Ok(HttpVersion::Http11),
             "2" => Ok(HttpVersion::Http2),
+            "3" => Ok(HttpVersion::Http3),
             text => Err(Problem::new(format!("invalid value \"{text}\"")).at(word.place)),
         }
     }

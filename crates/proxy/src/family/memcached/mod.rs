@@ -92,7 +92,7 @@ impl Family for Values {
         RequestBody::None
     }
 
-    fn exchange(&self, request: &Request, _: &PassTarget, max_head: usize) -> AnyExchange {
+    fn exchange(&self, request: &Request, _: bool, _: &PassTarget, max_head: usize) -> AnyExchange {
         let key = key(request).unwrap_or_default();
         AnyExchange::Boxed(Box::new(MemcachedExchange::new(&key, own(request).memcached_gzip_flag, max_head)))
     }

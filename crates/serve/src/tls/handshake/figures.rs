@@ -145,7 +145,9 @@ impl TlsFigures {
     /// Counts a handshake that failed.
     pub fn failed(&self, error: &HandshakeError) {
         let name = match error {
-            HandshakeError::Left | HandshakeError::Closed | HandshakeError::Broken(_) => "closed",
+            HandshakeError::Left | HandshakeError::Closed | HandshakeError::Broken(_) | HandshakeError::Quic(_) => {
+                "closed"
+            }
             HandshakeError::TimedOut => "timed_out",
             HandshakeError::Hello(_) => "bad_hello",
             HandshakeError::Refused(Refusal::Rejected) => "rejected",

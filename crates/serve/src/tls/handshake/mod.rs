@@ -4,6 +4,7 @@
 //! section 3), which has its protocols, ciphers and certificates.
 
 pub mod figures;
+pub mod outgoing_quic;
 pub mod outgoing_session;
 mod share;
 
@@ -111,6 +112,8 @@ pub enum HandshakeError {
     Refused(Refusal),
     /// The peers cannot agree, or one of them breaks the protocol.
     Failed(SessionFailure),
+    /// The connection of QUIC has ended, for this reason.
+    Quic(String),
 }
 
 impl fmt::Display for HandshakeError {
@@ -130,6 +133,7 @@ impl fmt::Display for HandshakeError {
                 to.write_str("SSL_do_handshake() failed (SSL: error:0A000179:SSL routines::cert cb error)")
             }
             HandshakeError::Failed(failure) => write!(to, "SSL_do_handshake() failed ({failure})"),
+            HandshakeError::Quic(reason) => write!(to, "QUIC handshake failed ({reason})"),
         }
     }
 }

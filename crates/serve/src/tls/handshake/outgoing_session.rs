@@ -106,7 +106,25 @@ impl OutgoingTls {
         let Some(verification) = &self.verification else { return Ok(()) };
         let chain = |session: &TlsSession| session.peer_certificates().map(<[u8]>::to_vec).collect::<Vec<_>>();
         let chain = transport.tls().and_then(|tls| tls.with_session(chain)).unwrap_or_default();
-        let Verification { trust, depth, level, name, rule } = verification.clone();
+        let left = timeout.saturating_sub(loops::now().saturating_duration_since(began));
+        match timer.within(left, verification.run(chain, now, transport.gone_for_reader(), helpers)).await {
+            None => Err(failed(HandshakeError::TimedOut)),
+            Some(verified) => verified,
+        }
+    }
+}
+
+impl Verification {
+    /// Verifies a server's certificate, the first of its `chain`, by the `helpers`, because that takes long. It is given up when
+    /// `gone` is ready. `now` is the time since 1970.
+    pub(super) async fn run(
+        &self,
+        chain: Vec<Vec<u8>>,
+        now: Duration,
+        gone: impl Future<Output = ()>,
+        helpers: HandshakeHelpers<'_>,
+    ) -> Result<(), OutgoingError> {
+        let Verification { trust, depth, level, name, rule } = self.clone();
         let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
         let verify = move || {
             let verified = trust.verify(
@@ -122,12 +140,9 @@ impl OutgoingTls {
                 Err(OutgoingError::OtherName(name))
             }
         };
-        let left = timeout.saturating_sub(loops::now().saturating_duration_since(began));
         let HandshakeHelpers { pool, lane, figures } = helpers;
-        let verified = pool.run_in_lane(lane, transport.gone_for_reader(), verify);
-        match timer.within(left, verified).await {
-            None => Err(failed(HandshakeError::TimedOut)),
-            Some(Ok(verified)) => {
+        match pool.run_in_lane(lane, gone, verify).await {
+            Ok(verified) => {
                 match &verified {
                     Err(OutgoingError::Untrusted(verified)) => figures.untrusted(verified),
                     Err(OutgoingError::OtherName(_)) => figures.mismatched(),
@@ -135,7 +150,7 @@ impl OutgoingTls {
                 }
                 verified
             }
-            Some(Err(_)) => Err(failed(HandshakeError::Closed)),
+            Err(_) => Err(OutgoingError::Handshake(HandshakeError::Closed)),
         }
     }
 }

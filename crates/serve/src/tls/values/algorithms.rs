@@ -14,6 +14,13 @@ pub struct ProtocolSet {
     pub spot: Spot,
 }
 
+impl ProtocolSet {
+    /// Whether TLS 1.3 is among them.
+    pub fn has_tls13(&self) -> bool {
+        self.protocols.has(SslProtocol::Tls13)
+    }
+}
+
 impl Setting for ProtocolSet {
     const SHAPE: Shape = Shape::at_least(1, "[SSLv2] [SSLv3] [TLSv1] [TLSv1.1] [TLSv1.2] [TLSv1.3]");
 

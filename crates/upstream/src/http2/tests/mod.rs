@@ -15,8 +15,8 @@ use bytes::{Bytes, BytesMut};
 use freerun_proto::h2::{self, ErrorCode, Role};
 use freerun_runtime::loops;
 
-use super::record::{self, ExchangeFault, ResponseRecord};
-use super::{ExchangeStream, Http2Connection};
+use super::{Http2Connection, Http2Stream};
+use crate::exchange::record::{self, ExchangeFault, ResponseRecord};
 use peer::{Peer, Seen, pair};
 
 /// Runs a test on a loop.
@@ -38,13 +38,13 @@ fn request(ends: bool) -> Vec<u8> {
 }
 
 /// Begins a request without a body.
-fn ask(stream: &ExchangeStream) {
+fn ask(stream: &Http2Stream) {
     let head = request(true);
     assert_eq!(stream.try_write(&head, &Bytes::new()).unwrap(), head.len());
 }
 
 /// Reads once.
-async fn read(stream: &ExchangeStream, input: &mut BytesMut, most: usize) -> io::Result<usize> {
+async fn read(stream: &Http2Stream, input: &mut BytesMut, most: usize) -> io::Result<usize> {
     poll_fn(|context| stream.poll_read(context, input, most)).await
 }
 
@@ -64,7 +64,7 @@ impl Got {
 }
 
 /// Reads a response to its end, so many bytes of the body at a time.
-async fn response(stream: &ExchangeStream, most: usize) -> io::Result<Got> {
+async fn response(stream: &Http2Stream, most: usize) -> io::Result<Got> {
     let (mut got, mut input) = (Got::default(), BytesMut::new());
     let mut left = 0;
     loop {
@@ -103,8 +103,8 @@ async fn response(stream: &ExchangeStream, most: usize) -> io::Result<Got> {
 }
 
 /// A connection with the server's settings, and the only stream of it.
-async fn alone() -> (ExchangeStream, Peer) {
+async fn alone() -> (Http2Stream, Peer) {
     let (transport, peer) = pair();
     let connection = Http2Connection::begin(transport, None);
-    (ExchangeStream::alone(connection).unwrap(), peer)
+    (Http2Stream::alone(connection).unwrap(), peer)
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use freerun_transport::Transport;
 
 use super::*;
-use crate::http2::LossReason;
+use crate::exchange::LossReason;
 use crate::pool::new_connection::{JoinResult, NewConnection};
 use crate::pool::{IdleCount, KeepAlive, Pool, Scope};
 
@@ -23,15 +23,15 @@ pub fn scope() -> Scope {
 
 impl Sharing {
     /// Begins a connection; its first stream.
-    pub fn begin(&self, transport: Transport, making: Option<NewConnection>) -> ExchangeStream {
+    pub fn begin(&self, transport: Transport, making: Option<NewConnection>) -> Http2Stream {
         let connection = Http2Connection::begin(transport, making);
-        ExchangeStream::of(self.pool.share(connection, scope(), &self.settings, &self.count)).unwrap()
+        Http2Stream::of(self.pool.share(connection, scope(), &self.settings, &self.count)).unwrap()
     }
 
     /// A further stream.
-    pub fn stream(&self) -> ExchangeStream {
+    pub fn stream(&self) -> Http2Stream {
         match self.pool.find(scope()) {
-            JoinResult::Slot(slot) => ExchangeStream::of(slot).unwrap(),
+            JoinResult::Slot(slot) => Http2Stream::of(slot).unwrap(),
             other => panic!("{other:?}"),
         }
     }
@@ -58,7 +58,7 @@ fn nothing_but_the_first_request_is_sent_before_the_settings_have_come() {
         let JoinResult::Wait(waiting) = pool.pool.find(scope()) else { panic!() };
         let waiting = async {
             let crate::pool::new_connection::WakeReason::Slot(slot) = waiting.await else { panic!() };
-            let stream = ExchangeStream::of(slot).unwrap();
+            let stream = Http2Stream::of(slot).unwrap();
             ask(&stream);
             stream
         };
@@ -90,7 +90,7 @@ fn it_carries_as_many_as_the_server_allows_and_no_more_than_the_bound() {
             peer.request().await;
             loops::after_events().await;
             while let JoinResult::Slot(slot) = pool.pool.find(scope()) {
-                streams.push(ExchangeStream::of(slot).unwrap());
+                streams.push(Http2Stream::of(slot).unwrap());
                 ask(streams.last().unwrap());
             }
             assert_eq!(streams.len(), expected);

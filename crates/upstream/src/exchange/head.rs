@@ -8,7 +8,7 @@ use freerun_proto::h2::hpack::{DecodedField, FieldSink, Pseudo};
 use super::record;
 
 /// The most fields of a head or of trailers.
-pub(super) const MOST_FIELDS: usize = 1000;
+pub(crate) const MOST_FIELDS: usize = 1000;
 
 /// The longest name of a field that a record can have, in bytes.
 const LONGEST_NAME: usize = u16::MAX as usize;
@@ -18,7 +18,7 @@ const SHOWN: usize = 128;
 
 /// The receiver of the fields of a block.
 #[derive(Default)]
-pub(super) struct HeadSink {
+pub(crate) struct HeadSink {
     fields: Vec<u8>,
     count: usize,
     status: Option<u16>,
@@ -39,7 +39,7 @@ fn shown(name: &[u8], value: &[u8]) -> String {
 
 impl HeadSink {
     /// Forgets the fields.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.fields.clear();
         (self.count, self.status, self.fault, self.is_late) = (0, None, None, false);
     }
@@ -48,7 +48,7 @@ impl HeadSink {
     ///
     /// # Errors
     /// It is malformed; the text for the log says how.
-    pub(super) fn head(&mut self) -> Result<(u16, &[u8]), String> {
+    pub(crate) fn head(&mut self) -> Result<(u16, &[u8]), String> {
         match (self.fault.take(), self.status) {
             (Some(fault), _) => Err(fault),
             (None, Some(status)) if !self.is_late => Ok((status, &self.fields)),
@@ -60,7 +60,7 @@ impl HeadSink {
     ///
     /// # Errors
     /// They are malformed; the text for the log says how.
-    pub(super) fn trailers(&mut self) -> Result<&[u8], String> {
+    pub(crate) fn trailers(&mut self) -> Result<&[u8], String> {
         match self.fault.take() {
             Some(fault) => Err(fault),
             None => Ok(&self.fields),

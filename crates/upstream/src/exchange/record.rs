@@ -1,7 +1,7 @@
 //! Records: the bytes between an exchange and the stream that carries it.
 //!
 //! The code that sends requests and reads responses works on byte streams, whatever their protocol. For it, the bytes
-//! of an HTTP/2 stream are records: a kind, a length of four bytes, and a payload of that length. They never leave the
+//! of a stream of HTTP/2 or HTTP/3 are records: a kind, a length of four bytes, and a payload of that length. They never leave the
 //! process. In both directions all records come whole, except the records of bodies.
 
 use std::ops::Range;
@@ -14,17 +14,17 @@ use freerun_proto::ascii;
 pub const RECORD_HEAD: usize = 5;
 
 /// A head: of a request, or of a response.
-pub(super) const HEAD: u8 = 1;
+pub(crate) const HEAD: u8 = 1;
 /// Bytes of a body.
-pub(super) const DATA: u8 = 2;
+pub(crate) const DATA: u8 = 2;
 /// The last bytes of a request's body.
-pub(super) const LAST: u8 = 3;
+pub(crate) const LAST: u8 = 3;
 /// The end of a message behind its body.
-pub(super) const END: u8 = 4;
+pub(crate) const END: u8 = 4;
 /// The trailers of a response, and its end.
-pub(super) const TRAILERS: u8 = 5;
+pub(crate) const TRAILERS: u8 = 5;
 /// The end of a response before it was complete.
-pub(super) const BROKEN: u8 = 6;
+pub(crate) const BROKEN: u8 = 6;
 
 /// The bytes of a field besides its name and value.
 const FIELD: usize = 6;
@@ -42,7 +42,7 @@ const OF_RESPONSE: usize = 3;
 const REST: usize = 128;
 
 /// The bytes in front of the payload.
-pub(super) fn head(kind: u8, len: usize) -> [u8; RECORD_HEAD] {
+pub(crate) fn head(kind: u8, len: usize) -> [u8; RECORD_HEAD] {
     // A record is never longer than the window of a stream, or the limit of a block of fields.
     debug_assert!(u32::try_from(len).is_ok(), "{len} bytes are no record");
     let len = u32::try_from(len).unwrap_or(u32::MAX).to_be_bytes();
@@ -50,7 +50,7 @@ pub(super) fn head(kind: u8, len: usize) -> [u8; RECORD_HEAD] {
 }
 
 /// The kind and the length of the record that begins here.
-pub(super) fn parse(bytes: &[u8]) -> Option<(u8, usize)> {
+pub(crate) fn parse(bytes: &[u8]) -> Option<(u8, usize)> {
     let [kind, a, b, c, d] = *bytes.first_chunk::<RECORD_HEAD>()?;
     Some((kind, u32::from_be_bytes([a, b, c, d]) as usize))
 }
@@ -114,7 +114,7 @@ pub fn end(out: &mut Vec<u8>) {
 }
 
 /// The payload of a request's head: whether it ends the request, and its fields.
-pub(super) fn split_request(payload: &[u8]) -> Option<(bool, RecordFields<'_>)> {
+pub(crate) fn split_request(payload: &[u8]) -> Option<(bool, RecordFields<'_>)> {
     let (flags, _) = payload.split_first()?;
     Some((flags & ENDS != 0, RecordFields { text: payload, at: OF_REQUEST }))
 }
@@ -124,7 +124,7 @@ pub(super) fn split_request(payload: &[u8]) -> Option<(bool, RecordFields<'_>)> 
 /// The response has ended before it was complete, or is none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExchangeFault {
-    /// The server has reset the stream with this code (RFC 9113 section 7).
+    /// The server has reset the stream with this code (RFC 9113 section 7, RFC 9114 section 8.1).
     Reset(u32),
     /// The server has not looked at the request, which may be sent again in any case (RFC 9113 section 8.7): it has refused
     /// the stream.
@@ -174,7 +174,7 @@ impl ResponseFields {
 }
 
 /// Fields in a record, as the places of their names and values.
-pub(super) struct RecordFields<'t> {
+pub(crate) struct RecordFields<'t> {
     text: &'t [u8],
     at: usize,
 }
@@ -232,13 +232,13 @@ pub fn next_response(input: &mut BytesMut) -> Result<Option<ResponseRecord>, NoR
 pub struct NoRecord;
 
 /// Appends a field of a response, in whose value there is neither NUL nor the end of a line.
-pub(super) fn push_field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+pub(crate) fn push_field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     debug_assert!(!ascii::has_null_or_line_end(value), "values are checked before");
     push(out, name, trimmed(value));
 }
 
 /// Appends the head of a response.
-pub(super) fn push_head(out: &mut BytesMut, ends: bool, status: u16, fields: &[u8]) {
+pub(crate) fn push_head(out: &mut BytesMut, ends: bool, status: u16, fields: &[u8]) {
     let rest = if ends { 0 } else { REST };
     out.reserve(RECORD_HEAD + OF_RESPONSE + fields.len() + rest);
     out.extend_from_slice(&head(HEAD, OF_RESPONSE + fields.len()));
@@ -249,7 +249,7 @@ pub(super) fn push_head(out: &mut BytesMut, ends: bool, status: u16, fields: &[u
 
 impl ExchangeFault {
     /// Appends the record.
-    pub(super) fn push(&self, out: &mut BytesMut) {
+    pub(crate) fn push(&self, out: &mut BytesMut) {
         let (kind, code, text) = match self {
             ExchangeFault::Reset(code) => (0, *code, ""),
             ExchangeFault::Refused => (1, 0, ""),

@@ -1,24 +1,27 @@
 //! Sessions of QUIC (RFC 9001), in the form that the library `quinn-proto` asks for: it moves the bytes of handshakes, and
 //! takes the keys of packets. Sessions over TCP have the same settings, callbacks and stores.
+//!
+//! `server.rs` and `client.rs` begin sessions; what follows is the same on both sides, and is here.
+
+mod client;
+mod server;
 
 use super::failure::SessionFailure;
-use super::server::ServerConfig;
 use super::step::{self, CallbackData};
 use super::{FailureKind, SessionOrigin, ShownCertificate, TlsVersion, names};
-use quinn_proto::crypto::rustls::QuicServerConfig;
 use quinn_proto::crypto::{
     ExportKeyingMaterialError, HeaderKey, KeyPair, Keys, PacketKey, ServerConfig as ServerCrypto, Session,
-    UnsupportedVersion,
 };
 use quinn_proto::transport_parameters::TransportParameters;
 use quinn_proto::{ConnectionId, Side, TransportError, TransportErrorCode};
-use rustls::quic::{KeyChange, Secrets, ServerConnection, Suite, Version};
-use rustls::server::{ClientHello, ResolvesServerCert};
-use rustls::sign::CertifiedKey;
+use rustls::quic::{Connection, KeyChange, Secrets, Suite, Version};
 use rustls::{AlertDescription, HandshakeKind};
 use std::any::Any;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+pub use client::QuicClient;
+pub use server::{QuicServer, quic_without_session};
 
 /// The version of QUIC that is spoken (RFC 9000).
 pub const QUIC_VERSION: u32 = 1;
@@ -26,7 +29,10 @@ pub const QUIC_VERSION: u32 = 1;
 /// The code of a connection error for a broken rule of the protocol (RFC 9000 section 20.1).
 const PROTOCOL_VIOLATION: u8 = 0x0a;
 
-/// Facts that a client and this server have agreed on in a handshake over QUIC.
+/// The length of the tag of a Retry packet (RFC 9001 section 5.8).
+const RETRY_TAG: usize = 16;
+
+/// Facts that both sides have agreed on in a handshake over QUIC.
 #[derive(Debug, Clone)]
 pub struct QuicParameters {
     /// The cipher suite's name in OpenSSL.
@@ -43,9 +49,9 @@ pub struct QuicParameters {
     pub early_data: bool,
     /// The beginning of the session.
     pub origin: Option<SessionOrigin>,
-    /// The certificate that the server has shown.
+    /// The certificate that this server has shown; a client does not know it.
     pub shown: Option<ShownCertificate>,
-    /// The certificates that the client has shown, in DER and its own first. Nothing is verified.
+    /// The certificates that the peer has shown, in DER and its own first. Nothing is verified.
     pub certificates: Vec<Vec<u8>>,
 }
 
@@ -94,127 +100,47 @@ impl QuicSession {
     }
 }
 
-/// A server without certificates: sessions begin with the settings that are chosen for them.
-#[derive(Debug)]
-struct NoCertificates;
-
-impl ResolvesServerCert for NoCertificates {
-    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        None
-    }
-}
-
-/// The part of the library's settings that depends on no session: the keys of the first packets, and of Retry packets.
-/// `None` if the library lacks what version 1 needs.
-pub fn quic_without_session() -> Option<Arc<QuicServerConfig>> {
-    static MADE: OnceLock<Option<Arc<QuicServerConfig>>> = OnceLock::new();
-    let make = || {
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let config = rustls::ServerConfig::builder_with_provider(provider)
-            .with_protocol_versions(&[&rustls::version::TLS13])
-            .ok()?
-            .with_no_client_auth()
-            .with_cert_resolver(Arc::new(NoCertificates));
-        QuicServerConfig::with_initial(Arc::new(config), initial_suite()?).ok().map(Arc::new)
-    };
-    MADE.get_or_init(make).clone()
-}
-
-/// The settings of one session of a server, as the library takes them.
-pub struct QuicServer {
-    start: SessionStart,
-    /// The library's own settings, for keys that depend on no session.
-    initial: Arc<QuicServerConfig>,
-    session: QuicSession,
-    /// The time since 1970.
-    clock: fn() -> Duration,
-}
-
-/// The way in which a session begins.
-enum SessionStart {
-    /// With these settings.
-    Settings(Arc<rustls::ServerConfig>),
-    /// Not at all: the client gets this alert.
-    Refusal(u8),
-}
-
 /// The suite of the first packets of a connection (RFC 9001 section 5.2).
 pub fn initial_suite() -> Option<Suite> {
     use rustls::crypto::aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256;
     TLS13_AES_128_GCM_SHA256.tls13()?.quic_suite()
 }
 
-impl QuicServer {
-    /// The settings for one session of a client. `config` has the protocols above TLS. `clock` tells the time since 1970. `None` if the settings have no version that QUIC has.
-    pub fn new(config: &ServerConfig, clock: fn() -> Duration) -> Option<(Arc<QuicServer>, QuicSession)> {
-        if !config.speaks(QuicParameters::VERSION) {
-            return None;
-        }
-        let mut shared = config.shared.clone();
-        if shared.max_early_data_size != 0 {
-            // The limit of early data is QUIC's own (RFC 9001 section 4.6.1).
-            let mut early = rustls::ServerConfig::clone(&shared);
-            early.max_early_data_size = u32::MAX;
-            shared = Arc::new(early);
-        }
-        let initial = quic_without_session()?;
-        let session = QuicSession::default();
-        let start = SessionStart::Settings(shared);
-        Some((Arc::new(QuicServer { start, initial, session: session.clone(), clock }), session))
-    }
-
-    /// The settings for a client that gets no session, but this alert (RFC 9001 section 4.8).
-    pub fn refusing(alert: u8) -> Option<Arc<QuicServer>> {
-        let initial = quic_without_session()?;
-        let (start, clock) = (SessionStart::Refusal(alert), || Duration::ZERO);
-        Some(Arc::new(QuicServer { start, initial, session: QuicSession::default(), clock }))
-    }
-}
-
-impl ServerCrypto for QuicServer {
-    fn initial_keys(&self, version: u32, id: &ConnectionId) -> Result<Keys, UnsupportedVersion> {
-        self.initial.initial_keys(version, id)
-    }
-
-    fn retry_tag(&self, version: u32, id: &ConnectionId, packet: &[u8]) -> [u8; 16] {
-        self.initial.retry_tag(version, id, packet)
-    }
-
-    fn start_session(self: Arc<Self>, _: u32, parameters: &TransportParameters) -> Box<dyn Session> {
-        let mut bytes = Vec::new();
-        parameters.write(&mut bytes);
-        let connection = match &self.start {
-            SessionStart::Settings(config) => ServerConnection::new(config.clone(), Version::V1, bytes)
-                .inspect_err(|error| self.session.data().failure = Some(SessionFailure::of(error)))
-                .ok(),
-            SessionStart::Refusal(_) => None,
-        };
-        Box::new(ServerSession {
-            connection,
-            next_secrets: None,
-            reported: false,
-            session: self.session.clone(),
-            clock: self.clock,
-            settings: self,
-        })
+/// The keys in the form that the library for QUIC has.
+fn keys_of(keys: rustls::quic::Keys) -> Keys {
+    Keys {
+        header: KeyPair { local: Box::new(keys.local.header), remote: Box::new(keys.remote.header) },
+        packet: KeyPair { local: Box::new(keys.local.packet), remote: Box::new(keys.remote.packet) },
     }
 }
 
 /// A session, as the library has it.
-struct ServerSession {
-    /// `None` if the client is refused, or the settings do not fit QUIC: there is no session.
-    connection: Option<ServerConnection>,
+struct LibrarySession {
+    /// `None` if a client is refused, or the settings do not fit QUIC: there is no session.
+    connection: Option<Connection>,
+    /// The alert for a client that is refused.
+    refusal: Option<u8>,
+    side: Side,
     next_secrets: Option<Secrets>,
     /// The library knows that the facts of the handshake are there.
     reported: bool,
     session: QuicSession,
-    settings: Arc<QuicServer>,
     clock: fn() -> Duration,
 }
 
-impl ServerSession {
+impl LibrarySession {
+    /// The session of this side with this state of the library's, if there is one.
+    fn new(
+        connection: Option<Connection>,
+        side: Side,
+        session: QuicSession,
+        clock: fn() -> Duration,
+    ) -> LibrarySession {
+        LibrarySession { connection, refusal: None, side, next_secrets: None, reported: false, session, clock }
+    }
+
     /// Runs a step of the session with the data for callbacks at their place.
-    fn step<T>(&mut self, work: impl FnOnce(&mut ServerConnection) -> T) -> Option<T> {
+    fn step<T>(&mut self, work: impl FnOnce(&mut Connection) -> T) -> Option<T> {
         let connection = self.connection.as_mut()?;
         let mut data = self.session.data();
         let mut callbacks = std::mem::take(&mut data.callbacks);
@@ -265,13 +191,13 @@ impl ServerSession {
     }
 }
 
-impl Session for ServerSession {
+impl Session for LibrarySession {
     fn initial_keys(&self, id: &ConnectionId, side: Side) -> Keys {
-        debug_assert!(side.is_server(), "a server asks for its own keys");
-        // The version was looked at before there was a session.
-        match self.settings.initial_keys(QUIC_VERSION, id) {
-            Ok(keys) => keys,
-            Err(_) => unreachable!("version 1 is known"),
+        debug_assert!(side == self.side, "a side asks for its own keys");
+        match initial_suite() {
+            Some(suite) => keys_of(suite.keys(id, side.into(), Version::V1)),
+            // Nothing of this side begins without it.
+            None => unreachable!("the suite of the first packets is there"),
         }
     }
 
@@ -300,10 +226,10 @@ impl Session for ServerSession {
         let read = self.step(|connection| connection.read_hs(bytes).map_err(|error| (error, connection.alert())));
         match read {
             None => {
-                if let SessionStart::Refusal(alert) = self.settings.start {
+                if let Some(alert) = self.refusal {
                     return Err(TransportErrorCode::crypto(alert).into());
                 }
-                let text = "the server's settings have no TLS for QUIC";
+                let text = "the settings have no TLS for QUIC";
                 self.session.data().failure.get_or_insert_with(|| SessionFailure::new(FailureKind::Internal, text));
                 let alert = u8::from(AlertDescription::InternalError);
                 return Err(TransportErrorCode::crypto(alert).into());
@@ -321,7 +247,7 @@ impl Session for ServerSession {
         let Some(bytes) = self.connection.as_ref().and_then(|connection| connection.quic_transport_parameters()) else {
             return Ok(None);
         };
-        TransportParameters::read(Side::Server, &mut &*bytes).map(Some).map_err(TransportError::from)
+        TransportParameters::read(self.side, &mut &*bytes).map(Some).map_err(TransportError::from)
     }
 
     fn write_handshake(&mut self, output: &mut Vec<u8>) -> Option<Keys> {
@@ -340,10 +266,7 @@ impl Session for ServerSession {
                 keys
             }
         };
-        Some(Keys {
-            header: KeyPair { local: Box::new(keys.local.header), remote: Box::new(keys.remote.header) },
-            packet: KeyPair { local: Box::new(keys.local.packet), remote: Box::new(keys.remote.packet) },
-        })
+        Some(keys_of(keys))
     }
 
     fn next_1rtt_keys(&mut self) -> Option<KeyPair<Box<dyn PacketKey>>> {
@@ -351,9 +274,14 @@ impl Session for ServerSession {
         Some(KeyPair { local: Box::new(keys.local), remote: Box::new(keys.remote) })
     }
 
-    fn is_valid_retry(&self, _: &ConnectionId, _: &[u8], _: &[u8]) -> bool {
+    fn is_valid_retry(&self, id: &ConnectionId, header: &[u8], payload: &[u8]) -> bool {
         // Only clients get Retry packets.
-        false
+        if self.side.is_server() {
+            return false;
+        }
+        let Some((rest, tag)) = payload.split_last_chunk::<RETRY_TAG>() else { return false };
+        quic_without_session()
+            .is_some_and(|settings| settings.retry_tag(QUIC_VERSION, id, &[header, rest].concat()) == *tag)
     }
 
     fn export_keying_material(&self, _: &mut [u8], _: &[u8], _: &[u8]) -> Result<(), ExportKeyingMaterialError> {

@@ -1,0 +1,89 @@
+//! The memory for parts of responses that have come and were not read, of all connections of HTTP/3 to upstream servers together.
+//!
+//! A server may fill the window of a connection, and all windows together have a bound. Each connection gets a part of what is
+//! left, so that the first ones are fast, and many are possible.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use freerun_quic::settings::ConnectionSettings;
+
+/// The bytes of all windows together.
+const ALL: u64 = 1 << 30;
+
+/// The part of the rest that a new connection gets.
+const PART: u64 = 512;
+
+/// The least and the most bytes of a connection's window.
+const LEAST: u64 = 64 << 10;
+const MOST: u64 = 2 << 20;
+
+/// The most bytes of a stream's window, as with HTTP/2.
+const STREAM: u64 = 1 << 20;
+
+/// The time without a datagram from the server after which a connection without requests ends.
+const IDLE: Duration = Duration::from_secs(75);
+
+const _: () = assert!(LEAST <= MOST && MOST <= u32::MAX as u64 && MOST < ALL, "a window is a number of 32 bits");
+
+/// The bytes of the windows of all connections.
+static GRANTED: AtomicU64 = AtomicU64::new(0);
+
+/// The window of a connection. Dropping it gives the bytes to others.
+#[derive(Debug)]
+pub struct ReceiveWindow(u64);
+
+impl ReceiveWindow {
+    /// The window of a new connection. `None`: the other connections have all bytes.
+    pub fn take() -> Option<ReceiveWindow> {
+        ReceiveWindow::take_of(&GRANTED)
+    }
+
+    fn take_of(granted: &AtomicU64) -> Option<ReceiveWindow> {
+        let share = |granted: u64| (ALL.saturating_sub(granted) / PART).clamp(LEAST, MOST);
+        let grant = |granted: u64| Some(granted + share(granted)).filter(|sum| *sum <= ALL);
+        let before = granted.fetch_update(Relaxed, Relaxed, grant).ok()?;
+        Some(ReceiveWindow(share(before)))
+    }
+
+    /// The settings of the connection.
+    pub fn settings(&self) -> ConnectionSettings {
+        let number = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
+        ConnectionSettings {
+            max_streams: 0,
+            stream_window: number(self.0.min(STREAM)),
+            connection_window: number(self.0),
+            idle_timeout: IDLE,
+            gso: true,
+        }
+    }
+}
+
+impl Drop for ReceiveWindow {
+    fn drop(&mut self) {
+        let before = GRANTED.fetch_sub(self.0, Relaxed);
+        debug_assert!(before >= self.0, "a window is given back that nobody had");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_become_smaller_and_have_an_end() {
+        let granted = AtomicU64::new(0);
+        let taken: Vec<u64> = std::iter::from_fn(|| {
+            let window = ReceiveWindow::take_of(&granted)?;
+            let bytes = window.0;
+            // The bytes of this test are not those of the process.
+            std::mem::forget(window);
+            Some(bytes)
+        })
+        .collect();
+        assert_eq!((taken[0], taken.last()), (MOST, Some(&LEAST)));
+        assert!(taken.is_sorted_by(|one, other| one >= other) && taken.len() > 2000, "{}", taken.len());
+        assert_eq!(taken.iter().sum::<u64>(), granted.load(Relaxed));
+        assert!(ALL - granted.load(Relaxed) < LEAST);
+    }
+}
