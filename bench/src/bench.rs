@@ -40,7 +40,7 @@ pub fn target() -> PathBuf {
 impl Bench {
     /// Looks around, makes the scratch folder and builds freerun.
     pub fn prepare(options: Options) -> Result<Bench> {
-        let machine = Machine::look();
+        let machine = Machine::look(options.nginx.as_deref());
         process::raise_limit()?;
         machine.program("wrk")?;
         if let Some(command) = machine.missing() {

@@ -161,6 +161,19 @@ impl Grid {
         ratios.collect::<Series>().median()
     }
 
+    /// The ratio of a server's figures in two cases, round by round; the median of the ratios.
+    pub fn ratio_of_cases(
+        &self,
+        server: &str,
+        case: &str,
+        other: &str,
+        figure: impl Fn(&Sample) -> f64,
+    ) -> Option<f64> {
+        let pairs = self.samples(server, case).iter().zip(self.samples(server, other));
+        let ratios = pairs.filter_map(|(one, other)| Some(figure(one.as_ref()?) / figure(other.as_ref()?)));
+        ratios.collect::<Series>().median()
+    }
+
     /// [`ratio`](Self::ratio) as a cell.
     pub fn ratio_cell(&self, server: &str, other: &str, case: &str, figure: impl Fn(&Sample) -> f64) -> String {
         short_or_nothing(self.ratio(server, other, case, figure))

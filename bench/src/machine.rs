@@ -30,9 +30,13 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Looks around.
-    pub fn look() -> Machine {
-        let programs = PROGRAMS.iter().filter_map(|(name, ..)| Some((*name, find(name)?))).collect();
+    /// Looks around; this nginx is used instead of the one of the path.
+    pub fn look(nginx: Option<&Path>) -> Machine {
+        let mut programs: BTreeMap<_, _> =
+            PROGRAMS.iter().filter_map(|(name, ..)| Some((*name, find(name)?))).collect();
+        if let Some(nginx) = nginx {
+            programs.insert("nginx", nginx.to_path_buf());
+        }
         Machine { cores: std::thread::available_parallelism().map_or(1, usize::from), programs }
     }
 

@@ -17,6 +17,7 @@ mod fixture;
 mod grid;
 mod h2load;
 mod http2;
+mod http3;
 mod interrupt;
 mod log;
 mod machine;
@@ -114,6 +115,7 @@ fn benchmark(bench: &Bench, name: &str) -> Result<Report> {
         "warm" => warm::run(bench),
         "connections" => connections::run(bench),
         "http2" => http2::run(bench),
+        "http3" => http3::run(bench),
         "compress" => compress::run(bench),
         "reload" => reload::run(bench),
         "log" => log::run(bench),

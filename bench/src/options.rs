@@ -7,11 +7,12 @@ use lexopt::prelude::*;
 use crate::error::{Error, Result};
 
 /// The benchmarks, in the order in which `all` runs them.
-pub const BENCHMARKS: [&str; 14] = [
+pub const BENCHMARKS: [&str; 15] = [
     "warm",
     "connections",
     "tls",
     "http2",
+    "http3",
     "compress",
     "reload",
     "metadata",
@@ -45,6 +46,8 @@ pub struct Options {
     pub record: bool,
     /// The freerun binary; `None` builds it.
     pub freerun: Option<PathBuf>,
+    /// The nginx binary; `None` for the one of the path.
+    pub nginx: Option<PathBuf>,
     /// Congestion control of a network of the run's own; `None` for the machine's network as it is.
     pub congestion: Option<String>,
     /// The user the servers' workers run as, when started by root; `root` keeps them root.
@@ -55,8 +58,8 @@ pub struct Options {
 pub const USAGE: &str = "\
 usage: freerun-bench BENCHMARK… [OPTIONS]
 
-benchmarks: warm connections tls http2 compress reload metadata mixed log proxy tunnels streams
-            cache-hits cache-node all
+benchmarks: warm connections tls http2 http3 compress reload metadata mixed log proxy tunnels
+            streams cache-hits cache-node all
 
   --quick            short runs, small data: a check that everything works
   --only NAME,…      only these servers (nginx, freerun, h2o, lighttpd, or a full name such as \"nginx threads\")
@@ -66,6 +69,7 @@ benchmarks: warm connections tls http2 compress reload metadata mixed log proxy 
   --keep             leave them there, and use what a former run left
   --record           write the tables into bench/RESULTS.md
   --freerun PATH     this binary instead of building one
+  --nginx PATH       this nginx instead of Debian's; http3 needs one that has HTTP/3
   --congestion NAME  in a network namespace of its own with this congestion control (root; \"reno\" does not pace)
   --user NAME        user of the servers' workers when started by root (default nobody)
 ";
@@ -126,6 +130,7 @@ fn parse(mut parser: lexopt::Parser) -> std::result::Result<Option<Options>, lex
         keep: false,
         record: false,
         freerun: None,
+        nginx: None,
         congestion: None,
         user: "nobody".into(),
     };
@@ -143,6 +148,7 @@ fn parse(mut parser: lexopt::Parser) -> std::result::Result<Option<Options>, lex
             Long("seconds") => options.seconds = Some(parser.value()?.parse_with(|text| bounded(text, 0.2, 600.0))?),
             Long("scratch") => options.scratch = Some(parser.value()?.into()),
             Long("freerun") => options.freerun = Some(parser.value()?.into()),
+            Long("nginx") => options.nginx = Some(parser.value()?.into()),
             Long("congestion") => options.congestion = Some(parser.value()?.parse_with(word)?),
             Long("user") => options.user = parser.value()?.string()?,
             Short('h') | Long("help") => return Ok(None),

@@ -36,7 +36,8 @@ pub fn of(server: &Server) -> Option<Status> {
     Some(read(&serde_json::from_slice(&text).ok()?))
 }
 
-fn read(status: &Value) -> Status {
+/// Reads the figures of a status location.
+pub fn read(status: &Value) -> Status {
     let loops: Vec<&Value> =
         status.get("loops").and_then(Value::as_array).map(|list| list.iter().collect()).unwrap_or_default();
     let number = |value: &Value, name: &str| find(value, name).and_then(Value::as_f64);

@@ -1,10 +1,10 @@
 //! The cost of TLS: handshakes, requests on kept connections, idle connections, and the share of resumed sessions.
 
-mod client;
+pub mod client;
 mod connection;
 mod handshakes;
 mod idle;
-mod poller;
+pub mod poller;
 mod resumption;
 #[cfg(test)]
 mod tests;

@@ -2,8 +2,7 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::net::TcpStream;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
@@ -32,7 +31,7 @@ impl Poller {
     }
 
     /// Adds a connection, edge-triggered: after an event, its owner has to do all that can be done.
-    pub fn add(&self, socket: &TcpStream, index: usize) -> io::Result<()> {
+    pub fn add(&self, socket: impl AsFd, index: usize) -> io::Result<()> {
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         Ok(epoll::add(&self.0, socket, EventData::new_u64(index as u64), flags)?)
     }

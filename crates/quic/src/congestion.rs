@@ -45,7 +45,7 @@ impl Controller for BoundedCubic {
 
     fn on_ack(&mut self, now: Instant, sent: Instant, bytes: u64, app_limited: bool, rtt: &RttEstimator) {
         self.bound = bound(rtt.min());
-        // A window that could not be used does not grow, so that a loss still halves one that is used.
+        // A window that could not be used does not grow, so that a loss still shrinks the window in use.
         let is_at_bound = self.inner.window() >= self.bound;
         self.inner.on_ack(now, sent, bytes, app_limited || is_at_bound, rtt);
     }

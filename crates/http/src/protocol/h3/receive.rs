@@ -103,14 +103,11 @@ impl H3Client {
 
     /// Throws away what has come of the rest of a request that was answered.
     fn discard_pieces(&self, id: StreamId) {
-        let mut has_ended = false;
-        loop {
+        let (mut has_ended, mut has_more) = (false, true);
+        while has_more && !has_ended {
             let mut pieces = StreamPieces::default();
             let is_open = self.take_pieces(id, &mut pieces);
-            has_ended |= !is_open || pieces.fin || pieces.reset.is_some();
-            if has_ended || !pieces.has_more {
-                break;
-            }
+            (has_ended, has_more) = (!is_open || pieces.fin || pieces.reset.is_some(), pieces.has_more);
         }
         self.discarded(id, has_ended);
     }
