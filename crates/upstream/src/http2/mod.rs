@@ -7,11 +7,16 @@
 //!
 //! | what happens | what the exchanges on the connection see |
 //! |---|---|
-//! | the server resets a stream | [`ExchangeFault::Reset`]; [`Refused`](ExchangeFault::Refused) if it has not looked at the request |
-//! | the server closes the connection in order (GOAWAY) | [`ExchangeFault::GoneAway`], if it has not looked at the request; the others go on |
-//! | the server breaks the rules | [`ExchangeFault::Invalid`] |
+//! | the server resets a stream | [`Reset`]; [`Refused`] if it has not looked at the request |
+//! | the server closes the connection in order (GOAWAY) | [`GoneAway`], if it has not looked at the request; the others go on |
+//! | the server breaks the rules | [`Invalid`] |
 //! | the connection ends, or is broken | the end of the stream, or the error of the system call |
 //! | the server does not answer a PING while they wait | `TimedOut` |
+//!
+//! [`Reset`]: crate::exchange::record::ExchangeFault::Reset
+//! [`Refused`]: crate::exchange::record::ExchangeFault::Refused
+//! [`GoneAway`]: crate::exchange::record::ExchangeFault::GoneAway
+//! [`Invalid`]: crate::exchange::record::ExchangeFault::Invalid
 
 mod connection;
 mod drive;

@@ -30,7 +30,7 @@ enum Hold {
 }
 
 /// An exchange on a connection of HTTP/2, as a byte stream: a request is written and a response is read as records
-/// ([`record`]). Dropping it gives up what is not complete, and the connection goes on.
+/// ([`record`](crate::exchange::record)). Dropping it gives up what is not complete, and the connection goes on.
 pub struct Http2Stream {
     inner: Rc<Http2State>,
     state: Rc<StreamState>,
