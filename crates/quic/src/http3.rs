@@ -8,6 +8,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use freerun_proto::h3::{H3Connection, H3ErrorCode, OwnStream, StreamId};
 use quinn_proto::{Dir, ReadError, VarInt, WriteError};
+use smallvec::SmallVec;
 
 use crate::connection::QuicConnection;
 
@@ -22,7 +23,7 @@ const MOST_WINDOW: u64 = 16 << 20;
 #[derive(Debug, Default)]
 pub struct StreamPieces {
     /// The pieces.
-    pub bytes: Vec<Bytes>,
+    pub bytes: SmallVec<[Bytes; PIECES]>,
     /// Whether nothing follows them.
     pub fin: bool,
     /// The code of the peer's reset, if it has reset its half of the stream.
@@ -48,6 +49,48 @@ pub fn machine_id(id: quinn_proto::StreamId) -> StreamId {
 /// A code of HTTP/3 for QUIC.
 pub fn quic_code(code: H3ErrorCode) -> VarInt {
     VarInt::try_from(code.0).unwrap_or(VarInt::MAX)
+}
+
+/// Takes pieces of a stream out of QUIC. False if the stream is closed. The owner sends what comes of it in any case.
+pub fn take_pieces(quic: &mut QuicConnection, id: StreamId, pieces: &mut StreamPieces) -> bool {
+    let mut stream = quic.inner().recv_stream(quic_id(id));
+    let Ok(mut chunks) = stream.read(true) else { return false };
+    loop {
+        if pieces.bytes.len() == PIECES {
+            pieces.has_more = true;
+            break;
+        }
+        match chunks.next(usize::MAX) {
+            Ok(Some(chunk)) => pieces.bytes.push(chunk.bytes),
+            Ok(None) => {
+                pieces.fin = true;
+                break;
+            }
+            Err(ReadError::Blocked) => break,
+            Err(ReadError::Reset(code)) => {
+                pieces.reset = Some(H3ErrorCode(code.into()));
+                break;
+            }
+        }
+    }
+    let _ = chunks.finalize();
+    true
+}
+
+/// Writes pieces on a stream as far as QUIC takes them. Returns how many bytes and how many whole pieces that were.
+///
+/// # Errors
+/// The stream is over.
+pub fn write_pieces(
+    quic: &mut QuicConnection,
+    id: StreamId,
+    pieces: &mut [Bytes],
+) -> Result<(usize, usize), StreamOver> {
+    match quic.inner().send_stream(quic_id(id)).write_chunks(pieces) {
+        Ok(written) => Ok((written.bytes, written.chunks)),
+        Err(WriteError::Blocked) => Ok((0, 0)),
+        Err(_) => Err(StreamOver),
+    }
 }
 
 /// A connection of QUIC with the machine of HTTP/3 above it.
@@ -102,29 +145,7 @@ impl Http3Streams {
     /// Takes pieces of a stream out of QUIC. `None` if the stream is closed.
     pub fn read(&mut self, id: StreamId) -> Option<StreamPieces> {
         let mut pieces = StreamPieces::default();
-        let mut stream = self.quic.inner().recv_stream(quic_id(id));
-        let mut chunks = stream.read(true).ok()?;
-        loop {
-            if pieces.bytes.len() == PIECES {
-                pieces.has_more = true;
-                break;
-            }
-            match chunks.next(usize::MAX) {
-                Ok(Some(chunk)) => pieces.bytes.push(chunk.bytes),
-                Ok(None) => {
-                    pieces.fin = true;
-                    break;
-                }
-                Err(ReadError::Blocked) => break,
-                Err(ReadError::Reset(code)) => {
-                    pieces.reset = Some(H3ErrorCode(code.into()));
-                    break;
-                }
-            }
-        }
-        // The owner sends what comes of it in any case.
-        let _ = chunks.finalize();
-        Some(pieces)
+        take_pieces(&mut self.quic, id, &mut pieces).then_some(pieces)
     }
 
     /// Writes pieces on a stream as far as QUIC takes them. Returns how many bytes and how many whole pieces that were.
@@ -132,11 +153,7 @@ impl Http3Streams {
     /// # Errors
     /// The stream is over.
     pub fn write(&mut self, id: StreamId, pieces: &mut [Bytes]) -> Result<(usize, usize), StreamOver> {
-        match self.quic.inner().send_stream(quic_id(id)).write_chunks(pieces) {
-            Ok(written) => Ok((written.bytes, written.chunks)),
-            Err(WriteError::Blocked) => Ok((0, 0)),
-            Err(_) => Err(StreamOver),
-        }
+        write_pieces(&mut self.quic, id, pieces)
     }
 
     /// Ends this side of a stream.

@@ -10,11 +10,12 @@ use std::time::Instant;
 use bytes::Bytes;
 use freerun_proto::h3::{H3Config, H3Connection, H3ErrorCode, OwnStream, StreamId};
 use freerun_proto::role::Role;
+use freerun_quic::Dir;
 use freerun_quic::connection::{Event, QuicConnection};
 use freerun_quic::datagram::Datagram;
 use freerun_quic::hello::HelloProgress;
+use freerun_quic::http3::{machine_id, quic_code};
 use freerun_quic::pending::PendingConnection;
-use freerun_quic::{Dir, VarInt};
 use freerun_runtime::loops;
 use freerun_runtime::waiter::Waiter;
 use freerun_serve::Address;
@@ -121,21 +122,6 @@ pub(super) struct H3Client {
 /// The address of a client. One of IPv4 at a socket of IPv6 is itself.
 pub(super) fn client_address(from: SocketAddr) -> Address {
     Address::Ip((from.ip().to_canonical(), from.port()).into())
-}
-
-/// The number of a stream in QUIC.
-pub(super) fn quic_id(id: StreamId) -> freerun_quic::StreamId {
-    freerun_quic::StreamId::from(VarInt::try_from(id.0).unwrap_or(VarInt::MAX))
-}
-
-/// The number of a stream for the machine.
-pub(super) fn machine_id(id: freerun_quic::StreamId) -> StreamId {
-    StreamId(u64::from(VarInt::from(id)))
-}
-
-/// A code of HTTP/3 for QUIC.
-pub(super) fn quic_code(code: H3ErrorCode) -> VarInt {
-    VarInt::try_from(code.0).unwrap_or(VarInt::MAX)
 }
 
 /// The machine of a connection with a server of these settings.

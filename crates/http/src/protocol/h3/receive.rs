@@ -8,12 +8,11 @@ use freerun_proto::h3::{H3ConnectionError, H3ErrorCode, H3Event, StreamId};
 use freerun_proto::head::{FieldFault, FieldRules};
 use freerun_proto::priority::Priority;
 use freerun_proto::{BodyFraming, HeadRules, HeaderId, Version, parse_request};
-use freerun_quic::connection::ReadError;
+use freerun_quic::http3::{self, StreamPieces, quic_id};
 use freerun_runtime::{arrival_era, loops};
-use smallvec::SmallVec;
 
 use crate::connection::stream::StreamFault;
-use crate::protocol::h3::client::{H3Client, quic_id};
+use crate::protocol::h3::client::H3Client;
 use crate::protocol::h3::stream::{Framing, H3Stream};
 use crate::protocol::multiplexed::head_sink::RequestHeadSink;
 use crate::protocol::multiplexed::{ArrivedRequest, RequestTask, RequestWork, field_rules};
@@ -21,23 +20,8 @@ use crate::request::core_settings::CoreSettings;
 use crate::request::{ClientStream, Head};
 use crate::settings::http3::Http3Settings;
 
-/// Number of pieces that are taken of a stream in a row.
-const PIECES: usize = 16;
-
 /// The longest line of a request without frames, in bytes.
 const MOST_LINE: usize = 8 << 10;
-
-/// The pieces of a stream that have come in order.
-#[derive(Default)]
-struct StreamPieces {
-    bytes: SmallVec<[Bytes; PIECES]>,
-    /// Nothing follows them.
-    fin: bool,
-    /// The peer has reset its half of the stream.
-    reset: Option<H3ErrorCode>,
-    /// There may be more.
-    has_more: bool,
-}
 
 /// The use of further bytes of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,32 +131,7 @@ impl H3Client {
 
     /// Takes pieces of a stream out of QUIC. False if the stream is closed.
     fn take_pieces(&self, id: StreamId, pieces: &mut StreamPieces) -> bool {
-        let is_open = self.with_quic(|quic| {
-            let mut stream = quic.inner().recv_stream(quic_id(id));
-            let Ok(mut chunks) = stream.read(true) else { return false };
-            loop {
-                if pieces.bytes.len() == PIECES {
-                    pieces.has_more = true;
-                    break;
-                }
-                match chunks.next(usize::MAX) {
-                    Ok(Some(chunk)) => pieces.bytes.push(chunk.bytes),
-                    Ok(None) => {
-                        pieces.fin = true;
-                        break;
-                    }
-                    Err(ReadError::Blocked) => break,
-                    Err(ReadError::Reset(code)) => {
-                        pieces.reset = Some(H3ErrorCode(code.into()));
-                        break;
-                    }
-                }
-            }
-            // The task sends what comes of it in any case.
-            let _ = chunks.finalize();
-            true
-        });
-        is_open == Some(true)
+        self.with_quic(|quic| http3::take_pieces(quic, id, pieces)) == Some(true)
     }
 
     /// Takes bytes of a stream.

@@ -8,6 +8,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use freerun_proto::h3::{H3ErrorCode, StreamId};
 use freerun_proto::priority::Priority;
+use freerun_quic::http3::StreamOver;
 use freerun_runtime::loops;
 use freerun_runtime::waiter::Waiter;
 use freerun_serve::Address;
@@ -42,10 +43,6 @@ const SHORT: usize = 2048;
 
 /// The room for the head of a response.
 const HEAD: usize = 256;
-
-/// The stream is over: nothing can be sent on it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct StreamOver;
 
 /// The framing of messages on a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use freerun_proto::h3::{H3ErrorCode, StreamId};
-use freerun_quic::connection::WriteError;
+use freerun_quic::http3::{self, StreamOver, quic_code, quic_id};
 
-use crate::protocol::h3::client::{H3Client, quic_code, quic_id};
-use crate::protocol::h3::stream::{H3Stream, StreamOver};
+use crate::protocol::h3::client::H3Client;
+use crate::protocol::h3::stream::H3Stream;
 use crate::request::core_settings::CoreSettings;
 
 impl H3Client {
@@ -103,16 +103,12 @@ impl H3Client {
     /// # Errors
     /// The stream is over.
     pub(super) fn write(&self, id: StreamId, pieces: &mut [Bytes]) -> Result<(usize, usize), StreamOver> {
-        let written = self.with_quic(|quic| quic.inner().send_stream(quic_id(id)).write_chunks(pieces));
+        let written = self.with_quic(|quic| http3::write_pieces(quic, id, pieces)).unwrap_or(Err(StreamOver));
         self.wake();
-        match written {
-            Some(Ok(written)) => {
-                self.written.set(self.written.get() + written.bytes as u64);
-                Ok((written.bytes, written.chunks))
-            }
-            Some(Err(WriteError::Blocked)) => Ok((0, 0)),
-            Some(Err(_)) | None => Err(StreamOver),
+        if let Ok((bytes, _)) = written {
+            self.written.set(self.written.get() + bytes as u64);
         }
+        written
     }
 
     /// Ends this side of a stream.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use freerun_proto::h3::{H3ConnectionError, H3ErrorCode};
 use freerun_quic::connection::{ConnectionError, Event, StreamEvent};
+use freerun_quic::http3::machine_id;
 use freerun_runtime::deadline::Deadline;
 use freerun_runtime::log::Level;
 use freerun_runtime::loops;
@@ -17,7 +18,7 @@ use freerun_serve::tls::agreed_session::AgreedSession;
 use crate::connection::IdleConnection;
 use crate::connection::idle::{self, AwaitedRequest, Keep};
 use crate::phases::keepalive;
-use crate::protocol::h3::client::{H3Client, machine_id};
+use crate::protocol::h3::client::H3Client;
 use crate::protocol::h3::handshake;
 use crate::protocol::tls;
 use crate::request::core_settings::CoreSettings;
