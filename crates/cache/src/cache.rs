@@ -158,13 +158,16 @@ impl Cache {
         self.store.index.peek(key)
     }
 
-    /// Counts a use of a key that has no object (`proxy_cache_min_uses`), or only the entry `known`, which cannot be
-    /// used. The answer includes this use. `None`: an object was stored since the caller looked for one, and nothing is
-    /// counted.
+    /// Counts a use of a key that has no object (`proxy_cache_min_uses`). The answer includes this use. An object that is
+    /// stored and cannot be read now, the entry `known`, has had all its uses: the answer is `u32::MAX`. `None`: an object
+    /// was stored since the caller looked for one, and nothing is counted.
     pub fn count(&self, key: Key, known: Option<&Arc<Entry>>, now: u64) -> Option<u32> {
+        if known.is_some() {
+            return (!self.has_changed(key, known)).then_some(u32::MAX);
+        }
         let uses = self.store.index.count(key, now);
         // An object that is stored later than this look takes the count away itself.
-        if self.has_changed(key, known) {
+        if self.has_changed(key, None) {
             self.store.index.forget_count(key);
             return None;
         }

@@ -114,11 +114,6 @@ impl Look {
             return Ok(());
         };
         let Some(store) = store else { return Err(unreadable) };
-        if store.naming.is_held(entry.key()) || entry.is_gone() {
-            // This server has removed or replaced it meanwhile, or is about to.
-            return Err(Unreadable::Missing);
-        }
-        store.remove_unreadable(entry, &unreadable);
-        Err(unreadable)
+        Err(store.remove_unreadable(entry, unreadable))
     }
 }

@@ -64,10 +64,7 @@ impl Cache {
                 }
                 Ok(object)
             }
-            Err(unreadable) => {
-                self.store().remove_unreadable(entry, &unreadable);
-                Err(unreadable)
-            }
+            Err(unreadable) => Err(self.store().remove_unreadable(entry, unreadable)),
         }
     }
 

@@ -118,14 +118,21 @@ impl Store {
         removed
     }
 
-    /// Removes the entry of a file that cannot be used, unless that may change by itself.
-    pub(crate) fn remove_unreadable(&self, entry: &Arc<Entry>, unreadable: &Unreadable) {
-        if *unreadable == Unreadable::Missing {
+    /// Removes the entry of a file that cannot be used, unless that may change by itself. Returns the reason to tell the
+    /// request: a file that this server has removed or replaced meanwhile, or is about to, is no damage.
+    pub(crate) fn remove_unreadable(&self, entry: &Arc<Entry>, unreadable: Unreadable) -> Unreadable {
+        let is_about_file = matches!(unreadable, Unreadable::Missing | Unreadable::Damaged(_));
+        // In this order: whoever gives a file its name replaces the entry before the lock ends.
+        if is_about_file && (self.naming.is_held(entry.key()) || entry.is_gone()) {
+            return Unreadable::Missing;
+        }
+        if unreadable == Unreadable::Missing {
             self.folders.mistrust(entry.key(), &self.config.load().levels);
         }
         if unreadable.is_for_good() {
             self.discard(entry, Leave::Damaged);
         }
+        unreadable
     }
 
     /// Compares an object with the purges that came since it was fetched. `None` if one of them means it; otherwise the
