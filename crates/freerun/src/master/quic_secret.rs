@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use freerun_serve::tls::files::Secret;
 use freerun_sys::inherited::take_socket;
-use freerun_tls::random;
 use zeroize::Zeroizing;
 
 /// The variable with the number of a socket from which a new binary reads the secret. An environment can be read by others.
@@ -21,13 +20,14 @@ const LEN: usize = 32;
 /// The longest wait for the secret, which is there before the new binary begins.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Makes a secret.
+/// Makes a secret. The kernel gives its bytes: the first ones of the generator for TLS cost a process 20 ms of a processor,
+/// and most configurations need none of them.
 ///
 /// # Errors
-/// The system has no random bytes.
+/// The error of `getrandom(2)`.
 pub fn make() -> io::Result<Secret> {
     let mut bytes = Zeroizing::new(vec![0; LEN]);
-    random::fill(&mut bytes).map_err(io::Error::other)?;
+    getrandom::fill(&mut bytes)?;
     Ok(Secret::new(bytes))
 }
 
