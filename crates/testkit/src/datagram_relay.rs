@@ -29,8 +29,9 @@ pub struct NetworkFaults {
     pub damaged: u32,
     /// The share of datagrams that are overtaken by others.
     pub overtaken: u32,
-    /// The time after which each client gets a new port, again and again.
-    pub rebind: Option<Duration>,
+    /// The number of its datagrams after which each client gets a new port, again and again. It is larger than a handshake
+    /// needs: QUIC allows no new port before (RFC 9000 section 9).
+    pub rebind: Option<u32>,
 }
 
 /// The longest datagram.
@@ -157,7 +158,8 @@ struct UnderWay {
 struct RelayedClient {
     address: SocketAddr,
     back: UdpSocket,
-    since: Instant,
+    /// Number of datagrams that have come since it has this port.
+    sent: u32,
 }
 
 struct Network {
@@ -185,7 +187,6 @@ impl Network {
     fn run(mut self, ended: &AtomicBool) {
         let mut buffer = vec![0; LONGEST];
         while !ended.load(Ordering::SeqCst) {
-            self.rebind();
             self.deliver();
             self.take(&mut buffer);
             let due = self.under_way.peek().map(|Reverse(first)| first.due.saturating_duration_since(Instant::now()));
@@ -206,14 +207,14 @@ impl Network {
         ((*state >> 32) as u32 % 1000, *state)
     }
 
-    fn rebind(&mut self) {
-        let Some(time) = self.faults.rebind else { return };
-        for client in &mut self.clients {
-            if client.since.elapsed() >= time {
-                (client.back, client.since) = (socket(), Instant::now());
-                self.counters.rebound.fetch_add(1, Ordering::Relaxed);
-            }
+    /// Counts a datagram of a client, which may get a new port for it.
+    fn note_sent(&mut self, client: usize) {
+        let client = &mut self.clients[client];
+        if self.faults.rebind.is_some_and(|most| client.sent >= most) {
+            (client.back, client.sent) = (socket(), 0);
+            self.counters.rebound.fetch_add(1, Ordering::Relaxed);
         }
+        client.sent += 1;
     }
 
     /// Takes what has come at the sockets.
@@ -223,11 +224,12 @@ impl Network {
             let client = match known {
                 Some(client) => client,
                 None if self.clients.len() < MOST_CLIENTS => {
-                    self.clients.push(RelayedClient { address: from, back: socket(), since: Instant::now() });
+                    self.clients.push(RelayedClient { address: from, back: socket(), sent: 0 });
                     self.clients.len() - 1
                 }
                 None => continue,
             };
+            self.note_sent(client);
             self.pass(RelayDirection::Up, client, &buffer[..length]);
         }
         for client in 0..self.clients.len() {
@@ -345,7 +347,7 @@ mod tests {
 
     #[test]
     fn answers_find_their_way_back_after_a_change_of_the_port() {
-        let rebind = Some(Duration::from_millis(10));
+        let rebind = Some(3);
         let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         client.set_read_timeout(Some(Duration::from_millis(200))).expect("a timeout");
         let relay = DatagramRelay::new(Datagrams::echo(), NetworkFaults { rebind, ..NetworkFaults::default() });

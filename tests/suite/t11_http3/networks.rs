@@ -78,7 +78,7 @@ fn a_way_that_damages() {
 
 #[test]
 fn a_way_that_changes_ports() {
-    let so_far = carry("new ports", NetworkFaults { rebind: Some(Duration::from_millis(100)), ..NONE });
+    let so_far = carry("new ports", NetworkFaults { rebind: Some(60), ..NONE });
     assert!(so_far.is_none_or(|so_far| so_far.rebound > 0), "{so_far:?}");
 }
 
@@ -90,7 +90,7 @@ fn a_way_that_does_everything() {
         repeated: 20,
         damaged: 10,
         overtaken: 20,
-        rebind: Some(Duration::from_millis(300)),
+        rebind: Some(150),
         ..NONE
     };
     carry("everything", faults);

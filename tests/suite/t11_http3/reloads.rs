@@ -13,8 +13,8 @@ const NO_ERROR: u64 = 0x100;
 /// The number of reloads.
 const RELOADS: usize = 50;
 
-/// The time after which the client has another port.
-const REBIND: Duration = Duration::from_secs(1);
+/// The number of datagrams after which the client has another port.
+const REBIND: u32 = 50;
 
 /// Removes the address of QUIC from the configuration.
 fn remove(server: &TestServer) {

@@ -50,6 +50,9 @@ fn streams_that_are_not_read_hold_little_memory_and_end() {
     }
 }
 
+/// The number of clients that go without a word.
+const CLIENTS: u64 = 50;
+
 #[test]
 fn a_client_that_never_closes_is_forgotten() {
     if !require::freerun() {
@@ -58,16 +61,22 @@ fn a_client_that_never_closes_is_forgotten() {
     let lines = "keepalive_timeout 500ms; client_header_timeout 1s; location = /status { status; } return 200 ok;";
     let lines = lines.replace("return 200 ok;", "location / { return 200 ok; }");
     let server = quic(&Site::new(), &lines).freerun();
-    let open = || {
+    let figure = |name: &str| {
         let status: serde_json::Value = serde_json::from_slice(&server.get("/status").body).expect("JSON");
-        status.pointer("/quic/open").and_then(serde_json::Value::as_u64).expect("a figure")
+        status.pointer(&format!("/quic/{name}")).and_then(serde_json::Value::as_u64).expect("a figure")
     };
-    // They say nothing at all after their handshakes, not even that they have received something.
-    let mut silent: Vec<Http3> = (0..50).map(|_| super::connect(&server)).collect();
-    for http3 in silent.iter_mut().step_by(2) {
-        assert_eq!(http3.get("/").text(), "ok");
-    }
-    assert!(open() > 10);
-    eventually("all are forgotten", || open() == 0);
+    // They say nothing at all after their handshakes, or a request, not even that they have received something. On a busy
+    // machine the first ones are forgotten before the last ones are there.
+    let silent: Vec<Http3> = (0..CLIENTS)
+        .map(|number| {
+            let mut http3 = super::connect(&server);
+            if number % 2 == 0 {
+                assert_eq!(http3.get("/").text(), "ok");
+            }
+            http3
+        })
+        .collect();
+    eventually("all handshakes are complete", || figure("completed") == CLIENTS);
+    eventually("all are forgotten", || figure("open") == 0);
     drop(silent);
 }
