@@ -14,6 +14,7 @@ pub mod hpack;
 pub mod http1;
 pub mod http2;
 pub mod http3;
+pub mod message_boxes;
 pub mod qpack;
 pub mod quic;
 pub mod sessions;

@@ -3,7 +3,7 @@
 use crate::target::Target;
 use crate::{
     acme_state, caches, certificates, conversations, field_heads, handed_over, hellos, hpack, http1, http2, http3,
-    qpack, quic, sessions, tls, upstreams,
+    message_boxes, qpack, quic, sessions, tls, upstreams,
 };
 
 /// Seeds that are written as they are.
@@ -258,6 +258,14 @@ pub static HANDED_OVER: Target = Target {
     body: handed_over::states,
     seeds: handed_over::seeds,
     words: &[b"sessn. 1", b"tickets1", b"\0\0\0\0", b"\xff\xff\xff\xff"],
+};
+
+/// Runs [`message_boxes::message`].
+pub static MESSAGE_BOX: Target = Target {
+    name: "message_box",
+    body: message_boxes::message,
+    seeds: message_boxes::seeds,
+    words: &[b"\x80\x80\x80\x80", b"\xff\xff\x03", b"127.0.0.1:443", b"\0\0\0\0"],
 };
 
 /// Runs [`sessions::session`].
@@ -575,6 +583,7 @@ pub static ALL: [&Target; 28] = [
     &CLIENT_HELLO,
     &CIPHER_STRING,
     &HANDED_OVER,
+    &MESSAGE_BOX,
     &SESSION,
     &CERTIFICATES,
     &ACME_STATE,

@@ -139,6 +139,7 @@ test_each!(
     quic,
     http3,
     handed_over,
+    message_box,
 );
 
 /// A target that is in no list would never be run.
