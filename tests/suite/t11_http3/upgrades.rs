@@ -208,3 +208,39 @@ fn a_new_binary_that_is_killed_leaves_the_sockets_to_the_old_one() {
     comes_to(&daemon, old);
     assert_eq!(http3.get("/").text(), worker, "the connection of the old process goes on");
 }
+
+/// A master has four numbers for workers, of which three may be finishing their requests while another one serves.
+#[test]
+fn the_oldest_of_many_workers_that_end_makes_room_for_the_next_one() {
+    const LEAVING: usize = 4;
+    if !require::freerun() {
+        return;
+    }
+    let daemon = daemon();
+    std::fs::write(daemon.path("file"), content(1_000_000)).expect("a file");
+    let master = daemon.master();
+    let mut held: Vec<(Http3, u64)> = Vec::new();
+    for _ in 0..LEAVING {
+        let narrow = Http3Options::new().windows(100_000, 200_000);
+        let mut http3 = Http3::with(daemon.address(), &narrow);
+        let file = http3.ask_for("/file");
+        http3.body_of(file, 1);
+        http3.hold(file);
+        let serving = daemon.workers(master);
+        signal(master, Signal::WINCH);
+        http3.wait("GOAWAY", |http3| !http3.away().is_empty());
+        held.push((http3, file));
+        signal(master, Signal::HUP);
+        eventually("there is another worker", || daemon.workers(master).iter().any(|one| !serving.contains(one)));
+        comes_to(&daemon, master);
+    }
+    assert_eq!(daemon.workers(master).len(), LEAVING, "the oldest one has ended");
+    // The others go on, each with packets that the newest one reads.
+    for (http3, file) in held.iter_mut().skip(1) {
+        http3.resume(*file);
+        let answer = http3.answer(*file);
+        assert!(answer.body() == content(1_000_000) && answer.end == H3End::Whole, "{:?}", answer.end);
+    }
+    eventually("they have ended", || daemon.workers(master).len() == 1);
+    comes_to(&daemon, master);
+}

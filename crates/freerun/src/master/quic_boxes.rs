@@ -18,7 +18,7 @@ use super::inherited::numbers;
 pub const QUIC_BOXES: &str = "FREERUN_QUIC_BOXES";
 
 /// The number of numbers that a master has for its workers.
-const HALF: u8 = PROCESSES / 2;
+pub const HALF: u8 = PROCESSES / 2;
 
 /// The room of each box in bytes, as far as the system allows it (`net.core.wmem_max`).
 const ROOM: usize = 1 << 20;
@@ -73,12 +73,12 @@ impl QuicBoxes {
         Ok((format!("{};{numbers}", HALF - self.first), copies))
     }
 
-    /// The next number for a worker. No living process has it; each of them has a bit in `living`.
-    pub fn next_number(&mut self, living: u8) -> u8 {
-        let free = (1..=HALF).map(|step| (self.last + step) % HALF);
-        let mut free = free.filter(|place| living & 1 << (self.first + place) == 0);
-        self.last = free.next().unwrap_or((self.last + 1) % HALF);
-        self.first + self.last
+    /// The next number for a worker, which no living process has; each of them has a bit in `living`. `None` if they have all
+    /// numbers of this master.
+    pub fn next_number(&mut self, living: u8) -> Option<u8> {
+        let mut all = (1..=HALF).map(|step| (self.last + step) % HALF);
+        self.last = all.find(|place| living & 1 << (self.first + place) == 0)?;
+        Some(self.first + self.last)
     }
 
     /// The bits of the processes of the other master, whichever of them live.
@@ -108,9 +108,10 @@ mod tests {
     fn two_masters_give_different_numbers() {
         let mut old = QuicBoxes::make().unwrap();
         let mut new = QuicBoxes { first: HALF - old.first, ..QuicBoxes::make().unwrap() };
-        let numbers: Vec<u8> = (0..5).map(|_| old.next_number(0)).collect();
+        let numbers: Vec<u8> = (0..5).filter_map(|_| old.next_number(0)).collect();
         assert_eq!(numbers, [0, 1, 2, 3, 0]);
-        assert_eq!((new.next_number(0), new.next_number(0b110_0000), new.next_number(0xff)), (4, 7, 4));
+        assert_eq!((new.next_number(0), new.next_number(0b110_0000), new.next_number(0xf0)), (Some(4), Some(7), None));
+        assert_eq!(new.next_number(0b1101_1111), Some(5));
         assert_eq!((old.of_other_binary(), new.of_other_binary()), (0xf0, 0x0f));
         assert_eq!(old.descriptors(3).len(), 9);
     }

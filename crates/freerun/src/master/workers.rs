@@ -1,6 +1,7 @@
 //! The worker as the master looks after it: what it says, its end, the next one, and those that were told to go.
 
 use std::os::fd::AsFd as _;
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use freerun_runtime::log::{Errno, Level};
@@ -8,7 +9,7 @@ use freerun_serve::listen::ListenKey;
 use freerun_sys::memory;
 
 use super::listeners::Listeners;
-use super::quic_boxes::QuicBoxes;
+use super::quic_boxes::{HALF, QuicBoxes};
 use super::reload::BUILD_PATIENCE;
 use super::supervise::{Process, describe, level_of};
 use super::{EndOrder, Master, ServingWorker};
@@ -17,6 +18,26 @@ use crate::error::Error;
 
 /// The most workers that may be finishing their requests after `WINCH`. With more, the oldest one ends at once.
 const MAX_LEAVING: usize = 16;
+
+/// The most of them that may have message boxes of QUIC. With more, the oldest of these ends at once: the next worker needs its
+/// number.
+const MAX_NUMBERED: usize = HALF as usize - 1;
+
+const _: () = assert!(0 < MAX_NUMBERED && MAX_NUMBERED < MAX_LEAVING, "workers leave one after the other");
+
+/// The time that a worker that ends has to exit with its code.
+const EXIT: Duration = Duration::from_millis(200);
+
+/// Waits a moment until a process has ended by itself, and ends it otherwise.
+fn end(process: &mut Process) -> Option<ExitStatus> {
+    let deadline = Instant::now() + EXIT;
+    let mut status = process.exited();
+    while status.is_none() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(5));
+        status = process.exited();
+    }
+    status.or_else(|| process.kill())
+}
 
 impl Master {
     /// Closes the sockets of these removed addresses.
@@ -103,18 +124,12 @@ impl Master {
     /// Makes sure that the worker has ended, and logs it.
     fn worker_ended(&mut self) -> Result<(), Error> {
         let ServingWorker::Process(process) = &mut self.serving else { return Ok(()) };
-        // A worker that ends in order closes its socket before; it gets the time to exit with its code.
-        let deadline = Instant::now() + Duration::from_millis(200);
-        let mut status = process.exited();
-        while status.is_none() && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(5));
-            status = process.exited();
-        }
-        let status = status.or_else(|| process.kill());
+        // A worker that ends in order closes its socket before.
+        let status = end(process);
         self.note_exit(status)
     }
 
-    fn note_exit(&mut self, status: Option<std::process::ExitStatus>) -> Result<(), Error> {
+    fn note_exit(&mut self, status: Option<ExitStatus>) -> Result<(), Error> {
         let ServingWorker::Process(process) = &self.serving else { return Ok(()) };
         let what = status.map_or_else(|| "is gone".to_owned(), describe);
         let level = status.map_or(Level::Alert, level_of);
@@ -180,15 +195,22 @@ impl Master {
             return;
         }
         let others = self.upgrade.others();
-        let own = self.own_numbers();
         if self.quic_boxes.is_none() {
             match QuicBoxes::make() {
                 Ok(boxes) => self.quic_boxes = Some(boxes),
                 Err(error) => return self.log(Level::Alert, format_args!("socketpair() failed ({})", Errno(&error))),
             }
         }
+        if self.own_numbers().count_ones() >= HALF.into() {
+            // It was told to end when the worker before this one was told to go.
+            self.end_oldest_numbered();
+        }
+        let own = self.own_numbers();
         let Some(boxes) = &mut self.quic_boxes else { return };
-        let number = boxes.next_number(own);
+        let Some(number) = boxes.next_number(own) else {
+            debug_assert!(false, "a worker has a number that is not its master's: {own:#b}");
+            return;
+        };
         let of_other = if others.old_binary || others.new_binary { boxes.of_other_binary() } else { 0 };
         let message = ToWorker::Boxes { process: number, living: own | of_other };
         if let Err(error) = process.channel.send(&message, &boxes.descriptors(number)) {
@@ -246,24 +268,49 @@ impl Master {
                     let _ = self.leaving[0].channel.send(&ToWorker::Stop, &[]);
                 }
                 self.leaving.push(*process);
+                let mut numbered = self.leaving.iter_mut().filter(|process| process.number.is_some());
+                if let Some(oldest) = numbered.next()
+                    && numbered.count() >= MAX_NUMBERED
+                {
+                    let _ = oldest.channel.send(&ToWorker::Stop, &[]);
+                }
             }
             ServingWorker::Here(_) | ServingWorker::Nobody(_) => self.serving = serving,
         }
     }
 
+    /// Makes sure that the oldest of the workers that were told to go and have message boxes has ended.
+    fn end_oldest_numbered(&mut self) {
+        let Some(place) = self.leaving.iter().position(|process| process.number.is_some()) else { return };
+        let mut process = self.leaving.remove(place);
+        let status = end(&mut process);
+        self.log_leaving_exit(&process, status);
+        self.tell_gone(process.number);
+    }
+
+    /// Logs that a worker that was told to go has ended.
+    fn log_leaving_exit(&self, process: &Process, status: Option<ExitStatus>) {
+        let (level, what) =
+            status.map_or((Level::Alert, "is gone".to_owned()), |status| (level_of(status), describe(status)));
+        self.log(level, format_args!("worker process {} {what}", process.id()));
+    }
+
     /// Notes the ends of workers that were told to go; `TERM` ends the others in time.
     fn look_after_leaving(&mut self, now: Instant) {
         let kill = matches!(self.ending, Some(EndOrder::Stop(kill)) if now >= kill);
-        let (log, mut gone) = (self.current.log.clone(), Vec::new());
-        self.leaving.retain_mut(|process| {
-            let id = process.id();
-            let status = process.exited().or_else(|| if kill { process.kill() } else { None });
-            let Some(status) = status else { return true };
-            log.write(level_of(status), None, format_args!("worker process {id} {}", describe(status)));
-            gone.push(process.number);
-            false
-        });
-        gone.into_iter().for_each(|number| self.tell_gone(number));
+        let mut ended = Vec::new();
+        let status = |process: &mut Process| process.exited().or_else(|| if kill { process.kill() } else { None });
+        let leaving = std::mem::take(&mut self.leaving);
+        for mut process in leaving {
+            match status(&mut process) {
+                Some(status) => ended.push((process, status)),
+                None => self.leaving.push(process),
+            }
+        }
+        for (process, status) in ended {
+            self.log_leaving_exit(&process, Some(status));
+            self.tell_gone(process.number);
+        }
     }
 
     /// Gives the logs' new files to the workers that were told to go.
