@@ -174,8 +174,11 @@ fn a_client_is_asked_to_stop_when_the_rest_of_an_upload_takes_too_long() {
     }
     const LENGTH: usize = 8 << 20;
     let length = LENGTH.to_string();
+    // In the location that answers, and in the server.
     let lines = ["lingering_close off;", "lingering_timeout 50ms;", "lingering_time 50ms;"];
-    for (number, line) in lines.into_iter().enumerate() {
+    let places = lines.map(|line| format!("location /refused {{ {line} }}"));
+    let lines = places.into_iter().chain([lines[2].to_owned()]);
+    for (number, line) in lines.enumerate() {
         let server = quic(&Site::new(), &format!("{line} location /ok {{ return 200 ok; }}")).freerun();
         let mut http3 = connect(&server);
         let stream = http3.start("POST", "/refused", &[("content-length", &length)]);

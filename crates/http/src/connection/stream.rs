@@ -131,8 +131,9 @@ pub trait Stream {
     /// The client has held up the stream for too long. Without other streams that go on, there is no use in the connection.
     fn has_stalled(&self) {}
 
-    /// Limits the frames of the body by the settings of the location, so that other streams get their turn.
-    fn limit_frames(&self, _settings: &SettingsSet) {}
+    /// Uses the settings of the location that answers, before the head of the response. They limit the frames of the body, so
+    /// that other streams get their turn, and the time for the rest of the request.
+    fn use_settings(&self, _settings: &SettingsSet) {}
 
     /// Lets the client go on sending when everything was sent to it: the stream is a tunnel from now on.
     fn become_tunnel(&self, _generation: u64) {}

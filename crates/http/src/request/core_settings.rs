@@ -173,8 +173,8 @@ settings! {
         /// has no room for the message that ends the session (`close_notify`). Without that message the response would
         /// look cut.
         ///
-        /// Over HTTP/3 the rest of a request that was answered is read instead, on its stream, for the times that are set
-        /// for the server. Then, and with `off` at once, the client is asked to stop sending.
+        /// Over HTTP/3 the rest of a request that was answered is read instead, on its stream, for the same times. Then, and
+        /// with `off` at once, the client is asked to stop sending.
         lingering_close: LingeringClose = "on", in HTTP | SERVER | LOCATION;
         /// The longest such wait in all.
         lingering_time: Duration = "30s", in HTTP | SERVER | LOCATION;

@@ -290,7 +290,7 @@ impl Stream for H2Stream {
         self.shared.stalled_at.set(Some(self.shared.look(|machine| machine.progress())));
     }
 
-    fn limit_frames(&self, settings: &SettingsSet) {
+    fn use_settings(&self, settings: &SettingsSet) {
         if !self.is_over() {
             let most = settings.get::<Http2Settings>().http2_chunk_size.0;
             self.shared.look(|machine| machine.set_chunk(self.slot, most));

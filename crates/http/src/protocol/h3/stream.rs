@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
+use freerun_conf::SettingsSet;
 use freerun_proto::h3::{H3ErrorCode, StreamId};
 use freerun_proto::priority::Priority;
 use freerun_quic::http3::StreamOver;
@@ -15,9 +16,11 @@ use freerun_serve::Address;
 
 use crate::connection::stream::{ResponseHead, Stream, StreamError, StreamFault};
 use crate::protocol::h3::client::H3Client;
+use crate::protocol::h3::unread_rests::RestLimits;
 use crate::protocol::multiplexed::request_task::RequestStream;
 use crate::protocol::multiplexed::{RequestRunners, may_be_sent};
 use crate::request::ConnectionFacts;
+use crate::request::core_settings::CoreSettings;
 use crate::request::response::Field;
 
 /// The most bytes of a body that were received and that nobody has read. QUIC keeps the client from sending much more.
@@ -85,6 +88,8 @@ pub(super) struct H3Stream {
     finished: Cell<bool>,
     /// The code for the client when its response is sent and nobody reads the rest of its request.
     stops: Cell<Option<H3ErrorCode>>,
+    /// The limits of reading that rest.
+    rest_limits: Cell<RestLimits>,
     /// The client has reset the stream, or the connection has ended.
     gone: Cell<bool>,
     /// The connection has failed, which is logged.
@@ -112,7 +117,8 @@ impl H3Stream {
     pub(super) fn new(client: Rc<H3Client>, id: StreamId, framing: Framing, body_ended: bool) -> Rc<H3Stream> {
         let (priority, body, unread, is_paused, fault, tail, pieces, unsent, is_blocked, ends, finished) =
             Default::default();
-        let (stops, gone, failed, released, sent_head, tunnel_of, reader, writer, watchers) = Default::default();
+        let (stops, rest_limits, gone, failed, released, sent_head, tunnel_of, reader, writer, watchers) =
+            Default::default();
         let (body_ended, peer) = (Cell::new(body_ended), client.peer());
         Rc::new(H3Stream {
             client,
@@ -132,6 +138,7 @@ impl H3Stream {
             ends,
             finished,
             stops,
+            rest_limits,
             gone,
             failed,
             released,
@@ -238,7 +245,7 @@ impl H3Stream {
         if self.ends.get() && !self.finished.replace(true) {
             self.client.finish_stream(self.id);
             if let Some(code) = self.stops.take() {
-                self.client.discard_rest(self.id, code);
+                self.client.discard_rest(self.id, code, self.rest_limits.get());
             }
         }
         if self.unsent.get() < MOST_UNSENT {
@@ -486,6 +493,10 @@ impl Stream for H3Stream {
 
     fn sent_bytes(&self) -> Option<u64> {
         (!self.released.get()).then(|| self.client.machine(|machine| machine.sent_bytes(self.id)))
+    }
+
+    fn use_settings(&self, settings: &SettingsSet) {
+        self.rest_limits.set(settings.get::<CoreSettings>().into());
     }
 
     fn become_tunnel(&self, generation: u64) {

@@ -2,7 +2,6 @@
 
 use std::cmp::Reverse;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use freerun_proto::h3::{H3ErrorCode, StreamId};
@@ -10,7 +9,7 @@ use freerun_quic::http3::{self, StreamOver, quic_code, quic_id};
 
 use crate::protocol::h3::client::H3Client;
 use crate::protocol::h3::stream::H3Stream;
-use crate::request::core_settings::CoreSettings;
+use crate::protocol::h3::unread_rests::RestLimits;
 
 impl H3Client {
     /// Enters the stream of a request.
@@ -52,12 +51,12 @@ impl H3Client {
     }
 
     /// Begins to throw away the rest of a request that was answered, or asks the client to stop if it is not to be read.
-    pub(super) fn discard_rest(&self, id: StreamId, code: H3ErrorCode) {
-        // A client that has broken the rules is not listened to.
-        let Some(core) = self.core().filter(|_| code == H3ErrorCode::H3_NO_ERROR) else {
+    pub(super) fn discard_rest(&self, id: StreamId, code: H3ErrorCode, limits: RestLimits) {
+        if code != H3ErrorCode::H3_NO_ERROR {
+            // A client that has broken the rules is not listened to.
             return self.stop_stream(id, code);
-        };
-        let given_up = self.rests.borrow_mut().add(id, &core);
+        }
+        let given_up = self.rests.borrow_mut().add(id, limits);
         if let Some(given_up) = given_up {
             self.stop_stream(given_up, code);
         }
@@ -68,10 +67,8 @@ impl H3Client {
 
     /// Notes that bytes of a rest were thrown away, and whether it has ended.
     pub(super) fn discarded(&self, id: StreamId, has_ended: bool) {
-        match self.core() {
-            Some(core) if !has_ended => self.rests.borrow_mut().heard(id, &core),
-            _ => self.rests.borrow_mut().forget(id),
-        }
+        let mut rests = self.rests.borrow_mut();
+        if has_ended { rests.forget(id) } else { rests.heard(id) }
     }
 
     /// Gives up the rests that have taken too long. Returns the time at which the next one has, in milliseconds since the
@@ -83,12 +80,6 @@ impl H3Client {
             self.stop_stream(id, H3ErrorCode::H3_NO_ERROR);
             self.wake_later();
         }
-    }
-
-    /// The settings of the server that answers on the connection.
-    fn core(&self) -> Option<Arc<CoreSettings>> {
-        let servers = self.driver.http.servers_of(&self.facts, || self.local());
-        servers.map(|(_, servers, _)| servers.entry.core.clone())
     }
 
     /// Reads no more of a stream.

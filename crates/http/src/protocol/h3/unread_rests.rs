@@ -4,6 +4,8 @@
 //! is complete. So the rest is read and thrown away, for the times of `lingering_close`, as over HTTP/1. After that, and when
 //! too many rests come at once, the client is asked.
 
+use std::time::Duration;
+
 use freerun_proto::h3::StreamId;
 use freerun_runtime::loops;
 
@@ -13,6 +15,24 @@ use crate::request::core_settings::{CoreSettings, LingeringClose};
 /// another.
 const MOST_RESTS: usize = 16;
 
+/// The limits of reading the rest of a request, by the location that has answered it. Without them none is read.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct RestLimits {
+    /// Whether it is read at all (`lingering_close`).
+    is_read: bool,
+    /// The time for all of it (`lingering_time`).
+    total: Duration,
+    /// The time without a piece of it (`lingering_timeout`).
+    silence: Duration,
+}
+
+impl From<&CoreSettings> for RestLimits {
+    fn from(core: &CoreSettings) -> RestLimits {
+        let is_read = core.lingering_close != LingeringClose::Off;
+        RestLimits { is_read, total: core.lingering_time, silence: core.lingering_timeout }
+    }
+}
+
 /// The rest of a request. Times are in milliseconds since the process began.
 struct UnreadRest {
     id: StreamId,
@@ -20,6 +40,7 @@ struct UnreadRest {
     last: u64,
     /// The time at which it is given up if nothing comes.
     silent: u64,
+    limits: RestLimits,
 }
 
 impl UnreadRest {
@@ -34,14 +55,13 @@ pub(super) struct UnreadRests(Vec<UnreadRest>);
 
 impl UnreadRests {
     /// Adds the rest of a request. Returns the stream that is given up for it: the stream itself, if rests are not to be read.
-    pub(super) fn add(&mut self, id: StreamId, core: &CoreSettings) -> Option<StreamId> {
+    pub(super) fn add(&mut self, id: StreamId, limits: RestLimits) -> Option<StreamId> {
         debug_assert!(!self.contains(id), "a request is answered once");
-        if core.lingering_close == LingeringClose::Off {
+        if !limits.is_read {
             return Some(id);
         }
         let oldest = if self.0.len() < MOST_RESTS { None } else { Some(self.0.remove(0).id) };
-        let last = after(core.lingering_time);
-        self.0.push(UnreadRest { id, last, silent: after(core.lingering_timeout) });
+        self.0.push(UnreadRest { id, last: after(limits.total), silent: after(limits.silence), limits });
         oldest
     }
 
@@ -51,9 +71,9 @@ impl UnreadRests {
     }
 
     /// Notes that bytes of a rest have come.
-    pub(super) fn heard(&mut self, id: StreamId, core: &CoreSettings) {
+    pub(super) fn heard(&mut self, id: StreamId) {
         for rest in self.0.iter_mut().filter(|rest| rest.id == id) {
-            rest.silent = after(core.lingering_timeout);
+            rest.silent = after(rest.limits.silence);
         }
     }
 
@@ -75,6 +95,6 @@ impl UnreadRests {
     }
 }
 
-fn after(time: std::time::Duration) -> u64 {
+fn after(time: Duration) -> u64 {
     loops::millis().saturating_add(loops::millis_of(time))
 }

@@ -257,6 +257,7 @@ async fn take_over(
     mut takeover: Box<dyn Takeover<Request>>,
 ) -> bool {
     let decided = decide(request, response, true);
+    stream.use_settings(request.settings());
     stream.become_tunnel(request.generation.number);
     response_head::send(request, stream, response, &decided, false);
     takeover.begin(Vec::new());

@@ -37,6 +37,7 @@ pub(super) async fn response(
     if nothing {
         request.free_places();
     }
+    stream.use_settings(request.settings());
     response_head::send(request, stream, &response, &decided, nothing);
     let body = std::mem::replace(&mut response.body, Body::Empty);
     let trailers = std::mem::take(&mut response.trailers);
@@ -46,7 +47,6 @@ pub(super) async fn response(
         note_sent(request, stream);
         return Ok(());
     }
-    stream.limit_frames(request.settings());
     if let Body::Bytes(bytes) = &body
         && !has_trailers
         && !Pace::is_expected(request)
