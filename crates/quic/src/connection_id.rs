@@ -20,6 +20,7 @@ use freerun_tls::random;
 use quinn_proto::{ConnectionId, ConnectionIdGenerator, InvalidCid};
 
 use crate::keys::QuicKeys;
+use crate::packet::PacketHead;
 
 /// The length of this server's connection IDs.
 pub const LENGTH: usize = 1 + RANDOM + HIDDEN;
@@ -40,6 +41,10 @@ const PROCESS_BITS: u32 = 3;
 
 /// The most connections of one loop at one address.
 pub const MOST_PLACES: u32 = 1 << PLACE_BITS;
+
+/// The place that the connection IDs of Retry packets name: none. Until the client comes back with such an ID, a connection of
+/// somebody else may have begun in any other place.
+pub const NO_PLACE: u32 = MOST_PLACES - 1;
 
 /// The number of indices that a loop may have.
 pub const MOST_LOOPS: u16 = 1 << LOOP_BITS;
@@ -101,7 +106,7 @@ impl ConnectionIds {
     }
 
     /// A new ID of the connection at this place, which is less than [`MOST_PLACES`].
-    fn make(&self, place: u32) -> ConnectionId {
+    pub fn make(&self, place: u32) -> ConnectionId {
         debug_assert!(place < MOST_PLACES, "a place has 21 bits");
         let mut id = [0; LENGTH];
         // Without random bytes no session could have begun.
@@ -130,6 +135,13 @@ impl ConnectionIds {
         let place = named as u32 & (MOST_PLACES - 1);
         let is_own = named >> (PLACE_BITS + LOOP_BITS + PROCESS_BITS) == 0;
         is_own.then_some(ConnectionPlace { process, index, place })
+    }
+
+    /// Whether a packet belongs to a connection of this loop, or may have belonged to one, and to nobody else: its ID names a
+    /// place here.
+    pub fn have_given(&self, packet: &PacketHead<'_>) -> bool {
+        let place = self.place(packet.destination).filter(|place| place.place != NO_PLACE);
+        place.is_some_and(|place| (place.process, place.index) == (self.to.process, self.to.index))
     }
 
     fn apply_mask(&self, open: &[u8], hidden: &mut [u8]) {

@@ -53,6 +53,21 @@ pub fn tell(shared: &SharedState, index: usize, job: impl FnOnce(&LoopServices) 
     tell_listeners(shared, index, |listeners| job(&listeners.services))
 }
 
+/// Sends a packet of QUIC to a loop, whose services `job` gives it to; `false` if that loop does not exist, or has ended. If too
+/// many are on their way to it, the packet is lost.
+pub fn pass_packet(shared: &SharedState, index: usize, job: impl FnOnce(&LoopServices) + Send + 'static) -> bool {
+    let loops = shared.loops.load();
+    let Some(passed) = loops.passed.get(index) else { return false };
+    let Some(on_its_way) = passed.leave() else {
+        shared.quic.lost_from_clients.add();
+        return true;
+    };
+    tell(shared, index, move |services| {
+        drop(on_its_way);
+        job(services);
+    })
+}
+
 /// Sends a job to the listeners of a loop; `false` if that loop does not exist, or has ended.
 pub(super) fn tell_listeners(
     shared: &SharedState,
@@ -338,8 +353,7 @@ impl LoopListeners {
             return;
         };
         let connections = shared.directory.connections().clone();
-        let shared = (!spec.quic).then_some(shared);
-        let socket = Socket { spec: LoopLocal::new(spec), fd, shared, place };
+        let socket = Socket { spec: LoopLocal::new(spec), fd, shared: Some(shared), place };
         let started = DatagramReceiver::start(&self.services.loop_state, socket, service);
         started.listener.count_connections(&connections);
         receiving.insert(part, started);

@@ -99,18 +99,13 @@ fn take(shared: &Arc<SharedState>, boxes: &Arc<MessageBoxes>, bytes: &[u8]) {
     match BoxMessage::decode(bytes) {
         Some(BoxMessage::Packet(packet)) => {
             boxes.note_living(1 << packet.sender);
-            if !boxes.packet_leaves() {
-                return shared.quic.lost_from_clients.add();
-            }
-            let (copy, arriving): (Box<[u8]>, _) = (bytes.into(), boxes.clone());
-            let told = loop_listeners::tell(shared, packet.index.into(), move |services| {
-                arriving.packet_arrived();
+            let copy: Box<[u8]> = bytes.into();
+            let told = loop_listeners::pass_packet(shared, packet.index.into(), move |services| {
                 if let Some(BoxMessage::Packet(packet)) = BoxMessage::decode(&copy) {
                     services.all().for_each(|service| service.passed_packet(&packet));
                 }
             });
             if !told {
-                boxes.packet_arrived();
                 shared.quic.lost_from_clients.add();
             }
         }

@@ -14,13 +14,15 @@ use std::time::Duration;
 use freerun_runtime::log::{Errno as ShowErrno, Level};
 use freerun_runtime::loops;
 use freerun_runtime::net::udp::{BATCH, Datagrams, ReceivedDatagrams};
+use freerun_runtime::stats::Counter;
 use smallvec::SmallVec;
 use tokio::sync::Notify;
 
 use super::loop_listeners::LoopListeners;
 use super::{REST, loop_listeners};
+use crate::accept::datagrams::client_key::ClientKind;
 use crate::accept::datagrams::datagram_copy::CopiedDatagrams;
-use crate::accept::datagrams::directory::{ReadingRight, SocketPart};
+use crate::accept::datagrams::directory::{Directory, ReadingRight, SocketPart};
 use crate::accept::datagrams::{DatagramListener, SharedPart, SocketPlace};
 use crate::accept::service::Service;
 use crate::listen::ListenSpec;
@@ -37,8 +39,7 @@ pub(super) struct Socket {
     pub(super) spec: LoopLocal<ListenSpec>,
     /// The socket.
     pub(super) fd: Arc<OwnedFd>,
-    /// Facts that other loops share about its clients, if there are others. For QUIC there are none: connections are known by
-    /// their IDs.
+    /// Facts that other loops share about its clients, if there are others.
     pub(super) shared: Option<SharedPart>,
     /// Its place among the sockets of the address.
     pub(super) place: SocketPlace,
@@ -201,7 +202,7 @@ impl DatagramReceiver {
         };
         let mut own = SmallVec::<[ReceivedDatagrams<'r>; BATCH]>::new();
         let mut others: Vec<(usize, Vec<CopiedDatagrams>)> = Vec::new();
-        for one in received {
+        for one in received.flat_map(|one| directory.kind().separate(one)) {
             match directory.stray(&one).filter(|number| *number != part.number) {
                 None => own.push(one),
                 Some(number) => match others.iter_mut().find(|(known, _)| *known == number) {
@@ -284,16 +285,24 @@ impl DatagramReceiver {
 pub(super) fn hand_over(shared: &SharedState, to: SharedPart, batch: Vec<CopiedDatagrams>) {
     let (count, datagrams) = (batch.len(), CopiedDatagrams::datagrams(&batch));
     if !to.part.send(count) {
-        return shared.sessions.lost_from_clients.add_n(datagrams);
+        return lost(shared, &to.directory).add_n(datagrams);
     }
-    let part = to.part.clone();
+    let (part, directory) = (to.part.clone(), to.directory.clone());
     let told = loop_listeners::tell_listeners(shared, part.reader(), move |listeners| {
         to.part.arrived(count);
         take_handed(listeners, to, batch);
     });
     if !told {
         part.arrived(count);
-        shared.sessions.lost_from_clients.add_n(datagrams);
+        lost(shared, &directory).add_n(datagrams);
+    }
+}
+
+/// The number of datagrams from clients at this address and others like it that were lost.
+fn lost<'s>(shared: &'s SharedState, directory: &Directory) -> &'s Counter {
+    match directory.kind() {
+        ClientKind::Sessions => &shared.sessions.lost_from_clients,
+        ClientKind::Connections => &shared.quic.lost_from_clients,
     }
 }
 
@@ -309,7 +318,7 @@ fn take_handed(listeners: &LoopListeners, at: SharedPart, batch: Vec<CopiedDatag
     }
     // The address is not listened on any more, or this loop is about to end.
     forget_unused(&at, &batch);
-    shared.sessions.lost_from_clients.add_n(CopiedDatagrams::datagrams(&batch));
+    lost(shared, &at.directory).add_n(CopiedDatagrams::datagrams(&batch));
 }
 
 /// Forgets that the senders of these datagrams are strays here, unless they have sessions.
@@ -327,6 +336,10 @@ async fn receive(loop_state: Rc<LoopState>, receiving: Rc<DatagramReceiver>) {
                 biased;
                 () = &mut stopped => return,
                 () = replaced.notified() => continue,
+                () = receiving.left() => {
+                    receiving.take_left(&loop_state);
+                    continue;
+                }
             }
         }
         let socket = listener.socket();

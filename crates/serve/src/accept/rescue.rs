@@ -145,8 +145,12 @@ fn rescue(shared: &SharedState, watched: &[WatchedSocket], reader: &mut RescueRe
     }
     late.iter().for_each(|late| rescue_silent::take_over(shared, watched, *late));
     let others = loops.taking().any(|(index, _)| !late.contains(&index));
-    let concerned: Vec<(&WatchedSocket, RescueAction)> =
-        watched.iter().filter_map(|socket| Some((socket, socket.way(shared.accept_mutex, &late, others)?))).collect();
+    let is_here = |socket: &&WatchedSocket| !is_read_elsewhere(shared, &socket.spec);
+    let concerned: Vec<(&WatchedSocket, RescueAction)> = watched
+        .iter()
+        .filter(is_here)
+        .filter_map(|socket| Some((socket, socket.way(shared.accept_mutex, &late, others)?)))
+        .collect();
     let mut fds: Vec<PollFd<'_>> =
         concerned.iter().map(|(socket, _)| PollFd::from_borrowed_fd(socket.fd.as_fd(), PollFlags::IN)).collect();
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -167,6 +171,11 @@ fn rescue(shared: &SharedState, watched: &[WatchedSocket], reader: &mut RescueRe
             (_, RescueAction::Take(late)) => accept_for(shared, socket, late),
         }
     }
+}
+
+/// Whether another process reads the sockets of this address.
+fn is_read_elsewhere(shared: &SharedState, spec: &ListenSpec) -> bool {
+    spec.quic && shared.boxes.get().is_some_and(|boxes| boxes.is_read_elsewhere(&spec.name))
 }
 
 /// Accepts the connections that wait at a late loop's socket, for other loops.

@@ -14,7 +14,8 @@ use freerun_runtime::loops::{self, LoopHandle, LoopStats};
 use freerun_runtime::spare_memory;
 use freerun_runtime::stats::Counter;
 
-use crate::accept::datagrams::directory::AnswersBy;
+use crate::accept::datagrams::client_key::ClientKind;
+use crate::accept::datagrams::directory::{AnswersBy, Directory};
 use crate::accept::datagrams::{SharedPart, SocketPlace};
 use crate::accept::loop_listeners::{self, LoopListeners, WantedListener};
 use crate::accept::loop_services::LoopServices;
@@ -168,6 +169,7 @@ impl Worker {
             put(&mut loops.remotes, index, remote);
             put(&mut loops.shedding, index, Some(Arc::default()));
             put(&mut loops.silent, index, Some(Arc::default()));
+            put(&mut loops.passed, index, Some(Arc::default()));
             loops.serving.push(index);
             loops.running.push(index);
         }
@@ -356,13 +358,12 @@ impl Worker {
     }
 
     /// Gives the rescue the sockets that loops accept from, and starts it the first time that there are any. Tells the loops
-    /// whether to enter the connections that have sent nothing. A single loop has nobody who could help, and connections of QUIC
-    /// cannot be helped in this way.
+    /// whether to enter the connections that have sent nothing. A single loop has nobody who could help.
     fn watch(&mut self) {
         let loops = self.shared.loops.load_full();
         loops.silent.iter().for_each(|silent| silent.set_watched(loops.number() > 1 && !self.listeners.is_empty()));
         let mut watched = Vec::new();
-        for (spec, fds, between) in self.listeners.iter().filter(|(spec, ..)| loops.number() > 1 && !spec.quic) {
+        for (spec, fds, between) in self.listeners.iter().filter(|_| loops.number() > 1) {
             let socket =
                 |number: usize, taken_by| WatchedSocket { spec: spec.clone(), fd: fds[number].clone(), taken_by };
             match between.directory() {
@@ -498,7 +499,9 @@ fn between(spec: &ListenSpec, before: Option<Arc<Between>>) -> Between {
     if spec.protocol != Protocol::Datagram {
         return Between::default();
     }
-    Between::of(before.and_then(|between| between.directory().cloned()).unwrap_or_default())
+    let kind = if spec.quic { ClientKind::Connections } else { ClientKind::Sessions };
+    let new = || Arc::new(Directory::new(kind));
+    Between::of(before.and_then(|between| between.directory().cloned()).unwrap_or_else(new))
 }
 
 /// The loop that alone takes what comes to this socket of an address with so many; `None`: several loops accept from it.

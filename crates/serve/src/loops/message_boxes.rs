@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
 
 use arc_swap::ArcSwap;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
@@ -25,9 +25,6 @@ const LONGEST: usize = 65_000;
 
 /// The most addresses of one message.
 const ADDRESSES: usize = 500;
-
-/// The most packets on their way from the box to loops: a late loop loses more.
-const MOST_ON_THEIR_WAY: usize = 4096;
 
 /// The most messages that are left in a box by the process before.
 const LEFT: usize = 100_000;
@@ -120,8 +117,6 @@ pub struct MessageBoxes {
     living: AtomicU8,
     /// The addresses whose sockets other processes read, with the numbers of these.
     elsewhere: ArcSwap<HashMap<String, u8>>,
-    /// Number of packets on their way from the box to the loops.
-    on_their_way: AtomicUsize,
     /// The moment of the last claim of this process.
     claimed: AtomicU64,
     /// Whether this process begins no connections any more.
@@ -138,9 +133,9 @@ impl MessageBoxes {
         // An earlier process with this number may have left some.
         let mut byte = [0; 1];
         let _ = (0..LEFT).find(|_| recv(&own, &mut byte, RecvFlags::DONTWAIT).is_err());
-        let (elsewhere, on_their_way, claimed, is_draining) = Default::default();
+        let (elsewhere, claimed, is_draining) = Default::default();
         let (own, living) = (Arc::new(own), AtomicU8::new(living));
-        Some(MessageBoxes { process, own, all, living, elsewhere, on_their_way, claimed, is_draining })
+        Some(MessageBoxes { process, own, all, living, elsewhere, claimed, is_draining })
     }
 
     /// The number of this process.
@@ -167,21 +162,6 @@ impl MessageBoxes {
     pub(crate) fn note_gone(&self, process: u8) -> bool {
         self.living.fetch_and(!(1 << process), Release);
         self.elsewhere.load().values().any(|reader| *reader == process)
-    }
-
-    /// Notes that a packet from the box goes to a loop. False if it is lost, because the number on their way is at its limit.
-    pub(crate) fn packet_leaves(&self) -> bool {
-        let has_room = self.on_their_way.fetch_add(1, Relaxed) < MOST_ON_THEIR_WAY;
-        if !has_room {
-            self.packet_arrived();
-        }
-        has_room
-    }
-
-    /// Notes that a packet from the box has come to its loop, or is lost.
-    pub(crate) fn packet_arrived(&self) {
-        let before = self.on_their_way.fetch_sub(1, Relaxed);
-        debug_assert!(before > 0, "a packet arrives that has not left");
     }
 
     /// Passes a packet on to another process. False if it is lost.

@@ -7,6 +7,7 @@ pub mod figures;
 pub mod idle_since_accept;
 pub mod local;
 pub mod message_boxes;
+pub mod passed_packets;
 pub mod predictor;
 pub mod shared;
 pub mod shed_order;

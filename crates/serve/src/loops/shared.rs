@@ -19,6 +19,7 @@ use crate::loops::figures::quic::{Http3Figures, QuicFigures};
 use crate::loops::figures::sessions::SessionFigures;
 use crate::loops::idle_since_accept::SilentPlaces;
 use crate::loops::message_boxes::MessageBoxes;
+use crate::loops::passed_packets::PassedPackets;
 use crate::loops::shed_order::ShedOrder;
 use crate::tls::files::Secret;
 use crate::tls::handshake::figures::TlsFigures;
@@ -40,6 +41,8 @@ pub struct Loops {
     pub shedding: Vec<Arc<ShedOrder>>,
     /// The connections of the loops from which nothing has come yet, by their indices.
     pub silent: Vec<Arc<SilentPlaces>>,
+    /// The packets of QUIC on their way to the loops, by their indices.
+    pub passed: Vec<Arc<PassedPackets>>,
     /// The ways to the loops, by their indices.
     pub(crate) remotes: Vec<Remote>,
 }
@@ -71,8 +74,8 @@ impl Loops {
         let is_known = |index: &usize| *index < self.stats.len();
         debug_assert!(self.running.iter().all(is_known), "a loop runs without statistics: {:?}", self.running);
         debug_assert!(self.serving.iter().all(|index| self.running.contains(index)), "{:?} do not run", self.serving);
-        let lengths = [self.shedding.len(), self.silent.len(), self.remotes.len()];
-        debug_assert!(lengths == [self.stats.len(); 3], "some loop lacks a part of what belongs to its index");
+        let lengths = [self.shedding.len(), self.silent.len(), self.passed.len(), self.remotes.len()];
+        debug_assert!(lengths == [self.stats.len(); 4], "some loop lacks a part of what belongs to its index");
         let has_stayed = |index| self.serving.contains(&index);
         debug_assert!((0..self.fewest).all(has_stayed), "loops have left that have always been there");
     }

@@ -43,6 +43,14 @@ pub struct ReceivedDatagrams<'a> {
     pub is_truncated: bool,
 }
 
+impl<'a> ReceivedDatagrams<'a> {
+    /// Each of the datagrams that the kernel has put together by itself. One without bytes is left out.
+    pub fn each(self) -> impl Iterator<Item = ReceivedDatagrams<'a>> {
+        let size = self.segment.unwrap_or(self.bytes.len()).max(1);
+        self.bytes.chunks(size).map(move |bytes| ReceivedDatagrams { bytes, segment: None, ..self })
+    }
+}
+
 /// DatagramFacts to be known of each datagram besides its bytes; asking for less costs the kernel less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DatagramDetail {

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::BytesMut;
 use freerun_quic::connection_id::{
-    self, ConnectionIds, ConnectionPlace, LoopPlace, MOST_LOOPS, MOST_PLACES, MOST_PROCESSES,
+    self, ConnectionIds, ConnectionPlace, LoopPlace, MOST_LOOPS, MOST_PROCESSES, NO_PLACE,
 };
 use freerun_quic::datagram::Datagram;
 use freerun_quic::keys::QuicKeys;
@@ -21,12 +21,12 @@ use freerun_quic::{ServerConfig, Transmit};
 use freerun_runtime::loops;
 use freerun_runtime::net::udp::{DatagramTarget, ReceivedDatagrams};
 use freerun_serve::Address;
-use freerun_serve::accept::datagrams::DatagramListener;
+use freerun_serve::accept::datagrams::client_key::{ClientKey, FirstId};
+use freerun_serve::accept::datagrams::{DatagramListener, SharedPart, SocketPlace};
 use freerun_serve::accept::loop_listeners::{self, services_of_this_loop};
 use freerun_serve::loops::message_boxes::{MessageBoxes, PROCESSES, PassedPacket};
 use freerun_serve::loops::state::LoopState;
 use freerun_tls::session::quic_without_session;
-use smallvec::SmallVec;
 
 use crate::http_loop::HttpLoop;
 use crate::protocol::h3::H3Driver;
@@ -40,10 +40,6 @@ const MOST_UNVALIDATED: usize = 1024;
 
 /// The part of `worker_connections` that such connections may take at most, so that a flood of them leaves room for others.
 const UNVALIDATED_PART: usize = 4;
-
-/// The place that the connection IDs of Retry packets name: none. Until the client comes back with such an ID, a connection of
-/// somebody else may have begun in any other place.
-const NO_PLACE: u32 = MOST_PLACES - 1;
 
 /// The most connections whose handshakes are not complete. Further ones are left out, as if their datagrams were lost.
 const MOST_HANDSHAKES: usize = 8192;
@@ -66,8 +62,19 @@ const _: () = assert!(PROCESSES == MOST_PROCESSES, "connection IDs name each pro
 /// The process that has passed a packet on, and the index of its loop.
 type PacketSender = (u8, u16);
 
-/// A connection ID that a client has chosen for its first datagrams.
-type FirstId = SmallVec<[u8; freerun_quic::packet::LONGEST_ID]>;
+/// A client that is known by the connection ID that it has chosen.
+struct FirstClient {
+    /// The place of its connection.
+    place: u32,
+    /// The part of the address that has it counted among its clients.
+    part: Option<SharedPart>,
+}
+
+/// A client's first datagram that waits for a later turn, and the part of the address that has the client counted meanwhile.
+struct WaitingDatagram {
+    datagram: Datagram,
+    part: Option<(SharedPart, ClientKey)>,
+}
 
 /// The connections at an address, each in a place of its own.
 #[derive(Default)]
@@ -90,7 +97,7 @@ pub(super) struct QuicSocket {
     places: RefCell<ClientPlaces>,
     /// The connections by the IDs that their clients have chosen, until the handshake is complete. Clients choose these
     /// keys, so the table is hashed by a secret.
-    first_ids: RefCell<HashMap<FirstId, u32>>,
+    first_ids: RefCell<HashMap<FirstId, FirstClient>>,
     /// Number of connections at the address, which all loops count together.
     connections: Arc<AtomicUsize>,
     /// Number of connections whose handshakes are not complete.
@@ -98,7 +105,7 @@ pub(super) struct QuicSocket {
     /// Number of connections that may still begin in this turn.
     may_begin: Cell<u32>,
     /// First datagrams of clients that wait for later turns.
-    waiting: RefCell<VecDeque<Datagram>>,
+    waiting: RefCell<VecDeque<WaitingDatagram>>,
     /// Whether a task takes the datagrams that wait.
     has_waiting_task: Cell<bool>,
     /// The second in which answers were sent, and their number.
@@ -116,7 +123,7 @@ impl QuicSocket {
         let settings = ConnectionSettings::default();
         let before = settings::server(&keys, quic_without_session()?, settings.transport());
         let connections = listener.connections();
-        Some(Rc::new(QuicSocket {
+        let socket = Rc::new(QuicSocket {
             connections,
             listeners: RefCell::new(vec![listener]),
             loop_state: loop_state.clone(),
@@ -130,7 +137,26 @@ impl QuicSocket {
             waiting: RefCell::default(),
             has_waiting_task: Cell::default(),
             answers: Cell::default(),
-        }))
+        });
+        socket.tell_ids();
+        Some(socket)
+    }
+
+    /// Has other threads know the connection IDs that lead here: they may read the sockets while this loop is late.
+    fn tell_ids(&self) {
+        let ids = self.ids();
+        let listeners = self.listeners.borrow();
+        listeners.iter().filter_map(|listener| listener.shared()).for_each(|shared| shared.part.set_ids(ids.clone()));
+    }
+
+    /// The part of the address whose socket gets datagrams with this connection ID, if it is one of this loop. Otherwise the
+    /// part of its first socket: another thread has passed them on. `None`: no other thread reads for this loop.
+    fn part_for(&self, id: &[u8]) -> Option<SharedPart> {
+        let listeners = self.listeners.borrow();
+        let gets =
+            |place: SocketPlace| id.first().is_some_and(|first| usize::from(*first) % place.sockets == place.number);
+        let listener = listeners.iter().find(|listener| gets(listener.place())).unwrap_or(&listeners[0]);
+        listener.shared().filter(|shared| !shared.directory.is_one()).cloned()
     }
 
     /// The socket that sends.
@@ -140,10 +166,12 @@ impl QuicSocket {
 
     /// Takes another socket of the address, in the place of those that the loop does not read any more.
     pub(super) fn add(&self, listener: &Rc<DatagramListener>) {
-        let listeners = &mut *self.listeners.borrow_mut();
+        let mut listeners = self.listeners.borrow_mut();
         listeners.retain(|listener| listener.is_read());
         listeners.push(listener.clone());
         listeners.sort_by_key(|listener| listener.place().number);
+        drop(listeners);
+        self.tell_ids();
     }
 
     /// Whether this listening socket is one of them.
@@ -197,10 +225,9 @@ impl QuicSocket {
     /// Gives each of the datagrams that were received together to its connection.
     pub(super) fn take(self: &Rc<Self>, driver: &Rc<H3Driver>, received: ReceivedDatagrams<'_>) {
         let Some(from) = received.from else { return };
-        let segment = received.segment.unwrap_or(received.bytes.len()).max(1);
         // Each has memory of its own, since connections keep parts of it.
-        for one in received.bytes.chunks(segment) {
-            self.take_one(driver, Datagram { bytes: BytesMut::from(one), from, to: received.to, ecn: received.ecn });
+        for one in received.each() {
+            self.take_one(driver, Datagram { bytes: BytesMut::from(one.bytes), from, to: one.to, ecn: one.ecn });
         }
     }
 
@@ -267,7 +294,7 @@ impl QuicSocket {
         let Some(head) = PacketHead::parse(&datagram.bytes, connection_id::LENGTH) else { return };
         let known = place.and_then(|place| self.client(place.place)).or_else(|| {
             head.version?;
-            let place = *self.first_ids.borrow().get(head.destination)?;
+            let place = self.first_ids.borrow().get(head.destination)?.place;
             self.client(place)
         });
         match known {
@@ -294,7 +321,7 @@ impl QuicSocket {
         let name = self.listener().spec().name.clone();
         let Datagram { bytes, from, to, ecn } = datagram;
         let (bytes, from, to, ecn) = (bytes.clone(), *from, *to, *ecn);
-        loop_listeners::tell(&self.loop_state.shared, usize::from(index), move |services| {
+        loop_listeners::pass_packet(&self.loop_state.shared, usize::from(index), move |services| {
             if let Some(driver) = HttpLoop::of(&services.loop_state).and_then(|http| H3Driver::of(&http)) {
                 driver.take_passed_on(&name, Datagram { bytes, from, to, ecn });
             }
@@ -366,7 +393,11 @@ impl QuicSocket {
         if waiting.len() >= MOST_WAITING {
             return self.listener().lose_from_clients(1);
         }
-        waiting.push_back(datagram);
+        let id =
+            PacketHead::parse(&datagram.bytes, connection_id::LENGTH).map(|head| FirstId::from_slice(head.destination));
+        let part = id.and_then(|id| Some((self.part_for(&id)?, ClientKey::FirstId(id))));
+        part.iter().for_each(|(part, client)| part.note(client, true));
+        waiting.push_back(WaitingDatagram { datagram, part });
         drop(waiting);
         if !self.has_waiting_task.replace(true) {
             let (socket, driver) = (self.clone(), driver.clone());
@@ -384,10 +415,12 @@ impl QuicSocket {
     fn take_waiting(self: &Rc<Self>, driver: &Rc<H3Driver>) {
         self.begin_turn();
         for _ in 0..MOST_BEGUN {
-            let Some(datagram) = self.waiting.borrow_mut().pop_front() else { return };
+            let first = self.waiting.borrow_mut().pop_front();
+            let Some(WaitingDatagram { datagram, part }) = first else { return };
             if !self.listener().has_ended() {
                 self.take_passed_on(driver, datagram);
             }
+            part.iter().for_each(|(part, client)| part.note(client, false));
         }
     }
 
@@ -434,7 +467,7 @@ impl QuicSocket {
             return self.release(place);
         };
         self.handshakes.set(handshakes + 1);
-        self.first_ids.borrow_mut().insert(id.clone(), place);
+        self.note_first_id(id.clone(), place);
         client.set_first_id(id);
         self.places.borrow_mut().clients[place as usize] = Some(client.clone());
         self.connections.fetch_add(1, Relaxed);
@@ -502,9 +535,19 @@ impl QuicSocket {
         self.handshakes.set(self.handshakes.get() - 1);
     }
 
+    /// Notes the connection ID that a client has chosen first, and the place of its connection.
+    fn note_first_id(&self, id: FirstId, place: u32) {
+        let part = self.part_for(&id);
+        part.iter().for_each(|part| part.note(&ClientKey::FirstId(id.clone()), true));
+        let before = self.first_ids.borrow_mut().insert(id.clone(), FirstClient { place, part });
+        debug_assert!(before.is_none(), "a client that is known begins no other connection");
+    }
+
     /// Forgets the connection ID that a client has chosen first: its handshake is complete, or has failed.
     pub(super) fn forget_first_id(&self, id: &[u8]) {
-        self.first_ids.borrow_mut().remove(id);
+        let known = self.first_ids.borrow_mut().remove(id);
+        let part = known.and_then(|known| known.part);
+        part.iter().for_each(|part| part.note(&ClientKey::FirstId(FirstId::from_slice(id)), false));
     }
 
     /// Forgets the connection in this place.

@@ -2,7 +2,8 @@
 //!
 //! The kernel gives a client's datagrams to one of the sockets of the address, and the loop that reads the socket has the
 //! client's sessions. While that loop is late, another thread reads in its place, and must not begin a second session of a
-//! client that has one:
+//! client that has one. A handshake of QUIC is a session here: it is known by the ID that its client has chosen. Later
+//! packets name their loop by their IDs.
 //!
 //! - Each socket has a [`SocketPart`], which counts the sessions there by a hash of their clients. A thread that finds a count of
 //!   zero, or a session of another client, knows that the client has none. Datagrams of others are kept for the loop.
@@ -16,20 +17,21 @@
 //! Nobody waits: a part is read by whoever gets hold of it first, and the other one goes on with something else.
 
 use std::collections::HashSet;
-use std::hash::{BuildHasher, Hash, Hasher, RandomState};
-use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use freerun_quic::connection_id::{ConnectionIds, LENGTH};
+use freerun_quic::packet::PacketHead;
 use freerun_runtime::net::udp::{BATCH, ReceivedDatagrams};
-use rustc_hash::{FxBuildHasher, FxHasher};
+use rustc_hash::FxBuildHasher;
 use smallvec::SmallVec;
 use tokio::sync::Notify;
 
 use super::SharedPart;
+use super::client_key::{ClientHash, ClientKey, ClientKind};
 use super::datagram_copy::CopiedDatagrams;
 use crate::listen::ListenSpec;
 
@@ -57,9 +59,6 @@ const MOST_ON_THEIR_WAY: usize = 1024;
 /// The index that stands for no loop.
 const NOBODY: usize = usize::MAX;
 
-/// Both ends of a client's datagrams: its address, and the address that it sends to, where there are several.
-type Ends = (SocketAddr, Option<IpAddr>);
-
 /// Facts about an address for datagrams that loops and other threads share.
 #[derive(Default)]
 pub struct Directory {
@@ -71,7 +70,9 @@ pub struct Directory {
     answers_by: ArcSwapOption<AnswersBy>,
     /// Whether other threads read that socket when its loop is late.
     is_helped: AtomicBool,
-    strays: papaya::HashMap<Ends, Stray, FxBuildHasher>,
+    strays: papaya::HashMap<ClientKey, Stray, FxBuildHasher>,
+    /// The way to tell the clients at the address apart.
+    kind: ClientKind,
     /// Number of connections of QUIC at the address, on all loops.
     connections: Arc<AtomicUsize>,
 }
@@ -99,10 +100,6 @@ type Count = AtomicU64;
 /// A row of counts, which is made when it is needed first.
 type CountRow = OnceLock<Box<[Count]>>;
 
-/// A hash of a client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct ClientHash(u64);
-
 /// A socket of an address, or the share of a loop in a socket that another loop reads.
 pub struct SocketPart {
     /// The number of the part.
@@ -117,6 +114,10 @@ pub struct SocketPart {
     counts: OnceLock<Box<[CountRow]>>,
     /// Number of datagrams on their way to the loop.
     on_their_way: AtomicUsize,
+    /// The way to tell clients apart.
+    kind: ClientKind,
+    /// The connection IDs of the loop that reads the socket, if it has connections of QUIC.
+    ids: ArcSwapOption<ConnectionIds>,
 }
 
 /// The datagrams that are kept for a loop, in the order in which they came.
@@ -141,6 +142,16 @@ pub struct ReservedClients<'p> {
 }
 
 impl Directory {
+    /// The facts about an address that tells its clients apart in this way.
+    pub fn new(kind: ClientKind) -> Directory {
+        Directory { kind, ..Directory::default() }
+    }
+
+    /// The way to tell the clients at the address apart.
+    pub fn kind(&self) -> ClientKind {
+        self.kind
+    }
+
     /// The number of connections of QUIC at the address, which its loops count.
     pub fn connections(&self) -> &Arc<AtomicUsize> {
         &self.connections
@@ -157,7 +168,7 @@ impl Directory {
         if self.parts.load().len() < number {
             // Another thread may add some at the same time.
             self.parts.rcu(|known| {
-                let new = (known.len()..number).map(|number| Arc::new(SocketPart::new(number)));
+                let new = (known.len()..number).map(|number| Arc::new(SocketPart::new(number, self.kind)));
                 known.iter().cloned().chain(new).collect::<Vec<_>>()
             });
         }
@@ -214,45 +225,46 @@ impl Directory {
 
     /// The number of the part that has the client as a stray.
     pub fn stray(&self, received: &ReceivedDatagrams<'_>) -> Option<usize> {
-        self.strays.pin().get(&(received.from?, received.to)).map(|stray| stray.part)
+        self.strays.pin().get(&self.kind.key(received)?).map(|stray| stray.part)
     }
 
     /// Notes that the client is a stray at this part. False if there are too many, or nobody could answer the client.
     pub fn add_stray(&self, received: &ReceivedDatagrams<'_>, part: usize) -> bool {
-        let Some(from) = received.from.filter(|_| self.strays.len() < MOST_STRAYS) else { return false };
-        self.strays.pin().insert((from, received.to), Stray { part, sessions: AtomicUsize::new(0) });
+        let client = received.from.and_then(|_| self.kind.key(received));
+        let Some(client) = client.filter(|_| self.strays.len() < MOST_STRAYS) else { return false };
+        self.strays.pin().insert(client, Stray { part, sessions: AtomicUsize::new(0) });
         true
     }
 
     /// Notes that a session of the client begins at this part.
-    fn begin(&self, ends: Ends, part: usize) {
+    fn begin(&self, client: &ClientKey, part: usize) {
         if self.has_strays()
-            && let Some(stray) = self.strays.pin().get(&ends).filter(|stray| stray.part == part)
+            && let Some(stray) = self.strays.pin().get(client).filter(|stray| stray.part == part)
         {
             stray.sessions.fetch_add(1, Relaxed);
         }
     }
 
     /// Notes that a session of the client has ended at this part. With its last one there the client is no stray any more.
-    fn end(&self, ends: Ends, part: usize) {
+    fn end(&self, client: &ClientKey, part: usize) {
         if self.has_strays() {
             let strays = self.strays.pin();
-            let Some(stray) = strays.get(&ends).filter(|stray| stray.part == part) else { return };
+            let Some(stray) = strays.get(client).filter(|stray| stray.part == part) else { return };
             // A session from before the client became a stray is not counted.
             if stray.sessions.fetch_update(Relaxed, Relaxed, |count| count.checked_sub(1)).unwrap_or(1) <= 1 {
                 // Nobody gives it to another part meanwhile: it has one as long as it is known.
-                strays.remove(&ends);
+                strays.remove(client);
             }
         }
     }
 
     /// Forgets that a client is a stray at this part, unless it has a session there.
     pub fn forget_if_unused(&self, received: &ReceivedDatagrams<'_>, part: usize) {
-        let Some(from) = received.from else { return };
-        let (ends, strays) = ((from, received.to), self.strays.pin());
+        let Some(client) = self.kind.key(received) else { return };
+        let strays = self.strays.pin();
         let is_unused = |stray: &Stray| stray.part == part && stray.sessions.load(Relaxed) == 0;
-        if strays.get(&ends).is_some_and(is_unused) {
-            strays.remove(&ends);
+        if strays.get(&client).is_some_and(is_unused) {
+            strays.remove(&client);
         }
     }
 
@@ -269,27 +281,18 @@ impl SharedPart {
     }
 
     /// Notes that a client has a session here, or had one.
-    pub fn note(&self, client: SocketAddr, local: Option<IpAddr>, begins: bool) {
-        let (ends, SharedPart { directory, part }) = ((client, local), self);
+    pub fn note(&self, client: &ClientKey, begins: bool) {
+        let SharedPart { directory, part } = self;
+        part.count(ClientHash::of(client), begins);
         if begins {
-            part.begin(ends);
-            directory.begin(ends, part.number);
+            directory.begin(client, part.number);
         } else {
-            part.end(ends);
-            directory.end(ends, part.number);
+            directory.end(client, part.number);
         }
     }
 }
 
 impl ClientHash {
-    fn of(ends: Ends) -> ClientHash {
-        // Whoever knew the hashes could have all clients kept waiting.
-        static SEED: LazyLock<u64> = LazyLock::new(|| RandomState::new().build_hasher().finish());
-        let mut hasher = FxHasher::default();
-        (*SEED, ends).hash(&mut hasher);
-        ClientHash(hasher.finish())
-    }
-
     /// The place of the client's count.
     fn place(self) -> usize {
         self.0 as usize % COUNTS
@@ -302,10 +305,15 @@ impl ClientHash {
 }
 
 impl SocketPart {
-    fn new(number: usize) -> SocketPart {
-        let (reading, left, counts, on_their_way) = Default::default();
+    fn new(number: usize, kind: ClientKind) -> SocketPart {
+        let (reading, left, counts, on_their_way, ids) = Default::default();
         let reader = AtomicUsize::new(NOBODY);
-        SocketPart { number, reader, reading, left, counts, on_their_way }
+        SocketPart { number, reader, reading, left, counts, on_their_way, kind, ids }
+    }
+
+    /// Notes the connection IDs of the loop that reads the socket.
+    pub fn set_ids(&self, ids: ConnectionIds) {
+        self.ids.store(Some(Arc::new(ids)));
     }
 
     /// The index of the loop that reads the socket, or has the part; larger than all indices before there is such a loop.
@@ -343,16 +351,6 @@ impl SocketPart {
         }
     }
 
-    /// Notes that a client has a session here.
-    fn begin(&self, ends: Ends) {
-        self.count(ClientHash::of(ends), true);
-    }
-
-    /// Notes that a session has ended.
-    fn end(&self, ends: Ends) {
-        self.count(ClientHash::of(ends), false);
-    }
-
     /// Whether the client may have a session here.
     fn knows(&self, client: ClientHash) -> bool {
         let place = client.place();
@@ -367,7 +365,8 @@ impl SocketPart {
 
     /// Counts the clients of these datagrams as known, until the value is dropped.
     pub fn reserve<'r>(&self, received: impl Iterator<Item = ReceivedDatagrams<'r>>) -> ReservedClients<'_> {
-        let all = received.filter_map(|one| Some(ClientHash::of((one.from?, one.to))));
+        let single = received.flat_map(|one| self.kind.separate(one));
+        let all = single.filter_map(|one| Some(ClientHash::of(&self.kind.key(&one)?)));
         let hashes: SmallVec<_> = all.inspect(|client| self.count(*client, true)).collect();
         ReservedClients { part: self, hashes }
     }
@@ -403,14 +402,21 @@ impl ReadingRight<'_> {
 
     /// Whether the sender may have a session at the socket, or something kept that will begin one.
     pub fn may_know(&self, received: &ReceivedDatagrams<'_>) -> bool {
-        let client = received.from.map(|from| ClientHash::of((from, received.to)));
+        let client = self.part.kind.key(received).map(|client| ClientHash::of(&client));
         client.is_some_and(|client| self.part.knows(client) || self.kept.clients.contains(&client))
+    }
+
+    /// Whether a packet of QUIC belongs to a connection of the loop that reads the socket, or may have belonged to one.
+    pub fn is_of_reader(&self, received: &ReceivedDatagrams<'_>) -> bool {
+        let ids = self.part.ids.load();
+        let packet = PacketHead::parse(received.bytes, LENGTH);
+        ids.as_ref().zip(packet).is_some_and(|(ids, packet)| ids.have_given(&packet))
     }
 
     /// Keeps a datagram for the loop that reads the socket.
     pub fn keep(&mut self, received: &ReceivedDatagrams<'_>) {
         self.kept.bytes += received.bytes.len();
-        self.kept.clients.extend(received.from.map(|from| ClientHash::of((from, received.to))));
+        self.kept.clients.extend(self.part.kind.key(received).map(|client| ClientHash::of(&client)));
         self.kept.datagrams.push(CopiedDatagrams::of(received));
     }
 
@@ -428,6 +434,8 @@ impl Drop for ReservedClients<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use super::*;
 
     fn received(port: u16) -> ReceivedDatagrams<'static> {
@@ -435,8 +443,8 @@ mod tests {
         ReceivedDatagrams { bytes: b"x", from, to: None, ecn: 0, segment: None, is_truncated: false }
     }
 
-    fn ends(port: u16) -> Ends {
-        (SocketAddr::from(([192, 0, 2, 1], port)), None)
+    fn client(port: u16) -> ClientKey {
+        ClientKey::Ends(SocketAddr::from(([192, 0, 2, 1], port)), None)
     }
 
     fn may_know(part: &SocketPart, port: u16) -> bool {
@@ -445,17 +453,17 @@ mod tests {
 
     #[test]
     fn a_client_is_known_from_the_reading_of_its_datagram_to_the_end_of_its_last_session() {
-        let part = SocketPart::new(0);
+        let part = SocketPart::new(0, ClientKind::Sessions);
         assert!(!may_know(&part, 1));
         let reserved = part.reserve([received(1), received(1)].into_iter());
         assert!(may_know(&part, 1));
-        part.begin(ends(1));
-        part.begin(ends(1));
+        part.count(ClientHash::of(&client(1)), true);
+        part.count(ClientHash::of(&client(1)), true);
         drop(reserved);
         assert!(may_know(&part, 1));
-        part.end(ends(1));
+        part.count(ClientHash::of(&client(1)), false);
         assert!(may_know(&part, 1));
-        part.end(ends(1));
+        part.count(ClientHash::of(&client(1)), false);
         assert!(!may_know(&part, 1));
         // Nobody can have a session without an address.
         let nobody = ReceivedDatagrams { from: None, ..received(1) };
@@ -465,7 +473,7 @@ mod tests {
 
     #[test]
     fn a_client_that_shares_the_count_of_one_session_is_told_from_its_client() {
-        let part = SocketPart::new(0);
+        let part = SocketPart::new(0, ClientKind::Sessions);
         let (one, other) = (ClientHash(5), ClientHash(1 << 40 | 5));
         assert_eq!(one.place(), other.place());
         part.count(one, true);
@@ -480,7 +488,7 @@ mod tests {
 
     #[test]
     fn one_reads_at_a_time_and_finds_what_was_kept_in_order() {
-        let part = SocketPart::new(0);
+        let part = SocketPart::new(0, ClientKind::Sessions);
         let mut reading = part.try_read().unwrap();
         assert!(part.try_read().is_none());
         (1..4).for_each(|port| reading.keep(&received(port)));
@@ -504,7 +512,7 @@ mod tests {
         let directory = Arc::new(Directory::default());
         directory.extend(2);
         let at = |number| SharedPart { part: directory.part(number).unwrap(), directory: directory.clone() };
-        let note = |number, port, begins| at(number).note(ends(port).0, None, begins);
+        let note = |number, port, begins| at(number).note(&client(port), begins);
         assert!(!directory.has_strays());
         assert!(directory.add_stray(&received(1), 1));
         assert_eq!((directory.stray(&received(1)), directory.stray(&received(2))), (Some(1), None));
@@ -516,7 +524,7 @@ mod tests {
         directory.forget_if_unused(&received(1), 1);
         assert_eq!(directory.stray(&received(1)), Some(1), "it has another session there");
         // A session of somebody else with the same hash does not keep it.
-        directory.part(1).unwrap().count(ClientHash::of(ends(1)), true);
+        directory.part(1).unwrap().count(ClientHash::of(&client(1)), true);
         note(1, 1, false);
         assert!(!directory.has_strays());
         // One that never got a session is forgotten too.
@@ -567,7 +575,7 @@ mod tests {
 
     #[test]
     fn what_is_on_its_way_to_a_loop_is_bounded() {
-        let part = SocketPart::new(0);
+        let part = SocketPart::new(0, ClientKind::Sessions);
         assert!(part.send(MOST_ON_THEIR_WAY) && !part.has_room_for(1) && !part.send(1));
         part.arrived(1);
         assert!(part.has_room_for(1) && part.send(1));

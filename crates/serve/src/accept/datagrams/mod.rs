@@ -2,6 +2,7 @@
 //! ([`Service::datagrams`](crate::accept::service::Service::datagrams)), and what its sessions send is gathered until the end of
 //! the loop's turn.
 
+pub mod client_key;
 pub mod datagram_copy;
 pub mod directory;
 

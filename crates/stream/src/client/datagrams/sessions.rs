@@ -10,6 +10,7 @@ use std::time::Duration;
 use freerun_runtime::deadline::Deadline;
 use freerun_runtime::loops;
 use freerun_runtime::net::udp::ReceivedDatagrams;
+use freerun_serve::accept::datagrams::client_key::ClientKey;
 use freerun_serve::accept::datagrams::{DatagramListener, SharedPart};
 
 use super::table::{Ends, Id, SessionTable};
@@ -41,7 +42,7 @@ impl Sessions {
     pub fn new(limit: usize, shared: Option<SharedPart>) -> Rc<Sessions> {
         let tell = move |ends: &Ends, begins: bool| {
             if let Some(shared) = &shared {
-                shared.note(ends.client, ends.local, begins);
+                shared.note(&ClientKey::Ends(ends.client, ends.local), begins);
             }
         };
         Rc::new(Sessions {
