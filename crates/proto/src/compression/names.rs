@@ -105,6 +105,12 @@ pub(crate) fn known(id: Id) -> &'static NameRule {
     KNOWN.get(usize::from(id)).unwrap_or(&KNOWN[0])
 }
 
+/// The value of `:status`, which has three digits.
+#[inline]
+pub(crate) fn status_value(status: u16) -> [u8; 3] {
+    [100, 10, 1].map(|place| b'0' + (status / place % 10) as u8)
+}
+
 /// The shortest known name.
 const SHORTEST: usize = 2;
 /// The longest known name.

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use freerun_conf::SettingsSet;
@@ -11,14 +11,14 @@ use freerun_proto::h3::{H3ErrorCode, StreamId};
 use freerun_proto::priority::Priority;
 use freerun_quic::http3::StreamOver;
 use freerun_runtime::loops;
-use freerun_runtime::waiter::Waiter;
 use freerun_serve::Address;
 
 use crate::connection::stream::{ResponseHead, Stream, StreamError, StreamFault};
 use crate::protocol::h3::client::H3Client;
 use crate::protocol::h3::unread_rests::RestLimits;
 use crate::protocol::multiplexed::request_task::RequestStream;
-use crate::protocol::multiplexed::{RequestRunners, may_be_sent};
+use crate::protocol::multiplexed::stream_state::StreamState;
+use crate::protocol::multiplexed::{RequestRunners, may_be_sent, status_and_fields};
 use crate::request::ConnectionFacts;
 use crate::request::core_settings::CoreSettings;
 use crate::request::response::Field;
@@ -31,9 +31,6 @@ const MOST_UNSENT: usize = 128 << 10;
 
 /// The step between two urgencies, among the priorities of QUIC's streams.
 const URGENCY: i32 = 1 << 24;
-
-/// The field of a response of HTTP/1 that opens a WebSocket, besides the fields about the connection.
-const OF_WEBSOCKET: &[u8] = b"sec-websocket-accept";
 
 /// The length from which on a received piece of a body is kept in its datagram. A shorter one is copied.
 const SPARSE: usize = 1024;
@@ -69,10 +66,7 @@ pub(super) struct H3Stream {
     unread: Cell<usize>,
     /// Nothing is read of QUIC for this stream, because the pieces are many.
     is_paused: Cell<bool>,
-    /// The whole body has been received.
-    body_ended: Cell<bool>,
-    /// The reason why the body is none.
-    fault: RefCell<Option<StreamFault>>,
+    state: StreamState,
     /// The framing of messages.
     framing: Framing,
     /// Heads, and short pieces, that belong behind the pieces: they become one with what follows.
@@ -90,20 +84,6 @@ pub(super) struct H3Stream {
     stops: Cell<Option<H3ErrorCode>>,
     /// The limits of reading that rest.
     rest_limits: Cell<RestLimits>,
-    /// The client has reset the stream, or the connection has ended.
-    gone: Cell<bool>,
-    /// The connection has failed, which is logged.
-    failed: Cell<bool>,
-    /// The request has ended.
-    released: Cell<bool>,
-    /// The head of the response was sent.
-    sent_head: Cell<bool>,
-    /// The generation that the request has begun with, if it has led to a tunnel.
-    tunnel_of: Cell<Option<u64>>,
-    reader: Waiter,
-    writer: Waiter,
-    /// Futures that wait for the client's leaving.
-    watchers: RefCell<Vec<Waker>>,
 }
 
 /// The length of a response's body, if its head says it.
@@ -115,11 +95,8 @@ fn length(head: &ResponseHead) -> Option<u64> {
 impl H3Stream {
     /// The stream of a request; `body_ended` says that nothing follows its head.
     pub(super) fn new(client: Rc<H3Client>, id: StreamId, framing: Framing, body_ended: bool) -> Rc<H3Stream> {
-        let (priority, body, unread, is_paused, fault, tail, pieces, unsent, is_blocked, ends, finished) =
-            Default::default();
-        let (stops, rest_limits, gone, failed, released, sent_head, tunnel_of, reader, writer, watchers) =
-            Default::default();
-        let (body_ended, peer) = (Cell::new(body_ended), client.peer());
+        let (priority, body, unread, is_paused, tail, pieces, unsent, is_blocked, ends, finished) = Default::default();
+        let (stops, rest_limits, peer) = (Cell::default(), Cell::default(), client.peer());
         Rc::new(H3Stream {
             client,
             id,
@@ -128,8 +105,7 @@ impl H3Stream {
             body,
             unread,
             is_paused,
-            body_ended,
-            fault,
+            state: StreamState::new(body_ended),
             framing,
             tail,
             pieces,
@@ -139,14 +115,6 @@ impl H3Stream {
             finished,
             stops,
             rest_limits,
-            gone,
-            failed,
-            released,
-            sent_head,
-            tunnel_of,
-            reader,
-            writer,
-            watchers,
         })
     }
 
@@ -158,7 +126,7 @@ impl H3Stream {
         let piece = if bytes.len() < SPARSE { Bytes::copy_from_slice(&bytes) } else { bytes };
         self.unread.set(self.unread.get() + piece.len() + PIECE);
         self.body.borrow_mut().push_back(piece);
-        self.reader.wake();
+        self.state.reader.wake();
     }
 
     /// Whether further bytes have to wait, because nobody reads those that have come. The connection's task is asked to go
@@ -171,40 +139,33 @@ impl H3Stream {
 
     /// The whole body has come.
     pub(super) fn ended(&self) {
-        self.body_ended.set(true);
-        self.reader.wake();
+        self.state.end_body();
     }
 
     /// The body is none.
     pub(super) fn failed(&self, fault: StreamFault) {
-        self.fault.borrow_mut().get_or_insert(fault);
-        self.reader.wake();
+        self.state.fail_body(fault);
     }
 
     /// The client has gone.
     pub(super) fn leave(&self) {
-        if self.gone.replace(true) {
-            return;
-        }
-        self.body.take();
-        self.unread.set(0);
-        self.pieces.take();
-        self.tail.take();
-        self.reader.wake();
-        self.writer.wake();
-        let watchers = self.watchers.take();
-        watchers.into_iter().for_each(Waker::wake);
+        self.state.leave(|| {
+            self.body.take();
+            self.unread.set(0);
+            self.pieces.take();
+            self.tail.take();
+        });
     }
 
     /// The connection has failed.
     pub(super) fn fail(&self) {
-        self.failed.set(true);
+        self.state.fail();
         self.leave();
     }
 
     /// Gives QUIC what waits for it, as far as it takes that.
     pub(super) fn flush(&self) {
-        if self.gone.get() {
+        if self.state.is_gone() {
             return;
         }
         let mut pieces = self.pieces.borrow_mut();
@@ -249,7 +210,7 @@ impl H3Stream {
             }
         }
         if self.unsent.get() < MOST_UNSENT {
-            self.writer.wake();
+            self.state.writer.wake();
         }
     }
 
@@ -275,7 +236,7 @@ impl H3Stream {
 
     /// Whether QUIC has taken all of the response so far, and more is to come.
     pub(super) fn has_drained(&self) -> bool {
-        self.unsent.get() == 0 && !self.ends.get() && !self.is_over()
+        self.unsent.get() == 0 && !self.ends.get() && !self.state.is_over()
     }
 
     // ---- sending -----------------------------------------------------------------------------------------------------
@@ -323,16 +284,6 @@ impl H3Stream {
         self.unsent.set(self.unsent.get() + out.len() - before);
     }
 
-    /// The error of a stream that was reset, or whose connection has ended.
-    fn over(&self) -> StreamError {
-        if self.failed.get() { StreamError::ConnectionFailed } else { StreamError::Reset }
-    }
-
-    /// Whether nothing can be sent or received any more.
-    fn is_over(&self) -> bool {
-        self.gone.get() || self.released.get()
-    }
-
     /// The room for pieces. There is none while QUIC takes nothing: its own windows are what a client is given.
     fn room(&self) -> usize {
         if self.is_blocked.get() { 0 } else { MOST_UNSENT.saturating_sub(self.unsent.get()) }
@@ -349,7 +300,7 @@ impl RequestStream for H3Stream {
     }
 
     fn end_tunnel(&self, generation: u64) {
-        if self.tunnel_of.get() == Some(generation) && !self.is_over() {
+        if self.state.is_tunnel_of(generation) {
             let _ = self.client.machine(|machine| machine.reset(self.id, loops::millis()));
             self.client.reset_stream(self.id, H3ErrorCode::H3_REQUEST_CANCELLED);
             self.leave();
@@ -357,13 +308,13 @@ impl RequestStream for H3Stream {
     }
 
     fn rests(&self) {
-        if !self.is_blocked.get() && self.unsent.get() > 0 && !self.is_over() {
+        if !self.is_blocked.get() && self.unsent.get() > 0 && !self.state.is_over() {
             self.flush();
         }
     }
 
     fn release(&self) {
-        if !self.released.replace(true) {
+        if self.state.release() {
             // What was sent is on its way, and goes on.
             if !self.finished.get() {
                 self.leave();
@@ -375,8 +326,8 @@ impl RequestStream for H3Stream {
 
 impl Stream for H3Stream {
     fn poll_body(&self, context: &mut Context<'_>, most: usize) -> Poll<Result<Option<Bytes>, StreamError>> {
-        if self.is_over() {
-            return Poll::Ready(Err(self.over()));
+        if self.state.is_over() {
+            return Poll::Ready(Err(self.state.over()));
         }
         let mut body = self.body.borrow_mut();
         if let Some(first) = body.front_mut() {
@@ -394,40 +345,29 @@ impl Stream for H3Stream {
             }
             return Poll::Ready(Ok(Some(piece)));
         }
-        if let Some(fault) = &*self.fault.borrow() {
-            return Poll::Ready(Err(StreamError::Faulty(Box::new(fault.clone()))));
-        }
-        if self.body_ended.get() {
-            return Poll::Ready(Ok(None));
-        }
-        self.reader.keep(context);
-        Poll::Pending
+        self.state.poll_end(context)
     }
 
     fn is_body_taken(&self) -> bool {
-        self.body_ended.get() && self.fault.borrow().is_none() && self.body.borrow().is_empty()
+        self.state.has_body() && self.body.borrow().is_empty()
     }
 
     fn send_interim(&self, head: &ResponseHead) {
-        if self.is_over() {
+        if self.state.is_over() {
             return;
         }
-        self.send_fields(Some(head.status), head.fields.iter().filter(|(name, _)| may_be_sent(name)));
+        let (status, fields) = status_and_fields(head);
+        self.send_fields(Some(status), fields);
         self.flush();
     }
 
     fn send_head(&self, head: &ResponseHead, ends: bool) {
-        if self.is_over() {
+        if self.state.is_over() {
             return;
         }
-        self.sent_head.set(true);
-        if head.status == 101 {
-            // What is 101 in HTTP/1 is 200 here, without the fields that belong to `Upgrade` (RFC 9220 section 3).
-            let belongs = |name: &[u8]| !may_be_sent(name) || name.eq_ignore_ascii_case(OF_WEBSOCKET);
-            self.send_fields(Some(200), head.fields.iter().filter(|(name, _)| !belongs(name)));
-        } else {
-            self.send_fields(Some(head.status), head.fields.iter().filter(|(name, _)| may_be_sent(name)));
-        }
+        self.state.note_head();
+        let (status, fields) = status_and_fields(head);
+        self.send_fields(Some(status), fields);
         if ends {
             self.end();
         }
@@ -438,15 +378,15 @@ impl Stream for H3Stream {
     }
 
     fn poll_room(&self, context: &mut Context<'_>) -> Poll<Result<usize, StreamError>> {
-        if self.is_over() {
-            return Poll::Ready(Err(self.over()));
+        if self.state.is_over() {
+            return Poll::Ready(Err(self.state.over()));
         }
         if self.room() == 0 {
             self.flush();
         }
         match self.room() {
             0 => {
-                self.writer.keep(context);
+                self.state.writer.keep(context);
                 Poll::Pending
             }
             room => Poll::Ready(Ok(room)),
@@ -454,7 +394,7 @@ impl Stream for H3Stream {
     }
 
     fn send_data(&self, data: Bytes, ends: bool) {
-        if self.is_over() {
+        if self.state.is_over() {
             return;
         }
         if self.framing == Framing::Bare {
@@ -471,7 +411,7 @@ impl Stream for H3Stream {
     }
 
     fn send_trailers(&self, fields: &[Field]) {
-        if self.is_over() {
+        if self.state.is_over() {
             return;
         }
         let fields = fields.iter().filter(|(name, _)| may_be_sent(name));
@@ -484,15 +424,15 @@ impl Stream for H3Stream {
         if self.finished.get() {
             return Poll::Ready(Ok(()));
         }
-        if self.is_over() {
-            return Poll::Ready(Err(self.over()));
+        if self.state.is_over() {
+            return Poll::Ready(Err(self.state.over()));
         }
-        self.writer.keep(context);
+        self.state.writer.keep(context);
         Poll::Pending
     }
 
     fn sent_bytes(&self) -> Option<u64> {
-        (!self.released.get()).then(|| self.client.machine(|machine| machine.sent_bytes(self.id)))
+        (!self.state.is_released()).then(|| self.client.machine(|machine| machine.sent_bytes(self.id)))
     }
 
     fn use_settings(&self, settings: &SettingsSet) {
@@ -500,19 +440,21 @@ impl Stream for H3Stream {
     }
 
     fn become_tunnel(&self, generation: u64) {
-        if !self.is_over() {
-            self.tunnel_of.set(Some(generation));
+        if !self.state.is_over() {
+            self.state.become_tunnel(generation);
             self.client.machine(|machine| machine.stay_open(self.id));
         }
     }
 
     fn reset(&self) {
-        if self.is_over() || self.finished.get() {
+        if self.state.is_over() || self.finished.get() {
             return;
         }
-        // Without a response, the rest of the body did not come in time, or in a wrong form.
-        let is_theirs = !self.sent_head.get() && !self.body_ended.get();
-        let code = if is_theirs { H3ErrorCode::H3_MESSAGE_ERROR } else { H3ErrorCode::H3_INTERNAL_ERROR };
+        let code = if self.state.is_client_at_fault() {
+            H3ErrorCode::H3_MESSAGE_ERROR
+        } else {
+            H3ErrorCode::H3_INTERNAL_ERROR
+        };
         // Too many resets are noticed by the connection's task.
         let _ = self.client.machine(|machine| machine.reset(self.id, loops::millis()));
         self.client.reset_stream(self.id, code);
@@ -520,18 +462,11 @@ impl Stream for H3Stream {
     }
 
     fn poll_gone(&self, context: &mut Context<'_>) -> Poll<()> {
-        if self.is_over() {
-            return Poll::Ready(());
-        }
-        let mut watchers = self.watchers.borrow_mut();
-        if !watchers.iter().any(|waker| waker.will_wake(context.waker())) {
-            watchers.push(context.waker().clone());
-        }
-        Poll::Pending
+        self.state.poll_gone(context)
     }
 
     fn certain_room(&self) -> usize {
-        if self.is_over() { 0 } else { self.room() }
+        if self.state.is_over() { 0 } else { self.room() }
     }
 
     fn peer(&self) -> Option<&Address> {

@@ -49,6 +49,7 @@ pub(in crate::protocol) mod request_runner;
 pub(in crate::protocol) mod request_task;
 mod response_head;
 mod send;
+pub(in crate::protocol) mod stream_state;
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -61,7 +62,7 @@ use freerun_proto::{HeaderId, Version};
 use freerun_runtime::loops;
 
 use crate::arrive;
-use crate::connection::stream::Stream;
+use crate::connection::stream::{ResponseHead, Stream};
 use crate::connection::takeover::Takeover;
 use crate::connection::tunnel_end::TunnelEnd;
 use crate::finish::{self, InProgress};
@@ -118,6 +119,19 @@ pub fn field_rules(settings: &SettingsSet, extended_connect: bool) -> FieldRules
 pub(super) fn may_be_sent(name: &[u8]) -> bool {
     // The lengths of the names in question; most other names have another one.
     !matches!(name.len(), 7 | 10 | 16 | 17) || !HeaderId::of(name).is_of_connection()
+}
+
+/// The field of a response of HTTP/1 that opens a WebSocket, besides the fields about the connection.
+const OF_WEBSOCKET: &[u8] = b"sec-websocket-accept";
+
+/// The status and the fields of a head on a stream. The head that answers an extended CONNECT is 101 in HTTP/1 and 200 here,
+/// without the fields that belong to `Upgrade` (RFC 8441 section 5, RFC 9220 section 3).
+#[inline]
+pub(super) fn status_and_fields(head: &ResponseHead) -> (u16, impl Iterator<Item = (&[u8], &[u8])>) {
+    let is_upgrade = head.status == 101;
+    let belongs = move |name: &[u8]| !may_be_sent(name) || is_upgrade && name.eq_ignore_ascii_case(OF_WEBSOCKET);
+    let status = if is_upgrade { 200 } else { head.status };
+    (status, head.fields.iter().filter(move |(name, _)| !belongs(name)))
 }
 
 /// Number of bytes that a field counts besides its name and its value (RFC 9113 section 6.5.2, RFC 9114 section 4.2.2).

@@ -94,10 +94,7 @@ impl Encoder {
             400 => 12,
             404 => 13,
             500 => 14,
-            _ => {
-                let digit = |place: u16| b'0' + (status / place % 10) as u8;
-                return self.known(names::STATUS, &[digit(100), digit(10), digit(1)], out);
-            }
+            _ => return self.known(names::STATUS, &names::status_value(status), out),
         };
         out.push(0x80 | index);
     }

@@ -335,10 +335,7 @@ impl QpackEncoder {
             304 => 26,
             404 => 27,
             503 => 28,
-            _ => {
-                let digit = |place: u16| b'0' + (status / place % 10) as u8;
-                return self.known(names::STATUS, &[digit(100), digit(10), digit(1)], out);
-            }
+            _ => return self.known(names::STATUS, &names::status_value(status), out),
         };
         out.push(0xc0 | index);
     }
