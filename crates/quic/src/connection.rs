@@ -6,7 +6,8 @@ use std::time::Instant;
 use quinn_proto::{Connection, ConnectionHandle, ConnectionStats, DatagramEvent, Endpoint, Transmit};
 
 pub use quinn_proto::{
-    ClosedStream, ConnectionError, Event, FinishError, ReadError, ReadableError, StreamEvent, WriteError,
+    ClosedStream, ConnectionError, Event, FinishError, ReadError, ReadableError, StreamEvent, TransportErrorCode,
+    WriteError,
 };
 
 use crate::datagram::Datagram;

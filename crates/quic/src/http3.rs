@@ -11,13 +11,10 @@ use quinn_proto::{Dir, ReadError, VarInt, WriteError};
 use smallvec::SmallVec;
 
 use crate::connection::QuicConnection;
+use crate::send_window::follow_congestion;
 
 /// Number of pieces that are taken of a stream in a row.
 const PIECES: usize = 16;
-
-/// The least and the most bytes that are given to QUIC and that the peer has not acknowledged.
-const LEAST_WINDOW: u64 = 256 << 10;
-const MOST_WINDOW: u64 = 16 << 20;
 
 /// The pieces of a stream that have come in order.
 #[derive(Debug, Default)]
@@ -93,43 +90,52 @@ pub fn write_pieces(
     }
 }
 
-/// A connection of QUIC with the machine of HTTP/3 above it.
-pub struct Http3Streams {
-    /// The connection.
-    pub quic: Box<QuicConnection>,
-    /// The machine.
-    pub machine: H3Connection,
-    /// The unidirectional streams of this side.
-    own: [Option<quinn_proto::StreamId>; 3],
-}
+/// The unidirectional streams of this side, as far as they are open.
+#[derive(Debug, Default)]
+pub struct OwnStreams([Option<quinn_proto::StreamId>; OwnStream::ALL.len()]);
 
-impl Http3Streams {
-    /// The streams of a connection whose handshake is complete.
-    pub fn new(quic: Box<QuicConnection>, machine: H3Connection) -> Http3Streams {
-        Http3Streams { quic, machine, own: [None; 3] }
-    }
-
-    /// Writes what the machine has for its own streams, as far as QUIC takes it.
-    pub fn write_own(&mut self) {
+impl OwnStreams {
+    /// Writes what the machine has for these streams, as far as QUIC takes it.
+    pub fn write(&mut self, quic: &mut QuicConnection, machine: &mut H3Connection) {
         for own in OwnStream::ALL {
-            while !self.machine.output(own).is_empty() {
-                let id = self.own[own.index()].or_else(|| self.open_own());
-                self.own[own.index()] = id;
-                let Some(id) = id else { return };
-                let written = self.quic.inner().send_stream(id).write(self.machine.output(own));
-                match written {
-                    Ok(count @ 1..) => self.machine.wrote(own, count),
+            while !machine.output(own).is_empty() {
+                let place = &mut self.0[own.index()];
+                let Some(id) = place.or_else(|| OwnStreams::open(quic)) else { return };
+                *place = Some(id);
+                match quic.inner().send_stream(id).write(machine.output(own)) {
+                    Ok(count @ 1..) => machine.wrote(own, count),
                     _ => break,
                 }
             }
         }
     }
 
-    /// Opens a unidirectional stream, which comes before all messages.
-    fn open_own(&mut self) -> Option<quinn_proto::StreamId> {
-        let id = self.quic.inner().streams().open(Dir::Uni)?;
-        let _ = self.quic.inner().send_stream(id).set_priority(i32::MAX);
+    /// Opens a stream, which comes before all messages.
+    fn open(quic: &mut QuicConnection) -> Option<quinn_proto::StreamId> {
+        let id = quic.inner().streams().open(Dir::Uni)?;
+        let _ = quic.inner().send_stream(id).set_priority(i32::MAX);
         Some(id)
+    }
+}
+
+/// A connection of QUIC with the machine of HTTP/3 above it.
+pub struct Http3Streams {
+    /// The connection.
+    pub quic: Box<QuicConnection>,
+    /// The machine.
+    pub machine: H3Connection,
+    own: OwnStreams,
+}
+
+impl Http3Streams {
+    /// The streams of a connection whose handshake is complete.
+    pub fn new(quic: Box<QuicConnection>, machine: H3Connection) -> Http3Streams {
+        Http3Streams { quic, machine, own: OwnStreams::default() }
+    }
+
+    /// Writes what the machine has for its own streams, as far as QUIC takes it.
+    pub fn write_own(&mut self) {
+        self.own.write(&mut self.quic, &mut self.machine);
     }
 
     /// Opens a stream for a request. `None`: the server takes no more for now.
@@ -172,10 +178,10 @@ impl Http3Streams {
         let _ = self.quic.inner().recv_stream(quic_id(id)).stop(quic_code(code));
     }
 
-    /// Lets the bytes that QUIC keeps for the peer follow the congestion window.
-    pub fn follow_window(&mut self) {
-        let window = self.quic.look().congestion_state().window();
-        self.quic.inner().set_send_window(window.saturating_mul(2).clamp(LEAST_WINDOW, MOST_WINDOW));
+    /// Lets the bytes that QUIC keeps for the peer follow the congestion window, see
+    /// [`follow_congestion`](crate::send_window::follow_congestion).
+    pub fn follow_window(&mut self, others: u64, written: u64) -> u64 {
+        follow_congestion(&mut self.quic, others, written)
     }
 
     /// Ends the connection with this code.

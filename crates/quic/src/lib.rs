@@ -15,6 +15,7 @@
 //! | [`pending`] | a connection whose client has sent its first datagram |
 //! | [`client`] | connections of this side to a server |
 //! | [`connection`] | a connection: datagrams and time go in; datagrams, events and bytes of streams come out |
+//! | [`send_window`] | the bytes that QUIC keeps for a peer, and their bound |
 //! | [`http3`] | the streams of a connection and the machine of HTTP/3 above them |
 //!
 //! Each connection has an endpoint of its own of the library. So a connection is one value, which may go to another
@@ -30,6 +31,7 @@ pub mod http3;
 pub mod keys;
 pub mod packet;
 pub mod pending;
+pub mod send_window;
 pub mod settings;
 
 pub use quinn_proto::{ConnectError, Dir, ServerConfig, StreamId, Transmit, VarInt};

@@ -444,7 +444,7 @@ fn a_connection_of_this_side_shows_its_address_and_learns_what_was_agreed_on() {
     // A connection that has got a Retry packet, after a bit of it was changed.
     let retried = |change: u8| {
         let (crypto, own) = QuicClient::new(&settings, Some("quic.test"), None, clock).unwrap();
-        let mut client = client::connect(crypto, connection_settings().transport(), now, address(443)).unwrap();
+        let mut client = client::connect(crypto, connection_settings().transport(), None, now, address(443)).unwrap();
         let pending = server.pending(now, sent(now, &mut client).remove(0));
         let mut output = Vec::new();
         assert!(pending.retry(&mut output).is_some());

@@ -18,6 +18,10 @@ pub struct UdpReachability {
     times: AtomicU32,
     /// By TCP, the server speaks HTTP/1.1 alone.
     is_sequential: AtomicBool,
+    /// The number of connections of HTTP/3 for requests.
+    connects: AtomicU64,
+    /// The number of connections over TCP for requests that would have had HTTP/3.
+    fallbacks: AtomicU64,
 }
 
 impl UdpReachability {
@@ -26,18 +30,23 @@ impl UdpReachability {
         now < self.until.load(Relaxed)
     }
 
-    /// Notes that the server could not be reached.
-    pub fn close(&self, now: Millis) {
+    /// For how long the server is not asked by UDP from now on, in milliseconds.
+    pub fn closed_for(&self, now: Millis) -> Millis {
+        self.until.load(Relaxed).saturating_sub(now)
+    }
+
+    /// Notes that the server could not be reached. Returns for how long it is not asked, in milliseconds; `None`: others have
+    /// noted it.
+    pub fn close(&self, now: Millis) -> Option<Millis> {
         let until = self.until.load(Relaxed);
         if now < until {
-            // Others have noted it.
-            return;
+            return None;
         }
         let times = self.times.load(Relaxed);
-        let next = now.saturating_add(FIRST << times.min(DOUBLINGS));
-        if self.until.compare_exchange(until, next, Relaxed, Relaxed).is_ok() {
-            self.times.store(times.saturating_add(1), Relaxed);
-        }
+        let time = FIRST << times.min(DOUBLINGS);
+        self.until.compare_exchange(until, now.saturating_add(time), Relaxed, Relaxed).ok()?;
+        self.times.store(times.saturating_add(1), Relaxed);
+        Some(time)
     }
 
     /// Notes that the server was reached.
@@ -46,6 +55,17 @@ impl UdpReachability {
             self.until.store(0, Relaxed);
             self.times.store(0, Relaxed);
         }
+    }
+
+    /// Counts a new connection for requests that are to have HTTP/3: of QUIC, or over TCP.
+    pub fn count(&self, is_quic: bool) {
+        let counter = if is_quic { &self.connects } else { &self.fallbacks };
+        counter.fetch_add(1, Relaxed);
+    }
+
+    /// The number of connections of HTTP/3, and of connections over TCP in their place.
+    pub fn connections(&self) -> (u64, u64) {
+        (self.connects.load(Relaxed), self.fallbacks.load(Relaxed))
     }
 
     /// Whether the server speaks HTTP/1.1 alone by TCP.
@@ -69,8 +89,8 @@ mod tests {
         let mut now = 1000;
         for seconds in [10, 20, 40, 80, 160, 320, 320] {
             assert!(!udp.is_closed(now));
-            udp.close(now);
-            udp.close(now);
+            assert_eq!(udp.close(now), Some(seconds * 1000));
+            assert_eq!((udp.close(now), udp.closed_for(now + 1000)), (None, (seconds - 1) * 1000));
             now += seconds * 1000;
             assert!(udp.is_closed(now - 1) && !udp.is_closed(now), "{seconds}");
         }

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::time::Duration;
 
+use freerun_http::log_error;
 use freerun_http::request::Request;
 use freerun_runtime::deadline::Deadline;
 use freerun_serve::tls::handshake::HandshakeHelpers;
@@ -27,6 +28,10 @@ use crate::exchange::target::PassTarget;
 /// addresses).
 const HEAD_START: Duration = Duration::from_millis(250);
 
+/// The time that a server has to answer by UDP once it has refused a connection over TCP. It may speak QUIC alone, and its first
+/// packets may have been lost: QUIC sends them again after a second (RFC 9002 section 6.2.2).
+const AFTER_REFUSAL: Duration = Duration::from_secs(2);
+
 /// A new connection to a server.
 pub enum NewTransport {
     /// A connection of QUIC.
@@ -38,7 +43,9 @@ pub enum NewTransport {
 /// Reason why there is no connection of QUIC.
 #[derive(Debug)]
 pub enum QuicError {
-    /// None can be made, whatever the server is: another kind of connection may do.
+    /// The server cannot be reached by UDP, or takes no connection of QUIC: another kind of connection may do.
+    Unreachable,
+    /// No connection can be made by this side, whatever the server is.
     Unavailable,
     /// The server's settings cannot be used: the line for the error log.
     Settings(String),
@@ -85,13 +92,13 @@ impl QuicTry<'_> {
             figures: &request.client.loop_state.shared.upstream_tls,
         };
         outgoing.open_quic(socket, window, heard, helpers).await.map_err(|failure| match failure {
-            QuicFailure::Unreachable(_) => QuicError::Unavailable,
+            QuicFailure::Unreachable(_) | QuicFailure::Refused(_) => QuicError::Unreachable,
             QuicFailure::Session(error) => QuicError::Session(error),
         })
     }
 
     /// Makes a connection: of QUIC, or by `stream` if the server cannot be reached by UDP. What is found out about that is noted
-    /// in `udp`.
+    /// in `udp`: a server that does not answer at all may be anything.
     ///
     /// # Errors
     /// There is none. `failed` makes the error of an error of QUIC.
@@ -101,57 +108,62 @@ impl QuicTry<'_> {
         stream: impl Future<Output = Result<Transport, E>>,
         failed: impl Fn(QuicError) -> E,
     ) -> Result<NewTransport, E> {
-        let stream = async { stream.await.map(NewTransport::Stream) };
+        let mut stream = pin!(async { stream.await.map(NewTransport::Stream) });
         let mut quic = Box::pin(self.run());
         let first = match Deadline::within(HEAD_START, quic.as_mut()).await {
             None if self.heard.get() => Some(quic.as_mut().await),
             first => first,
         };
-        if let Some(made) = first {
-            return match self.judge(made, udp) {
-                Some(made) => made.map_err(failed),
-                None => stream.await,
-            };
-        }
-        let mut stream = pin!(stream);
-        let made = tokio::select! {
-            biased;
-            made = quic.as_mut() => made,
-            made = stream.as_mut() => {
-                if !self.heard.get() {
-                    if made.is_ok() {
-                        udp.close(freerun_upstream::now());
+        let made = match first {
+            Some(made) => made,
+            None => tokio::select! {
+                biased;
+                made = quic.as_mut() => made,
+                made = stream.as_mut() => match made {
+                    Ok(made) if self.heard.get() => return Ok(made),
+                    Ok(made) => {
+                        self.note_closed(udp);
+                        return Ok(made);
                     }
-                    return made;
-                }
-                match made {
-                    Ok(made) => return Ok(made),
-                    Err(_) => quic.as_mut().await,
-                }
-            }
+                    Err(error) => {
+                        let made = match Deadline::within(AFTER_REFUSAL, quic.as_mut()).await {
+                            None if self.heard.get() => quic.as_mut().await,
+                            None => return Err(error),
+                            Some(made) => made,
+                        };
+                        match made {
+                            Err(QuicError::Unreachable | QuicError::Unavailable) => return Err(error),
+                            made => made,
+                        }
+                    }
+                },
+            },
         };
-        match self.judge(made, udp) {
-            Some(made) => made.map_err(failed),
-            None => stream.await,
-        }
-    }
-
-    /// The end of the try of QUIC, with what follows for the server. `None`: another kind of connection is to be made.
-    fn judge(
-        &self,
-        made: Result<EstablishedQuic, QuicError>,
-        udp: &UdpReachability,
-    ) -> Option<Result<NewTransport, QuicError>> {
         match made {
             Ok(made) => {
                 udp.open();
-                Some(Ok(NewTransport::Quic(Box::new(made))))
+                Ok(NewTransport::Quic(Box::new(made)))
             }
-            Err(QuicError::Unavailable) => {
-                udp.close(freerun_upstream::now());
-                None
+            Err(QuicError::Unavailable) => stream.await,
+            Err(QuicError::Unreachable) => {
+                let made = stream.await?;
+                self.note_closed(udp);
+                Ok(made)
             }
-            Err(error) => Some(Err(error)),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// Notes that the server has answered by TCP, and not by UDP.
+    fn note_closed(&self, udp: &UdpReachability) {
+        if let Some(millis) = udp.close(freerun_upstream::now()) {
+            let seconds = millis / 1000;
+            log_error!(
+                self.request,
+                Warn,
+                "upstream {} cannot be reached by UDP, it is asked by TCP for {seconds} s while connecting to upstream",
+                self.address
+            );
         }
     }
 }

@@ -315,6 +315,9 @@ impl Plan {
             }
             Err(failed) => return Err(failed),
         };
+        if is_http3 {
+            lease.peer().udp.count(matches!(made, NewTransport::Quic(_)));
+        }
         let is_kept = making.is_some();
         let stream = match made {
             NewTransport::Stream(transport) if is_http3 && !tls::speaks_http2(&transport) => {
@@ -382,6 +385,7 @@ impl Plan {
             return Ok(idle);
         }
         let transport = self.transport(request, lease, &[]).await?;
+        udp.count(false);
         if tls::speaks_http2(&transport) {
             // It has been changed since.
             udp.set_sequential(false);
@@ -481,7 +485,7 @@ fn failure(request: &Request, error: QuicError) -> (UpstreamError, TryStage) {
             log_error!(request, Error, "{line} while connecting to upstream");
             (UpstreamError::Ours, TryStage::Connecting)
         }
-        QuicError::Unavailable => (UpstreamError::Fault(Fault::Cut), TryStage::Connecting),
+        QuicError::Unreachable | QuicError::Unavailable => (UpstreamError::Fault(Fault::Cut), TryStage::Connecting),
     }
 }
 

@@ -28,7 +28,7 @@ impl From<ExchangeFault> for Fault {
     fn from(how: ExchangeFault) -> Fault {
         match how {
             ExchangeFault::Reset(code) => Fault::Reset(code),
-            ExchangeFault::Refused => Fault::Unprocessed(UnprocessedReason::Refused),
+            ExchangeFault::Refused(code) => Fault::Unprocessed(UnprocessedReason::Refused(code)),
             ExchangeFault::GoneAway(code) => Fault::Unprocessed(UnprocessedReason::GoneAway(code)),
             ExchangeFault::Invalid(text) => Fault::Invalid(text.into()),
         }
@@ -38,9 +38,9 @@ impl From<ExchangeFault> for Fault {
 /// Statement of a server that it has not looked at a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum UnprocessedReason {
-    /// The server has refused the stream, or takes no more of them.
-    #[error("upstream rejected request with error 7")]
-    Refused,
+    /// The server has refused the stream, with this code of its protocol, or takes no more of them.
+    #[error("upstream rejected request with error {0}")]
+    Refused(u32),
     /// The server closes the connection, with this code.
     #[error("upstream sent goaway with error {0}")]
     GoneAway(u32),

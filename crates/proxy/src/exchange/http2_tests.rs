@@ -157,7 +157,7 @@ fn what_contradicts_itself_is_refused() {
         (other, vec![record(6, b"\x03\0\0\0\0upstream sent nonsense")], "upstream sent nonsense"),
         (other, vec![record(6, &[0, 0, 0, 0, 2])], "upstream rejected request with error 2"),
         (other, vec![head(false, 200, &[]), record(6, &[0, 0, 0, 0, 2])], "upstream rejected request with error 2"),
-        (other, vec![record(6, &[1, 0, 0, 0, 0])], "upstream rejected request with error 7"),
+        (other, vec![record(6, &[1, 0, 0, 0, 7])], "upstream rejected request with error 7"),
         (other, vec![record(6, &[2, 0, 0, 0, 0])], "upstream sent goaway with error 0"),
         (other, vec![], "upstream prematurely closed connection"),
         (other, vec![head(false, 200, &[])], "upstream prematurely closed connection"),

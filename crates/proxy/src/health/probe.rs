@@ -28,6 +28,7 @@ use freerun_upstream::http2::Http2Connection;
 use freerun_upstream::http3::Http3Connection;
 use freerun_upstream::link::{ExchangeStream, Link, LoneConnection};
 use freerun_upstream::pool::{Exclusive, Scope};
+use freerun_upstream::udp::UdpReachability;
 use freerun_upstream::{Peer, UpstreamAddress};
 
 use crate::client::http3::{NewTransport, QuicTry};
@@ -360,8 +361,9 @@ impl SingleCheck<'_> {
         secured: Option<[u8; 32]>,
     ) -> Result<CheckConnection, CheckFailure> {
         let stream = Box::pin(self.transport(address, secured));
-        // A firewall that closes the port of requests closes the port of checks, too.
-        let udp = &self.peer.udp;
+        // What is found out about another port says nothing about the port of requests.
+        let other = UdpReachability::default();
+        let udp = if *address == self.peer.address { &self.peer.udp } else { &other };
         let made = match address {
             UpstreamAddress::Ip(address) if !udp.is_closed(freerun_upstream::now()) => {
                 let quic = QuicTry {

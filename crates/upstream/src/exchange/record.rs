@@ -126,9 +126,9 @@ pub(crate) fn split_request(payload: &[u8]) -> Option<(bool, RecordFields<'_>)> 
 pub enum ExchangeFault {
     /// The server has reset the stream with this code (RFC 9113 section 7, RFC 9114 section 8.1).
     Reset(u32),
-    /// The server has not looked at the request, which may be sent again in any case (RFC 9113 section 8.7): it has refused
-    /// the stream.
-    Refused,
+    /// The server has refused the stream, with this code of its protocol. It has not looked at the request, which may be sent
+    /// again in any case (RFC 9113 section 8.7, RFC 9114 section 4.1.1).
+    Refused(u32),
     /// The server has not looked at the request, which may be sent again in any case: it closes the connection, and has said
     /// so with this code.
     GoneAway(u32),
@@ -252,7 +252,7 @@ impl ExchangeFault {
     pub(crate) fn push(&self, out: &mut BytesMut) {
         let (kind, code, text) = match self {
             ExchangeFault::Reset(code) => (0, *code, ""),
-            ExchangeFault::Refused => (1, 0, ""),
+            ExchangeFault::Refused(code) => (1, *code, ""),
             ExchangeFault::GoneAway(code) => (2, *code, ""),
             ExchangeFault::Invalid(text) => (3, 0, &text[..]),
         };
@@ -267,7 +267,7 @@ impl ExchangeFault {
         let code = u32::from_be_bytes([a, b, c, d]);
         Some(match kind {
             0 => ExchangeFault::Reset(code),
-            1 => ExchangeFault::Refused,
+            1 => ExchangeFault::Refused(code),
             2 => ExchangeFault::GoneAway(code),
             3 => ExchangeFault::Invalid(text_of(text).into_owned()),
             _ => return None,
@@ -322,7 +322,7 @@ mod tests {
         input.extend_from_slice(&head(END, 0));
         let broken = [
             ExchangeFault::Reset(0x0102_0304),
-            ExchangeFault::Refused,
+            ExchangeFault::Refused(267),
             ExchangeFault::GoneAway(11),
             ExchangeFault::Invalid("upstream sent nonsense".to_owned()),
         ];

@@ -142,9 +142,9 @@ impl Drive {
             Event::End { slot } => inner.stream(slot).into_iter().for_each(|state| state.ended()),
             Event::Reset { slot, code, by_peer } => {
                 let how = match (by_peer, code) {
-                    (true, ErrorCode::REFUSED_STREAM) => {
+                    (true, code @ ErrorCode::REFUSED_STREAM) => {
                         inner.refused();
-                        ExchangeFault::Refused
+                        ExchangeFault::Refused(code.0)
                     }
                     (true, code) => ExchangeFault::Reset(code.0),
                     (false, code) => ExchangeFault::Invalid(format!(

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
 use freerun_proto::h2::hpack::Pseudo;
-use freerun_proto::h2::{self, Slot};
+use freerun_proto::h2::{self, ErrorCode, Slot};
 use freerun_runtime::loops;
 
 use super::connection::Http2State;
@@ -111,7 +111,7 @@ impl Http2Stream {
 
     /// The connection takes no stream, or has ended: the request was not sent.
     fn refused(&self) {
-        self.state.broken(&ExchangeFault::Refused);
+        self.state.broken(&ExchangeFault::Refused(ErrorCode::REFUSED_STREAM.0));
         self.inner.tell_streams();
     }
 

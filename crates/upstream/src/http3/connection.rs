@@ -14,7 +14,7 @@ use freerun_runtime::loops;
 use rustc_hash::FxHashMap;
 
 use super::handle::EstablishedQuic;
-use super::memory::ReceiveWindow;
+use super::memory::{ReceiveWindow, UnacknowledgedBytes};
 use super::socket::QuicSocket;
 use super::stream::OpenStream;
 use crate::exchange::limits::{BLOCK_LIMITS, MOST_STREAMS};
@@ -28,6 +28,23 @@ const DECODER_TABLE: u32 = 4096;
 
 /// The size of the table of fields that this side fills.
 const ENCODER_TABLE: u32 = 4096;
+
+/// The limits for the silence of a server, in milliseconds.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SilenceLimits {
+    /// The silence with requests before the server is asked by a PING: servers forget connections that are silent for long.
+    pub(super) ping: u64,
+    /// The silence of a server that has something to acknowledge, after which no further request is sent on the connection. It is
+    /// longer than QUIC needs to send lost packets twice.
+    pub(super) doubt: u64,
+    /// The silence of a server that has something to acknowledge, after which the connection is lost. Nobody says that a server has
+    /// gone if another process takes its packets.
+    pub(super) loss: u64,
+}
+
+const SILENCE: SilenceLimits = SilenceLimits { ping: 5_000, doubt: 3_000, loss: 10_000 };
+
+const _: () = assert!(SILENCE.doubt < SILENCE.loss, "requests go elsewhere before the connection is lost");
 
 /// A connection.
 pub(super) struct Http3State {
@@ -47,9 +64,17 @@ pub(super) struct Http3State {
     is_woken: Cell<bool>,
     /// Moment at which a datagram came from the server the last time, in milliseconds.
     pub(super) heard: Cell<u64>,
+    /// Moment since when the server has something to acknowledge and nothing has come from it, in milliseconds.
+    unanswered: Cell<Option<u64>>,
+    /// The server has been silent for so long that no further request is sent.
+    is_doubted: Cell<bool>,
+    pub(super) silence: Cell<SilenceLimits>,
     /// Number of streams that the server has turned out to take, if it refuses more.
     taken: Cell<usize>,
     lost: RefCell<Option<LossReason>>,
+    /// Number of bytes that were given to QUIC since no stream was open.
+    written: Cell<u64>,
+    unacknowledged: UnacknowledgedBytes,
     _window: ReceiveWindow,
 }
 
@@ -79,8 +104,13 @@ impl Http3State {
             is_polled,
             is_woken,
             heard: Cell::new(loops::millis()),
+            unanswered: Cell::new(None),
+            is_doubted: Cell::new(false),
+            silence: Cell::new(SILENCE),
             taken: Cell::new(MOST_STREAMS),
             lost,
+            written: Cell::new(0),
+            unacknowledged: UnacknowledgedBytes::default(),
             _window: window,
         }
     }
@@ -119,6 +149,40 @@ impl Http3State {
         self.lost.borrow().clone()
     }
 
+    // ---- the silence of the server -------------------------------------------------------------------------------------
+
+    /// Notes that a datagram has come from the server.
+    pub(super) fn note_heard(&self) {
+        self.heard.set(loops::millis());
+        self.unanswered.set(None);
+    }
+
+    /// Notes that something is sent that the server has to acknowledge.
+    fn note_sent(&self) {
+        if self.unanswered.get().is_none() {
+            self.unanswered.set(Some(loops::millis()));
+        }
+    }
+
+    /// Asks the server whether it is there. Its answer changes [`Http3State::heard`].
+    pub(super) fn ask(&self) {
+        self.note_sent();
+        self.with(|streams| streams.quic.inner().ping());
+    }
+
+    /// Looks how long the server has been silent: no further request is sent to a server that seems to have gone. Returns when to
+    /// look again, in milliseconds. `None`: the connection is lost.
+    pub(super) fn judge_silence(&self, now: u64) -> Option<u64> {
+        let SilenceLimits { doubt, loss, .. } = self.silence.get();
+        let Some(since) = self.unanswered.get() else { return Some(u64::MAX) };
+        if now >= since.saturating_add(doubt) && !self.is_doubted.replace(true) {
+            self.tell_streams();
+            self.wake_waiting();
+        }
+        let next = since.saturating_add(if self.is_doubted.get() { loss } else { doubt });
+        (now < next).then_some(next)
+    }
+
     // ---- streams -------------------------------------------------------------------------------------------------------
 
     /// Opens streams, as many as the server allows and a connection carries, and wakes those who wait for one.
@@ -144,7 +208,7 @@ impl Http3State {
 
     /// Whether the connection takes no further stream.
     pub(super) fn is_ending(&self) -> bool {
-        self.lost.borrow().is_some() || self.look(|streams| !streams.machine.can_open())
+        self.is_doubted.get() || self.lost.borrow().is_some() || self.look(|streams| !streams.machine.can_open())
     }
 
     /// Begins a stream. `None`: there is none for now.
@@ -166,6 +230,16 @@ impl Http3State {
         }
     }
 
+    /// Forgets an exchange that waits for a stream no more.
+    pub(super) fn forget_waiting(&self, state: &Rc<StreamState>) {
+        self.waiting.borrow_mut().retain(|other| !Rc::ptr_eq(other, state));
+    }
+
+    /// Whether the server has to say something: an exchange has a stream or waits for one, or something is not acknowledged.
+    pub(super) fn awaits_server(&self) -> bool {
+        self.used() > 0 || !self.waiting.borrow().is_empty() || self.unanswered.get().is_some()
+    }
+
     fn wake_waiting(&self) {
         let waiting = self.waiting.take();
         waiting.iter().for_each(|state| state.wake_writer());
@@ -174,6 +248,11 @@ impl Http3State {
     /// The stream with this number, if its owner has not left it.
     pub(super) fn stream(&self, id: StreamId) -> Option<Rc<OpenStream>> {
         self.open.borrow().get(&id.0).cloned()
+    }
+
+    /// The numbers of the streams whose owners have not left them.
+    pub(super) fn open_ids(&self) -> Vec<StreamId> {
+        self.open.borrow().keys().copied().map(StreamId).collect()
     }
 
     /// Number of streams whose owners have not left them.
@@ -228,6 +307,22 @@ impl Http3State {
         let open = self.look(|streams| streams.machine.open_streams());
         self.taken.set(open.min(self.taken.get()));
         self.tell_streams();
+    }
+
+    /// Notes that bytes were given to QUIC.
+    pub(super) fn wrote(&self, bytes: usize) {
+        self.note_sent();
+        self.written.set(self.written.get().saturating_add(bytes as u64));
+    }
+
+    /// Lets the bytes that QUIC keeps for the server follow the congestion window, within the bound for all connections.
+    pub(super) fn follow_window(&self) {
+        if self.used() == 0 {
+            self.written.set(0);
+            return self.unacknowledged.set(0);
+        }
+        let others = self.unacknowledged.of_others();
+        self.unacknowledged.set(self.look(|streams| streams.follow_window(others, self.written.get())));
     }
 
     /// Publishes how many streams it carries at a time. While the server is about to allow further ones, that is one.

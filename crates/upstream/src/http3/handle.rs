@@ -64,6 +64,12 @@ impl Http3Connection {
         Http3Connection { status, number }
     }
 
+    /// Changes the limits for the silence of the server.
+    #[cfg(test)]
+    pub(super) fn limit_silence(&self, limits: super::connection::SilenceLimits) {
+        self.inner().into_iter().for_each(|inner| inner.silence.set(limits));
+    }
+
     /// The connection, if this is its loop and it has not ended.
     pub(super) fn inner(&self) -> Option<Rc<Http3State>> {
         CONNECTIONS

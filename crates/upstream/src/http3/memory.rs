@@ -1,8 +1,10 @@
-//! The memory for parts of responses that have come and were not read, of all connections of HTTP/3 to upstream servers together.
+//! The memory of all connections of HTTP/3 to upstream servers together. Parts of responses wait until they are read, and parts of
+//! requests until they are acknowledged.
 //!
 //! A server may fill the window of a connection, and all windows together have a bound. Each connection gets a part of what is
 //! left, so that the first ones are fast, and many are possible.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -29,6 +31,31 @@ const _: () = assert!(LEAST <= MOST && MOST <= u32::MAX as u64 && MOST < ALL, "a
 /// The bytes of the windows of all connections.
 static GRANTED: AtomicU64 = AtomicU64::new(0);
 
+/// The number of connections that have a window.
+static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
+
+/// The memory of all connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConnectionMemory {
+    /// The number of connections, and of tries to make one.
+    pub connections: u64,
+    /// Number of bytes that servers may send before they are read.
+    pub window_bytes: u64,
+    /// Number of bytes of requests that QUIC may keep until servers have acknowledged them.
+    pub unacknowledged: u64,
+}
+
+impl ConnectionMemory {
+    /// The current values.
+    pub fn now() -> ConnectionMemory {
+        ConnectionMemory {
+            connections: CONNECTIONS.load(Relaxed),
+            window_bytes: GRANTED.load(Relaxed),
+            unacknowledged: UNACKNOWLEDGED.load(Relaxed),
+        }
+    }
+}
+
 /// The window of a connection. Dropping it gives the bytes to others.
 #[derive(Debug)]
 pub struct ReceiveWindow(u64);
@@ -36,7 +63,9 @@ pub struct ReceiveWindow(u64);
 impl ReceiveWindow {
     /// The window of a new connection. `None`: the other connections have all bytes.
     pub fn take() -> Option<ReceiveWindow> {
-        ReceiveWindow::take_of(&GRANTED)
+        let window = ReceiveWindow::take_of(&GRANTED)?;
+        CONNECTIONS.fetch_add(1, Relaxed);
+        Some(window)
     }
 
     fn take_of(granted: &AtomicU64) -> Option<ReceiveWindow> {
@@ -63,6 +92,37 @@ impl Drop for ReceiveWindow {
     fn drop(&mut self) {
         let before = GRANTED.fetch_sub(self.0, Relaxed);
         debug_assert!(before >= self.0, "a window is given back that nobody had");
+        CONNECTIONS.fetch_sub(1, Relaxed);
+    }
+}
+
+/// The bytes of requests that QUIC may keep, of all connections.
+static UNACKNOWLEDGED: AtomicU64 = AtomicU64::new(0);
+
+/// The bytes of requests that QUIC may keep for a connection. They are counted among the bytes of all connections.
+#[derive(Debug, Default)]
+pub(super) struct UnacknowledgedBytes(Cell<u64>);
+
+impl UnacknowledgedBytes {
+    /// The bytes of all other connections.
+    pub(super) fn of_others(&self) -> u64 {
+        UNACKNOWLEDGED.load(Relaxed).saturating_sub(self.0.get())
+    }
+
+    /// Changes the bytes of this connection.
+    pub(super) fn set(&self, bytes: u64) {
+        let before = self.0.replace(bytes);
+        if before != bytes {
+            // In this order the sum never falls below what is counted.
+            UNACKNOWLEDGED.fetch_add(bytes, Relaxed);
+            UNACKNOWLEDGED.fetch_sub(before, Relaxed);
+        }
+    }
+}
+
+impl Drop for UnacknowledgedBytes {
+    fn drop(&mut self) {
+        self.set(0);
     }
 }
 

@@ -7,34 +7,51 @@ use super::connection::Http3State;
 use crate::exchange::head::HeadSink;
 use crate::exchange::record::ExchangeFault;
 
+/// The fault with a code of HTTP/3. Those that are known have far fewer than 32 bits.
+pub(super) fn fault_code(code: H3ErrorCode, fault: fn(u32) -> ExchangeFault) -> ExchangeFault {
+    fault(u32::try_from(code.0).unwrap_or(u32::MAX))
+}
+
 /// The error that ends the connection, if there is one.
 pub(super) type ReceiveResult = Result<(), H3ConnectionError>;
 
 impl Http3State {
     /// Reads what has come on a stream, as long as somebody wants it.
     pub(super) fn read_stream(&self, id: StreamId, sink: &mut HeadSink) -> ReceiveResult {
-        loop {
-            if self.stream(id).is_some_and(|stream| stream.pauses()) {
-                return Ok(());
-            }
-            let Some(pieces) = self.look(|streams| streams.read(id)) else { return Ok(()) };
-            let last = pieces.bytes.len().saturating_sub(1);
-            if pieces.bytes.is_empty() && pieces.fin {
-                self.give(id, &[], true, sink)?;
-            }
-            for (number, piece) in pieces.bytes.iter().enumerate() {
-                self.give(id, piece, pieces.fin && number == last, sink)?;
-                // What has come is copied, and its reader is woken.
-                loops::spend(piece.len() / 4);
-            }
-            if let Some(code) = pieces.reset {
-                let event = self.look(|streams| streams.machine.peer_resets(id, code, loops::millis()))?;
-                event.into_iter().for_each(|event| self.take(event, sink));
-            }
-            if !pieces.has_more {
-                return Ok(());
+        while !self.stream(id).is_some_and(|stream| stream.pauses()) {
+            if !self.read_pieces(id, sink)? {
+                break;
             }
         }
+        Ok(())
+    }
+
+    /// Reads everything that has come on all streams, before the connection is lost. A server may close the connection as soon
+    /// as its responses are acknowledged, and their readers may be slower. No more has come than the window allowed.
+    pub(super) fn read_rest(&self, sink: &mut HeadSink) {
+        for id in self.open_ids() {
+            // What breaks a rule here breaks a connection that is over.
+            while let Ok(true) = self.read_pieces(id, sink) {}
+        }
+    }
+
+    /// Reads pieces of a stream. Returns whether there may be more.
+    fn read_pieces(&self, id: StreamId, sink: &mut HeadSink) -> Result<bool, H3ConnectionError> {
+        let Some(pieces) = self.look(|streams| streams.read(id)) else { return Ok(false) };
+        let last = pieces.bytes.len().saturating_sub(1);
+        if pieces.bytes.is_empty() && pieces.fin {
+            self.give(id, &[], true, sink)?;
+        }
+        for (number, piece) in pieces.bytes.iter().enumerate() {
+            self.give(id, piece, pieces.fin && number == last, sink)?;
+            // What has come is copied, and its reader is woken.
+            loops::spend(piece.len() / 4);
+        }
+        if let Some(code) = pieces.reset {
+            let event = self.look(|streams| streams.machine.peer_resets(id, code, loops::millis()))?;
+            event.into_iter().for_each(|event| self.take(event, sink));
+        }
+        Ok(pieces.has_more)
     }
 
     fn give(&self, id: StreamId, bytes: &[u8], fin: bool, sink: &mut HeadSink) -> ReceiveResult {
@@ -67,7 +84,7 @@ impl Http3State {
         let Some(stream) = self.stream(id) else { return };
         if code == H3ErrorCode::H3_REQUEST_REJECTED {
             self.refused();
-            stream.broken(&ExchangeFault::Refused);
+            stream.broken(&fault_code(code, ExchangeFault::Refused));
         } else {
             stream.stopped();
         }
@@ -117,9 +134,9 @@ impl Http3State {
         let how = match (by_peer, code) {
             (true, H3ErrorCode::H3_REQUEST_REJECTED) => {
                 self.refused();
-                ExchangeFault::Refused
+                fault_code(code, ExchangeFault::Refused)
             }
-            (true, code) => ExchangeFault::Reset(u32::try_from(code.0).unwrap_or(u32::MAX)),
+            (true, code) => fault_code(code, ExchangeFault::Reset),
             (false, code) => {
                 ExchangeFault::Invalid(format!("upstream broke the rules of HTTP/3 on a stream ({})", code.name()))
             }

@@ -93,7 +93,7 @@ impl QuicSocket {
             let mut runs = Runs::default();
             runs.push(target, &output[..transmit.size], transmit.segment_size);
             self.datagrams.send(&runs, |unsent| {
-                if unsent.error.kind() != io::ErrorKind::WouldBlock && !is_too_long(&unsent.error) {
+                if !is_lost_alone(&unsent.error) {
                     *self.failure.borrow_mut() = Some(unsent.error);
                 }
             });
@@ -106,6 +106,13 @@ impl QuicSocket {
     pub fn has_failed(&self) -> bool {
         self.failure.borrow().is_some()
     }
+}
+
+/// Whether an error is about one datagram that was lost, which QUIC notices by itself: it was longer than the path takes, or there
+/// was no memory for it.
+fn is_lost_alone(error: &io::Error) -> bool {
+    let is_short_of_memory = matches!(Errno::from_io_error(error), Some(Errno::NOBUFS | Errno::NOMEM));
+    error.kind() == io::ErrorKind::WouldBlock || is_too_long(error) || is_short_of_memory
 }
 
 /// Whether a datagram was longer than the path takes.

@@ -9,12 +9,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
-use freerun_proto::h3::StreamId;
 use freerun_proto::h3::qpack::Pseudo;
+use freerun_proto::h3::{H3ErrorCode, StreamId};
 use freerun_quic::http3::Http3Streams;
 
 use super::connection::Http3State;
 use super::handle::Http3Connection;
+use super::receive::fault_code;
 use crate::exchange::loss::LossReason;
 use crate::exchange::record::{ExchangeFault, RecordFields};
 use crate::exchange::state::StreamState;
@@ -153,6 +154,7 @@ impl OpenStream {
                 Ok((bytes, whole)) => {
                     pieces.drain(..whole);
                     self.unsent.set(self.unsent.get() - bytes);
+                    connection.wrote(bytes);
                 }
                 Err(_) => {
                     drop(pieces);
@@ -312,7 +314,7 @@ impl Http3Stream {
 
     /// Asks the server whether it is there. Its answer changes [`Http3Stream::heard`].
     pub fn ask(&self) {
-        self.inner.with(|streams| streams.quic.inner().ping());
+        self.inner.ask();
     }
 }
 
@@ -320,7 +322,7 @@ impl RequestSink for Http3Stream {
     fn begin(&self, payload: &[u8], ends: bool, fields: RecordFields<'_>) -> io::Result<()> {
         if self.inner.is_ending() {
             // The server has said so since this stream was made: the request is not sent.
-            self.state.broken(&ExchangeFault::Refused);
+            self.state.broken(&fault_code(H3ErrorCode::H3_REQUEST_REJECTED, ExchangeFault::Refused));
             self.inner.tell_streams();
             return Err(io::ErrorKind::BrokenPipe.into());
         }
@@ -373,8 +375,9 @@ impl RequestSink for Http3Stream {
 
 impl Drop for Http3Stream {
     fn drop(&mut self) {
-        if let Some(open) = self.open.get() {
-            self.inner.leave(open);
+        match self.open.get() {
+            Some(open) => self.inner.leave(open),
+            None => self.inner.forget_waiting(&self.state),
         }
     }
 }

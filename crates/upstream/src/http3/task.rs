@@ -8,10 +8,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use freerun_conf::text_of;
 use freerun_proto::h3::{H3ConnectionError, H3ErrorCode};
 use freerun_quic::Dir;
 use freerun_quic::connection::{ConnectionError, Event, StreamEvent};
-use freerun_quic::http3::machine_id;
+use freerun_quic::http3::{Http3Streams, machine_id};
 use freerun_runtime::deadline::Deadline;
 use freerun_runtime::loops;
 
@@ -21,12 +22,8 @@ use crate::exchange::head::HeadSink;
 use crate::exchange::loss::LossReason;
 use crate::pool::new_connection::NewConnection;
 
-/// The silence of a server that has requests, in milliseconds, before it is asked by a PING: servers forget connections that are
-/// silent for long. The longest silence, with its answer.
-const PING: u64 = 10_000;
-const PATIENCE: u64 = 45_000;
-
-const _: () = assert!(2 * PING < PATIENCE, "a server is asked more than once");
+/// The most bytes of a server's reason that the log has.
+const LONGEST_REASON: usize = 128;
 
 /// The task of a connection.
 pub(super) struct Http3Task {
@@ -67,16 +64,15 @@ impl Http3Task {
         if let Some(failure) = self.inner.look(|streams| streams.machine.failure()) {
             return self.fail(&failure);
         }
-        self.inner.look(|streams| {
-            streams.write_own();
-            streams.follow_window();
-        });
+        self.inner.look(Http3Streams::write_own);
+        self.inner.follow_window();
         self.transmit(now, context);
         self.rest(context)
     }
 
     /// The connection has ended for this reason.
     fn over(&mut self, why: LossReason) -> Result<(), TaskEnd> {
+        self.inner.read_rest(&mut self.sink);
         self.inner.lose(why.clone());
         if let Some(making) = self.making.take() {
             making.failed(&(Rc::new(why) as Rc<dyn Any>));
@@ -114,7 +110,7 @@ impl Http3Task {
                 Poll::Pending => break,
                 Poll::Ready(result) => result?,
             }
-            inner.heard.set(loops::millis());
+            inner.note_heard();
             loops::spend(length / 4);
         }
         Ok(())
@@ -178,24 +174,24 @@ impl Http3Task {
             return self.over(lost);
         }
         let used = inner.used();
-        let is_ending = inner.look(|streams| streams.machine.is_ending());
-        if used == 0 && (is_ending || inner.status.is_left.load(Relaxed)) {
+        if used == 0 && (inner.is_ending() || inner.status.is_left.load(Relaxed)) {
             self.close(context, H3ErrorCode::H3_NO_ERROR, "");
             return self.over(LossReason::Closed);
         }
         let mut until = inner.look(|streams| streams.quic.deadline());
-        if used > 0 {
-            let (now, heard) = (loops::millis(), inner.heard.get());
-            if now >= heard.saturating_add(PATIENCE) {
-                self.close(context, H3ErrorCode::H3_NO_ERROR, "");
-                return self.over(LossReason::Unanswered);
-            }
-            if now >= heard.max(self.asked).saturating_add(PING) {
+        if inner.awaits_server() {
+            let now = loops::millis();
+            let ping = inner.silence.get().ping;
+            if now >= inner.heard.get().max(self.asked).saturating_add(ping) {
                 self.asked = now;
-                inner.look(|streams| streams.quic.inner().ping());
+                inner.ask();
                 context.waker().wake_by_ref();
             }
-            let next = heard.max(self.asked).saturating_add(PING).min(heard.saturating_add(PATIENCE));
+            let Some(next) = inner.judge_silence(now) else {
+                self.close(context, H3ErrorCode::H3_NO_ERROR, "");
+                return self.over(LossReason::Unanswered);
+            };
+            let next = inner.heard.get().max(self.asked).saturating_add(ping).min(next);
             let next = loops::now() + Duration::from_millis(next.saturating_sub(now));
             until = Some(until.map_or(next, |until| until.min(next)));
         }
@@ -208,15 +204,28 @@ impl Http3Task {
     }
 }
 
-/// The end of a connection of QUIC, as exchanges see it.
+/// The end of a connection of QUIC, as exchanges see it. A server that closes it with an error has not just finished.
 fn loss(reason: &ConnectionError) -> LossReason {
     match reason {
         ConnectionError::TimedOut => LossReason::Unanswered,
         ConnectionError::TransportError(error) => {
             LossReason::Invalid(format!("upstream broke the rules of QUIC: {error}"))
         }
+        ConnectionError::ApplicationClosed(close) => match H3ErrorCode(close.error_code.into()) {
+            H3ErrorCode::H3_NO_ERROR => LossReason::Closed,
+            code => closed_with(code, &close.reason),
+        },
+        // The error of QUIC that comes with it says little: nginx closes all connections with one when it is reloaded.
         _ => LossReason::Closed,
     }
+}
+
+/// The end of a connection that the server has closed with an error, and maybe a reason.
+fn closed_with(code: H3ErrorCode, reason: &[u8]) -> LossReason {
+    let text = text_of(&reason[..reason.len().min(LONGEST_REASON)]);
+    let text: String = text.chars().map(|char| if char.is_control() { ' ' } else { char }).collect();
+    let because = if text.is_empty() { String::new() } else { format!(": \"{text}\"") };
+    LossReason::Invalid(format!("upstream closed connection with error {} ({:#x}){because}", code.name(), code.0))
 }
 
 impl Future for Http3Task {

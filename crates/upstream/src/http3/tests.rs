@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -24,11 +25,13 @@ use freerun_runtime::net::udp::Datagrams;
 use freerun_tls::issue;
 use freerun_tls::session::{ClientSettings, QuicClient, QuicServer, ServerSettings};
 
+use super::connection::SilenceLimits;
 use super::memory::ReceiveWindow;
 use super::socket::QuicSocket;
 use super::{EstablishedQuic, Http3Connection, Http3Stream};
 use crate::exchange::limits::BLOCK_LIMITS;
 use crate::exchange::record::{self, ExchangeFault, ResponseRecord};
+use crate::pool::MultiplexedConnection;
 
 fn clock() -> Duration {
     Duration::from_secs(1_800_000_000)
@@ -44,20 +47,25 @@ impl FieldSink for IgnoredFields {
 /// What a server does with a request whose head has come. `false`: it goes.
 type Action = fn(&mut Http3Streams, StreamId) -> bool;
 
+/// The longest life of a server.
+const LIFE: Duration = Duration::from_secs(20);
+
 /// A server of one connection.
 struct Peer {
     socket: UdpSocket,
     act: Action,
+    /// Whether its socket stays when it goes.
+    stays_silent: bool,
     streams: Option<Http3Streams>,
 }
 
 impl Peer {
     /// Starts the server on a thread of its own.
-    fn start(act: Action) -> SocketAddr {
+    fn start(act: Action, stays_silent: bool) -> SocketAddr {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
         let address = socket.local_addr().unwrap();
-        std::thread::spawn(move || Peer { socket, act, streams: None }.serve());
+        std::thread::spawn(move || Peer { socket, act, stays_silent, streams: None }.serve());
         address
     }
 
@@ -73,7 +81,7 @@ impl Peer {
             settings::server(&keys, crypto, ConnectionSettings::default().transport())
         };
         let (began, mut buffer) = (Instant::now(), [0; 2048]);
-        while began.elapsed() < Duration::from_secs(20) {
+        while began.elapsed() < LIFE {
             let (now, mut output) = (Instant::now(), Vec::new());
             if let Ok((length, from)) = self.socket.recv_from(&mut buffer) {
                 let datagram = Datagram { bytes: BytesMut::from(&buffer[..length]), from, to: None, ecn: 0 };
@@ -96,6 +104,9 @@ impl Peer {
                 self.streams = Some(Http3Streams::new(quic, machine()));
             }
             if !self.turn(now) {
+                while self.stays_silent && began.elapsed() < LIFE {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
                 return;
             }
         }
@@ -113,11 +124,14 @@ impl Peer {
                     }
                 }
                 Event::Stream(StreamEvent::Readable { id }) => goes_on &= read(streams, machine_id(id), self.act),
+                // The client has acknowledged a whole answer.
+                Event::Stream(StreamEvent::Finished { .. }) => streams.close(now, H3ErrorCode::H3_NO_ERROR, ""),
                 Event::ConnectionLost { .. } => return false,
                 _ => {}
             }
         }
         streams.write_own();
+        streams.follow_window(0, 0);
         let mut output = Vec::new();
         while let Some(transmit) = goes_on.then(|| streams.quic.transmit(now, 1, &mut output)).flatten() {
             self.socket.send_to(&output[..transmit.size], transmit.destination).unwrap();
@@ -162,7 +176,9 @@ fn answer(streams: &mut Http3Streams, id: StreamId, body: &'static [u8]) {
     streams.machine.head(id, &mut out, |encoder, out| encoder.status(200, out));
     let head = streams.machine.data(id, body.len()).unwrap();
     out.extend_from_slice(head.as_bytes());
-    streams.write(id, &mut [Bytes::from(out), Bytes::from_static(body)]).unwrap();
+    streams.follow_window(0, 0);
+    let (written, _) = streams.write(id, &mut [Bytes::from(out), Bytes::from_static(body)]).unwrap();
+    assert!(written > body.len(), "QUIC takes the answer at once");
 }
 
 /// A connection to a server.
@@ -170,11 +186,11 @@ async fn connect(address: SocketAddr) -> Http3Connection {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(address).unwrap();
     socket.set_nonblocking(true).unwrap();
-    let socket = QuicSocket::new(Datagrams::connected(std::sync::Arc::new(socket.into())), address);
+    let socket = QuicSocket::new(Datagrams::connected(Arc::new(socket.into())), address);
     let settings = ClientSettings { alpn: vec![b"h3".to_vec()], ..ClientSettings::default() }.build().unwrap();
     let (crypto, _) = QuicClient::new(&settings, None, None, clock).unwrap();
     let window = ReceiveWindow::take().unwrap();
-    let mut quic = client::connect(crypto, window.settings().transport(), loops::now(), address).unwrap();
+    let mut quic = client::connect(crypto, window.settings().transport(), None, loops::now(), address).unwrap();
     poll_fn(|context| {
         loop {
             let now = loops::now();
@@ -198,9 +214,15 @@ async fn connect(address: SocketAddr) -> Http3Connection {
     Http3Connection::begin(EstablishedQuic { quic, socket, window }, None)
 }
 
-/// Sends a request, and returns all bytes of the answer's records, and the error that ended them.
-async fn ask(act: Action) -> (BytesMut, io::Result<()>) {
-    let stream = Http3Stream::alone(connect(Peer::start(act)).await).unwrap();
+/// Begins a connection with a request.
+async fn begin(act: Action) -> Http3Stream {
+    let stream = Http3Stream::alone(connect(Peer::start(act, false)).await).unwrap();
+    request(&stream);
+    stream
+}
+
+/// Sends a request.
+fn request(stream: &Http3Stream) {
     let mut out = Vec::new();
     record::request_head(&mut out, true, |head| {
         for (name, value) in [(":method", "GET"), (":scheme", "https"), (":authority", "x"), (":path", "/")] {
@@ -208,6 +230,14 @@ async fn ask(act: Action) -> (BytesMut, io::Result<()>) {
         }
     });
     assert_eq!(stream.try_write(&out, &Bytes::new()).unwrap(), out.len());
+}
+
+/// Sends a request, and returns all bytes of the answer's records, and the error that ended them.
+async fn ask(act: Action) -> (BytesMut, io::Result<()>) {
+    read_all(begin(act).await).await
+}
+
+async fn read_all(stream: Http3Stream) -> (BytesMut, io::Result<()>) {
     let mut received = BytesMut::new();
     loop {
         match poll_fn(|context| stream.poll_read(context, &mut received, usize::MAX)).await {
@@ -220,16 +250,21 @@ async fn ask(act: Action) -> (BytesMut, io::Result<()>) {
 
 /// Runs a test on a loop: the last record of the answer.
 fn last_of(act: Action) -> Option<ResponseRecord> {
-    let (mut received, end) = loops::block_on(ask(act)).unwrap();
+    let (received, end) = loops::block_on(ask(act)).unwrap();
     assert!(end.is_ok(), "{end:?}");
-    let mut last = None;
+    records(received).1
+}
+
+/// Number of bytes of a body in these records, and the last one.
+fn records(mut received: BytesMut) -> (usize, Option<ResponseRecord>) {
+    let (mut bytes, mut last) = (0, None);
     while let Some(record) = record::next_response(&mut received).unwrap() {
         if let ResponseRecord::Data(length) = record {
-            let _ = received.split_to(length);
+            bytes += received.split_to(length).len();
         }
         last = Some(record);
     }
-    last
+    (bytes, last)
 }
 
 #[test]
@@ -243,6 +278,28 @@ fn an_answer_that_ends_is_complete() {
     assert_eq!(last, Some(ResponseRecord::End));
 }
 
+/// The server closes the connection when the answer is acknowledged, of which nobody has read anything.
+#[test]
+fn an_answer_that_has_come_is_whole_though_the_connection_has_ended() {
+    static BODY: [u8; 200_000] = [7; 200_000];
+    let received = loops::block_on(async {
+        let stream = begin(|streams, id| {
+            answer(streams, id, &BODY);
+            let _ = streams.machine.end(id);
+            streams.finish(id);
+            true
+        })
+        .await;
+        while !stream.is_over() {
+            freerun_runtime::timer::sleep(Duration::from_millis(1)).await;
+        }
+        read_all(stream).await
+    });
+    let (received, end) = received.unwrap();
+    assert!(end.is_ok(), "{end:?}");
+    assert_eq!(records(received), (BODY.len(), Some(ResponseRecord::End)));
+}
+
 #[test]
 fn a_request_that_was_not_looked_at_is_refused() {
     let last = last_of(|streams, id| {
@@ -250,7 +307,7 @@ fn a_request_that_was_not_looked_at_is_refused() {
         streams.reset(id, H3ErrorCode::H3_REQUEST_REJECTED);
         true
     });
-    assert_eq!(last, Some(ResponseRecord::Broken(ExchangeFault::Refused)));
+    assert_eq!(last, Some(ResponseRecord::Broken(ExchangeFault::Refused(0x10b))));
 }
 
 #[test]
@@ -264,6 +321,17 @@ fn an_answer_that_is_reset_has_the_code() {
 }
 
 #[test]
+fn an_error_that_the_server_closes_the_connection_with_is_told() {
+    let last = last_of(|streams, id| {
+        answer(streams, id, b"a part");
+        streams.close(Instant::now(), H3ErrorCode::H3_EXCESSIVE_LOAD, "too\nmuch");
+        true
+    });
+    let Some(ResponseRecord::Broken(ExchangeFault::Invalid(text))) = last else { panic!("{last:?}") };
+    assert_eq!(text, "upstream closed connection with error H3_EXCESSIVE_LOAD (0x107): \"too much\"");
+}
+
+#[test]
 fn a_broken_rule_ends_the_connection_and_says_which() {
     let last = last_of(|streams, id| {
         // A frame of a body before the head.
@@ -273,6 +341,49 @@ fn a_broken_rule_ends_the_connection_and_says_which() {
     let Some(ResponseRecord::Broken(ExchangeFault::Invalid(text))) = last else { panic!("{last:?}") };
     assert!(text.starts_with("upstream broke the rules of HTTP/3: "), "{text}");
     assert!(text.ends_with("(H3_FRAME_UNEXPECTED)"), "{text}");
+}
+
+/// Limits that a test need not wait for.
+const SHORT: SilenceLimits = SilenceLimits { ping: 100, doubt: 200, loss: 400 };
+
+/// Nothing tells that the server has gone. Requests that come later go elsewhere before those that were sent fail.
+#[test]
+fn a_server_that_becomes_silent_gets_no_further_request_and_is_given_up() {
+    let received = loops::block_on(async {
+        let connection = Arc::new(connect(Peer::start(|_, _| false, true)).await);
+        connection.limit_silence(SHORT);
+        let stream = Http3Stream::alone(connection.clone()).unwrap();
+        request(&stream);
+        while connection.streams() > 0 {
+            freerun_runtime::timer::sleep(Duration::from_millis(1)).await;
+        }
+        assert!(stream.is_over() && Http3Stream::alone(connection).is_some(), "the request goes on");
+        read_all(stream).await
+    });
+    let (received, end) = received.unwrap();
+    assert_eq!((received.len(), end.unwrap_err().kind()), (0, io::ErrorKind::TimedOut));
+}
+
+/// The silence of a server that nobody has asked anything says nothing about it.
+#[test]
+fn a_connection_that_was_idle_for_long_takes_the_next_request() {
+    let received = loops::block_on(async {
+        let act: Action = |streams, id| {
+            answer(streams, id, b"body");
+            let _ = streams.machine.end(id);
+            streams.finish(id);
+            true
+        };
+        let connection = Arc::new(connect(Peer::start(act, false)).await);
+        connection.limit_silence(SHORT);
+        freerun_runtime::timer::sleep(Duration::from_millis(2 * SHORT.loss)).await;
+        let stream = Http3Stream::alone(connection).unwrap();
+        request(&stream);
+        read_all(stream).await
+    });
+    let (received, end) = received.unwrap();
+    assert!(end.is_ok(), "{end:?}");
+    assert_eq!(records(received), (4, Some(ResponseRecord::End)));
 }
 
 #[test]

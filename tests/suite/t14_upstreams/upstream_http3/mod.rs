@@ -2,6 +2,7 @@
 
 mod connections;
 mod exchanges;
+mod reachability;
 
 use std::collections::HashSet;
 

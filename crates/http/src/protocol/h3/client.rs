@@ -8,13 +8,13 @@ use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use bytes::Bytes;
-use freerun_proto::h3::{H3Config, H3Connection, H3ErrorCode, OwnStream, StreamId};
+use freerun_proto::h3::{H3Config, H3Connection, H3ErrorCode, StreamId};
 use freerun_proto::role::Role;
 use freerun_quic::Dir;
 use freerun_quic::connection::{Event, QuicConnection};
 use freerun_quic::datagram::Datagram;
 use freerun_quic::hello::HelloProgress;
-use freerun_quic::http3::{machine_id, quic_code};
+use freerun_quic::http3::{OwnStreams, machine_id, quic_code};
 use freerun_quic::pending::PendingConnection;
 use freerun_runtime::loops;
 use freerun_runtime::waiter::Waiter;
@@ -85,7 +85,7 @@ pub(super) struct H3Client {
     /// The streams whose requests have not ended.
     pub(super) streams: RefCell<HashMap<u64, Rc<H3Stream>, FxBuildHasher>>,
     /// The unidirectional streams of this side.
-    own: [Cell<Option<freerun_quic::StreamId>>; 3],
+    own: RefCell<OwnStreams>,
     /// Number of bytes of the process's budget that are counted for the connection.
     pub(super) claimed: Cell<u64>,
     /// Number of bytes of responses that QUIC was given since it had none.
@@ -381,32 +381,7 @@ impl H3Client {
         if self.is_bare() || self.facts.tls().is_none_or(|facts| facts.agreed().is_none()) {
             return;
         }
-        for own in OwnStream::ALL {
-            loop {
-                let mut machine = self.machine.borrow_mut();
-                let bytes = machine.output(own);
-                if bytes.is_empty() {
-                    break;
-                }
-                let id = self.own[own.index()].get().or_else(|| self.open_own());
-                self.own[own.index()].set(id);
-                let Some(id) = id else { return };
-                let written = self.with_quic(|quic| quic.inner().send_stream(id).write(bytes).ok()).flatten();
-                match written {
-                    Some(count @ 1..) => machine.wrote(own, count),
-                    _ => break,
-                }
-            }
-        }
-    }
-
-    /// Opens a unidirectional stream, which comes before all responses.
-    fn open_own(&self) -> Option<freerun_quic::StreamId> {
-        self.with_quic(|quic| {
-            let id = quic.inner().streams().open(Dir::Uni)?;
-            let _ = quic.inner().send_stream(id).set_priority(i32::MAX);
-            Some(id)
-        })?
+        self.with_quic(|quic| self.own.borrow_mut().write(quic, &mut self.machine.borrow_mut()));
     }
 
     /// Asks the client to begin no further stream.

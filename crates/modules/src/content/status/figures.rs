@@ -13,7 +13,7 @@ use super::acme::AcmeCertificate;
 use super::caches::CacheFigures;
 use super::http2::Http2;
 use super::limits::LimitZone;
-use super::quic::{Http3, Quic};
+use super::quic::{Http3, Http3Upstreams, Quic};
 use super::resolvers::Resolver;
 use super::sessions::Sessions;
 use super::tls::Tls;
@@ -85,6 +85,9 @@ described! {
         /// QUIC with clients, which HTTP/3 is spoken over.
         #[metric(inside)]
         pub quic: Quic,
+        /// HTTP/3 with upstream servers.
+        #[metric(inside)]
+        pub http3_upstreams: Http3Upstreams,
         /// Sessions of TCP and UDP.
         #[metric(inside)]
         pub stream: Sessions,
@@ -267,6 +270,7 @@ impl Figures {
             http2: Http2::of(&shared.http2),
             http3: Http3::of(&shared.http3),
             quic: Quic::of(&shared.quic),
+            http3_upstreams: Http3Upstreams::now(),
             stream: Sessions {
                 server_zones: stream_servers,
                 limit_conns: limits.sessions,

@@ -1,9 +1,10 @@
-//! The counters of QUIC and HTTP/3 with clients.
+//! The counters of QUIC and HTTP/3, with clients and with upstream servers.
 
 use std::collections::BTreeMap;
 
 use freerun_serve::loops::figures::http2::FLOODS;
 use freerun_serve::loops::figures::quic::{Http3Figures, QuicFigures};
+use freerun_upstream::http3::memory::ConnectionMemory;
 
 use crate::content::described::described;
 
@@ -73,6 +74,29 @@ described! {
         /// Of these, connections that caused too much work, by its kind.
         #[metric(counter "freerun_http3_floods_total" by "kind")]
         pub floods: BTreeMap<&'static str, u64>,
+    }
+}
+
+described! {
+    /// The connections of HTTP/3 to upstream servers.
+    pub struct Http3Upstreams {
+        /// Open connections of HTTP/3 to upstream servers.
+        #[metric(gauge "freerun_http3_upstreams_open")]
+        pub open: u64,
+        /// Bytes that upstream servers may send over HTTP/3 before they are read.
+        #[metric(gauge "freerun_http3_upstreams_window_bytes")]
+        pub window_bytes: u64,
+        /// The most bytes of requests that are kept until upstream servers have acknowledged them.
+        #[metric(gauge "freerun_http3_upstreams_unacknowledged_bytes")]
+        pub unacknowledged: u64,
+    }
+}
+
+impl Http3Upstreams {
+    /// The current values.
+    pub fn now() -> Http3Upstreams {
+        let ConnectionMemory { connections: open, window_bytes, unacknowledged } = ConnectionMemory::now();
+        Http3Upstreams { open, window_bytes, unacknowledged }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::acme::AcmeCertificate as Ordered;
 use super::http2::Http2;
-use super::quic::{Http3, Quic};
+use super::quic::{Http3, Http3Upstreams, Quic};
 use super::sessions::Sessions;
 use super::tls::{LoadedCertificate, Side, Store, Tickets, Tls};
 use freerun_acme::{CertificateSettings, CertificateState, CertificateStatus, Identifier, KeyKind};
@@ -119,6 +119,7 @@ fn figures() -> Figures {
         http2: http2(),
         http3: http3(),
         quic: quic(),
+        http3_upstreams: Http3Upstreams::now(),
         stream: sessions(),
         acme: vec![ordered(nasty), ordered("waiting")],
     }
@@ -319,6 +320,7 @@ fn json_says_what_the_documentation_says() {
         &value["limit_reqs"][0],
         &value["http3"],
         &value["quic"],
+        &value["http3_upstreams"],
         &value["stream"],
         &value["upstreams"][0],
         &value["resolvers"][0],
@@ -333,6 +335,7 @@ fn json_says_what_the_documentation_says() {
         &server["responses"],
         &server["failures"],
         &server["checks"],
+        &server["http3"],
     ];
     for part in parts {
         for name in names(part) {

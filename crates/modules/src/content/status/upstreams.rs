@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use freerun_serve::configuration::generation::Generation;
 use freerun_serve::upstream::{AnyGroups, GroupsByProtocol};
+use freerun_upstream::udp::UdpReachability;
 use freerun_upstream::{AttemptFailure, Group, Millis, Peer};
 
 use super::samples::{Label, MetricRow, Text};
 use crate::content::described::described;
 use crate::content::described::histogram::Histogram;
-use crate::content::described::metric::HISTOGRAM;
+use crate::content::described::metric::{Figure, HISTOGRAM};
 
 /// The classes of statuses.
 pub(super) const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
@@ -85,6 +86,8 @@ described! {
         #[metric(counter "freerun_upstream_reused_total")]
         pub reused: u64,
         pub reuse_ratio: f64,
+        #[metric(inside)]
+        pub http3: UpstreamHttp3,
         /// Bytes sent to it.
         #[metric(counter "freerun_upstream_sent_bytes_total")]
         #[api]
@@ -101,6 +104,19 @@ described! {
         #[metric(histogram "freerun_upstream_response_seconds",
             "From the beginning of an attempt to the response's end.")]
         pub response: Histogram,
+    }
+
+    /// The connections to a server that is asked over HTTP/3 (`proxy_http_version 3`).
+    pub struct UpstreamHttp3 {
+        /// Connections of HTTP/3 that were made.
+        #[metric(counter "freerun_upstream_http3_connects_total" from UpstreamHttp3::connects)]
+        pub connects: u64,
+        /// Connections over TCP that were made instead.
+        #[metric(counter "freerun_upstream_http3_fallbacks_total" from UpstreamHttp3::fallbacks)]
+        pub fallbacks: u64,
+        /// Seconds for which it is asked by TCP alone from now on, because it did not answer by UDP.
+        #[metric(gauge "freerun_upstream_http3_closed_seconds" from UpstreamHttp3::closed_seconds)]
+        pub closed_seconds: f64,
     }
 
     /// The last failure of a server that counts against it.
@@ -178,6 +194,30 @@ impl Upstream {
     }
 }
 
+impl UpstreamHttp3 {
+    fn new(udp: &UdpReachability, now: Millis) -> UpstreamHttp3 {
+        let (connects, fallbacks) = udp.connections();
+        UpstreamHttp3 { connects, fallbacks, closed_seconds: udp.closed_for(now) as f64 / 1000.0 }
+    }
+
+    /// A figure, unless the server was never asked over HTTP/3: most servers need no samples.
+    fn figure(&self, figure: Figure<'static>) -> Figure<'static> {
+        if self.connects + self.fallbacks > 0 { figure } else { Figure::Missing }
+    }
+
+    fn connects(&self) -> Figure<'_> {
+        self.figure(Figure::Number(self.connects))
+    }
+
+    fn fallbacks(&self) -> Figure<'_> {
+        self.figure(Figure::Number(self.fallbacks))
+    }
+
+    fn closed_seconds(&self) -> Figure<'_> {
+        self.figure(Figure::Decimal(self.closed_seconds))
+    }
+}
+
 fn get(counter: &AtomicU64) -> u64 {
     counter.load(Relaxed)
 }
@@ -217,6 +257,7 @@ impl UpstreamServer {
             connects,
             reused,
             reuse_ratio: if reused == 0 { 0.0 } else { reused as f64 / (connects + reused) as f64 },
+            http3: UpstreamHttp3::new(&peer.udp, now),
             sent: figures.sent(),
             received: figures.received(),
             connect: figures.connect_times.snapshot().into(),

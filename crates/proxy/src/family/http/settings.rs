@@ -48,8 +48,9 @@ settings! {
         /// With `3`, connections carry requests in the same way, over QUIC, and `proxy_pass` has to name `https://`. The
         /// settings of `proxy_ssl_…` apply to it, with TLS 1.3. A server that has not answered by UDP within 250 ms is
         /// asked by TCP, too. There it agrees by ALPN to HTTP/2 or HTTP/1.1, and the first connection that is there is
-        /// used. A server without UDP is asked by TCP alone for 10 seconds, and for twice as long each further time, up to
-        /// 320 seconds. Servers on Unix sockets are always asked without QUIC.
+        /// used. A server that answers by TCP alone is not asked by UDP for 10 seconds, and for twice as long each further
+        /// time, up to 320 seconds. A connection that is kept meanwhile is used until it ends. Servers on Unix sockets are
+        /// always asked without QUIC.
         proxy_http_version: HttpVersion = "1.1", in HTTP | SERVER | LOCATION,
             fidelity = Differs("with 2, a connection carries up to 100 requests at a time, in nginx it carries one; nginx has no 3");
         /// The method of the request that is passed on, instead of the client's.

@@ -5,7 +5,7 @@ use std::future::{pending, poll_fn};
 use std::io;
 use std::task::{Context, Poll};
 
-use freerun_quic::connection::{ConnectionError, Event, QuicConnection};
+use freerun_quic::connection::{ConnectionError, Event, QuicConnection, TransportErrorCode};
 use freerun_quic::datagram::Datagram;
 use freerun_quic::{VarInt, client};
 use freerun_runtime::deadline::Deadline;
@@ -32,6 +32,8 @@ const CLOSED: u32 = 0x100;
 pub enum QuicFailure {
     /// Nobody takes datagrams at the server's address.
     Unreachable(io::Error),
+    /// The server takes no connection of QUIC, or none of this version.
+    Refused(ConnectionError),
     /// There is no session.
     Session(OutgoingError),
 }
@@ -63,7 +65,8 @@ impl OutgoingTls {
         };
         let made = QuicClient::new(&self.config, self.server_name.as_deref(), self.sessions.clone(), clock::since_1970);
         let (crypto, session) = made.map_err(|failure| failed(HandshakeError::Failed(failure)))?;
-        let begun = client::connect(crypto, window.settings().transport(), loops::now(), socket.server());
+        let transport = window.settings().transport();
+        let begun = client::connect(crypto, transport, self.sessions.clone(), loops::now(), socket.server());
         let mut quic = begun.map_err(|error| failed(reason(&session, &error.to_string())))?;
         let is_long = self.config.signature_time() >= LONG;
         loop {
@@ -108,6 +111,16 @@ fn reason(session: &QuicSession, error: &str) -> HandshakeError {
     session.failure().map_or_else(|| HandshakeError::Quic(error.to_owned()), HandshakeError::Failed)
 }
 
+/// Whether the server takes no connection of QUIC, so that TCP should be tried (RFC 9114 section 3.1). What TLS finds is none of
+/// these.
+fn is_refusal(lost: &ConnectionError) -> bool {
+    match lost {
+        ConnectionError::VersionMismatch | ConnectionError::Reset => true,
+        ConnectionError::ConnectionClosed(close) => close.error_code == TransportErrorCode::CONNECTION_REFUSED,
+        _ => false,
+    }
+}
+
 /// Polls for the next step of a handshake.
 fn poll(
     quic: &mut QuicConnection,
@@ -124,6 +137,9 @@ fn poll(
             Event::ConnectionLost { reason: lost } => {
                 // The server learns what was wrong.
                 socket.transmit(quic, now, context);
+                if is_refusal(&lost) {
+                    return Poll::Ready(Err(QuicFailure::Refused(lost)));
+                }
                 let error = match lost {
                     ConnectionError::TimedOut => HandshakeError::TimedOut,
                     lost => reason(session, &lost.to_string()),

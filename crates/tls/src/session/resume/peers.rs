@@ -13,6 +13,11 @@ use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 /// handshake.
 const TLS13_SESSIONS: usize = 4;
 
+/// The number of address tokens of QUIC that are kept for one peer. Each is used once, and servers give one or two for each
+/// connection. The most bytes of a token leave room for the handshake in a first packet of 1,200 bytes.
+const TOKENS: usize = 4;
+const LONGEST_TOKEN: usize = 512;
+
 type PeerTable = Cache<Box<[u8]>, PeerSessions, UnitWeighter, FxBuildHasher>;
 
 /// Sessions with the peers of a group of clients, to be resumed. It is cheap to clone, and all clones are the same; all loops
@@ -26,11 +31,39 @@ pub struct PeerSessions(Arc<PeerEntry>);
 
 struct PeerEntry {
     tls12: ArcSwapOption<Tls12ClientSessionValue>,
-    tls13: [ArcSwapOption<Tls13ClientSessionValue>; TLS13_SESSIONS],
-    /// The number of sessions of TLS 1.3 so far; the next one takes the place of this number.
-    tls13_added: AtomicUsize,
+    tls13: SingleUse<Tls13ClientSessionValue, TLS13_SESSIONS>,
+    tokens: SingleUse<Vec<u8>, TOKENS>,
     /// The group that the peer has last agreed to, or zero.
     group: AtomicU16,
+}
+
+/// Things that are used once each. There is room for those added last.
+struct SingleUse<T, const MOST: usize> {
+    places: [ArcSwapOption<T>; MOST],
+    /// The number of things so far; the next one takes the place of this number.
+    added: AtomicUsize,
+}
+
+impl<T, const MOST: usize> SingleUse<T, MOST> {
+    fn new() -> SingleUse<T, MOST> {
+        SingleUse { places: std::array::from_fn(|_| ArcSwapOption::empty()), added: AtomicUsize::new(0) }
+    }
+
+    /// Takes the thing that was added last: it is the least likely one to have expired.
+    fn take(&self) -> Option<T> {
+        let added = self.added.load(Ordering::Relaxed);
+        (1..=MOST).find_map(|back| {
+            let thing = self.places[added.wrapping_sub(back) % MOST].swap(None)?;
+            // Things are only ever swapped, so nobody else has this one.
+            Arc::into_inner(thing)
+        })
+    }
+
+    /// Keeps a thing, and forgets the oldest one if there is no room.
+    fn add(&self, thing: T) {
+        let place = self.added.fetch_add(1, Ordering::Relaxed) % MOST;
+        self.places[place].store(Some(Arc::new(thing)));
+    }
 }
 
 impl ClientSessions {
@@ -74,8 +107,8 @@ impl PeerSessions {
     pub fn new() -> Self {
         Self(Arc::new(PeerEntry {
             tls12: ArcSwapOption::empty(),
-            tls13: Default::default(),
-            tls13_added: AtomicUsize::new(0),
+            tls13: SingleUse::new(),
+            tokens: SingleUse::new(),
             group: AtomicU16::new(0),
         }))
     }
@@ -99,20 +132,25 @@ impl PeerSessions {
         self.0.tls12.store(session.map(Arc::new));
     }
 
-    /// Takes the session that was added last: it is the least likely one to have expired.
     pub(crate) fn take_tls13(&self) -> Option<Tls13ClientSessionValue> {
-        let added = self.0.tls13_added.load(Ordering::Relaxed);
-        (1..=TLS13_SESSIONS).find_map(|back| {
-            let session = self.0.tls13[added.wrapping_sub(back) % TLS13_SESSIONS].swap(None)?;
-            // Sessions are only ever swapped, so nobody else has this one.
-            Arc::into_inner(session)
-        })
+        self.0.tls13.take()
     }
 
-    /// Keeps a session, and forgets the oldest one if there is no room.
     pub(crate) fn add_tls13(&self, session: Tls13ClientSessionValue) {
-        let place = self.0.tls13_added.fetch_add(1, Ordering::Relaxed) % TLS13_SESSIONS;
-        self.0.tls13[place].store(Some(Arc::new(session)));
+        self.0.tls13.add(session);
+    }
+
+    /// Takes an address token of the peer (NEW_TOKEN, RFC 9000 section 8.1.3): with it, a connection of QUIC begins without
+    /// showing that this side has its address.
+    pub fn take_address_token(&self) -> Option<Vec<u8>> {
+        self.0.tokens.take()
+    }
+
+    /// Keeps an address token for a later connection, unless it is too long for one.
+    pub fn add_address_token(&self, token: &[u8]) {
+        if token.len() <= LONGEST_TOKEN {
+            self.0.tokens.add(token.to_vec());
+        }
     }
 }
 
@@ -125,5 +163,22 @@ impl Default for PeerSessions {
 impl std::fmt::Debug for PeerSessions {
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         to.debug_struct("PeerSessions").field("tls12", &self.0.tls12.load().is_some()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn address_tokens_are_used_once_and_the_last_ones_are_kept() {
+        let peer = PeerSessions::new();
+        assert_eq!(peer.take_address_token(), None);
+        for number in 0..6 {
+            peer.add_address_token(&[number]);
+        }
+        peer.add_address_token(&[7; LONGEST_TOKEN + 1]);
+        let taken: Vec<_> = std::iter::from_fn(|| peer.take_address_token()).collect();
+        assert_eq!(taken, [[5], [4], [3], [2]]);
     }
 }

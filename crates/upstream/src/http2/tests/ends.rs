@@ -30,7 +30,7 @@ fn a_reset_stream_says_how_far_it_came() {
             peer.machine.reset(slot, code, 0).unwrap();
         })
     };
-    assert_eq!(reset(ErrorCode::REFUSED_STREAM).unwrap(), only(ExchangeFault::Refused));
+    assert_eq!(reset(ErrorCode::REFUSED_STREAM).unwrap(), only(ExchangeFault::Refused(7)));
     assert_eq!(reset(ErrorCode::INTERNAL_ERROR).unwrap(), only(ExchangeFault::Reset(2)));
     let late = broken(async |peer: &mut Peer, slot| {
         peer.head(slot, 200, false);
@@ -76,7 +76,7 @@ fn a_connection_that_goes_away_takes_no_further_request() {
         assert!(!pool.has_room());
         // It has its slot already, but its request is not sent.
         assert_eq!(late.try_write(&request(true), &Bytes::new()).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
-        assert_eq!(response(&late, 1).await.unwrap(), only(ExchangeFault::Refused));
+        assert_eq!(response(&late, 1).await.unwrap(), only(ExchangeFault::Refused(7)));
         peer.answer(slot, b"whole");
         let (got, ()) = tokio::join!(response(&first, 100), peer.write());
         assert_eq!(got.unwrap(), Got::ok(b"whole"));
