@@ -1,5 +1,7 @@
 //! The versions, and the text that `-v` and `-V` print.
 
+use freerun_serve::values::regex_library;
+
 use crate::paths;
 
 /// The version of freerun.
@@ -7,6 +9,10 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The version of nginx whose documented behaviour freerun follows.
 pub const NGINX_VERSION: &str = "1.31.5";
+
+/// The protocols and contents that every build has.
+const FEATURES: &str = "HTTP/1.1, HTTP/2, HTTP/3, TLS 1.2, TLS 1.3, ACME, stream, FastCGI, uwsgi, SCGI, gRPC, memcached, WebDAV, \
+     gzip, Brotli, Zstandard";
 
 /// The text of `-v`: freerun's line first, then the line that tools look for.
 pub fn versions() -> String {
@@ -38,14 +44,18 @@ pub fn build(modules: &[&str]) -> String {
     for module in modules.iter().filter(|name| name.starts_with("http_") && name.ends_with("_module")) {
         line += &format!(" --with-{module}");
     }
+    // Tools that configure certificates, certbot for example, look for the line of SNI and for the option of the module.
     format!(
-        // Tools that configure certificates, certbot for example, look for the second line and for the option of the module.
-        "built with Rust, rustls and AWS-LC, {}{} build for {}-{}\nTLS SNI support enabled\n{line}\n",
+        "built with Rust, rustls and AWS-LC, {}{} build for {}-{}{}\nlibraries: {}, {}\nfeatures: {FEATURES}\n\
+         TLS SNI support enabled\n{line}\n",
         // `cargo xtask release` sets this.
         option_env!("FREERUN_PROFILE_GUIDED").map_or("", |_| "profile-guided "),
         if cfg!(debug_assertions) { "debug" } else { "release" },
         std::env::consts::ARCH,
         std::env::consts::OS,
+        option_env!("FREERUN_COMMIT").map(|commit| format!(", commit {commit}")).unwrap_or_default(),
+        env!("FREERUN_LIBRARIES"),
+        regex_library(),
     )
 }
 
@@ -65,5 +75,10 @@ mod tests {
             line.contains(" --with-http_ssl_module --with-http_v3_module")
                 && build.contains("\nTLS SNI support enabled\n")
         );
+        let libraries = build.lines().find(|line| line.starts_with("libraries: ")).unwrap();
+        for name in ["rustls ", "aws-lc-sys ", "zlib-rs ", "PCRE2 "] {
+            let version = libraries.split(name).nth(1).expect(name);
+            assert!(version.starts_with(|first: char| first.is_ascii_digit()), "{libraries}");
+        }
     }
 }

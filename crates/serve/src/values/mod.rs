@@ -22,7 +22,7 @@ mod variable;
 pub use bytes::ComputedBytes;
 pub use common::{Common, NGINX_VERSION, address_value, port_value};
 pub use comparison::{Comparison, ONE_CONDITION};
-pub use pattern::{GaveUp, MATCH_LIMIT, Pattern};
+pub use pattern::{GaveUp, MATCH_LIMIT, Pattern, regex_library};
 pub use table::{SetTarget, VariableTable, target};
 pub use template::Template;
 pub use variable::{Compute, ComputeResult, Get, Set, Variable, VariableReference, VariableValue};

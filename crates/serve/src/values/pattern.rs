@@ -14,6 +14,12 @@ use crate::values::captures::{Captures, Full, Groups};
 /// loop. PCRE2's own default is ten times as much.
 pub const MATCH_LIMIT: u32 = 1_000_000;
 
+/// The name and the version of the library that compiles regular expressions, and whether it makes machine code of them.
+pub fn regex_library() -> String {
+    let (major, minor) = pcre2::version();
+    format!("PCRE2 {major}.{minor}{}", if pcre2::is_jit_available() { " with JIT" } else { "" })
+}
+
 /// A compiled regular expression.
 #[derive(Debug, Clone)]
 pub struct Pattern {
