@@ -181,7 +181,7 @@ fn versions_come_on_stderr_with_the_line_tools_look_for() {
         ("-v", "nginx version: nginx/1.31.5"),
         ("-V", "configure arguments: --prefix="),
         ("-h", "Usage: freerun [-?hvVtTq]"),
-        ("-?", "       freerun serve [DIR] [--listen ADDR]"),
+        ("-?", "Commands: serve, migrate, explain, reference, completions, manual."),
     ] {
         let out = freerun(dir.path(), &[arg]);
         let told = String::from_utf8_lossy(&out.stderr).into_owned();
@@ -189,4 +189,82 @@ fn versions_come_on_stderr_with_the_line_tools_look_for() {
         assert!(told.starts_with("freerun version: freerun/"), "{told}");
         assert!(told.lines().any(|line| line.starts_with(wanted)), "{arg}: {told}");
     }
+}
+
+/// The commands of the long help with the names of their options; the program without a command comes first.
+fn listed() -> Vec<(String, Vec<String>)> {
+    let dir = TempDir::new("cli");
+    let help = String::from_utf8(freerun(dir.path(), &["--help"]).stdout).unwrap();
+    let mut commands = vec![(String::new(), Vec::new())];
+    for line in help.split_once("\nOptions:\n").unwrap().1.lines() {
+        if let Some(name) = line.strip_prefix("freerun ") {
+            commands.push((name.to_owned(), Vec::new()));
+        } else if let Some((names, _)) = line.strip_prefix("  -").and_then(|rest| rest.split_once([' ', ':'])) {
+            let names = format!("-{names}");
+            commands.last_mut().unwrap().1.extend(names.split(',').map(str::to_owned));
+        }
+    }
+    assert!(commands.len() > 5 && commands.iter().all(|(_, options)| !options.is_empty()), "{commands:?}");
+    commands
+}
+
+#[test]
+fn each_option_of_the_help_is_one_of_its_command() {
+    let dir = TempDir::new("cli");
+    for (command, options) in listed() {
+        for option in options {
+            // Behind it is a value, if it takes one, and then an option that there is not, so that nothing is started.
+            let args = [&command, &option, "\u{1}", "--none"];
+            let out = freerun(dir.path(), if command.is_empty() { &args[1..] } else { &args });
+            let told = String::from_utf8_lossy(&out.stderr);
+            let letter = option.trim_start_matches('-');
+            for unknown in [format!("invalid option: \"{letter}\""), format!("invalid option '{option}'")] {
+                assert!(!told.contains(&unknown), "{command} {option}: {told}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_shell_completes_commands_options_and_values() {
+    let dir = TempDir::new("cli");
+    let script = |shell| String::from_utf8(freerun(dir.path(), &["completions", shell]).stdout).unwrap();
+    for shell in ["zsh", "fish"] {
+        let Some(program) = require::program(shell) else { continue };
+        let file = dir.path().join(shell);
+        std::fs::write(&file, script(shell)).unwrap();
+        let out = Command::new(program).arg("-n").arg(&file).output().unwrap();
+        assert!(out.status.success() && out.stderr.is_empty(), "{}", String::from_utf8_lossy(&out.stderr));
+    }
+    let file = dir.path().join("bash");
+    std::fs::write(&file, script("bash")).unwrap();
+    let complete = |words: &[&str]| {
+        let program =
+            "source \"$1\"; shift; COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); _freerun; echo \"${COMPREPLY[*]}\"";
+        let out = Command::new("bash").args(["-c", program, "bash"]).arg(&file).arg("freerun").args(words).output();
+        String::from_utf8(out.unwrap().stdout).unwrap().trim().to_owned()
+    };
+    assert_eq!(complete(&["mi"]), "migrate");
+    assert_eq!(complete(&["-s", "re"]), "reopen reload");
+    assert_eq!(complete(&["serve", "--fo"]), "--follow-links");
+    assert_eq!(complete(&["explain", "proxy_pass_h"]), "proxy_pass_header");
+    assert_eq!(complete(&["completions", ""]), "bash zsh fish");
+    for (command, options) in listed() {
+        for option in options.iter().filter(|option| option.starts_with("--")) {
+            let words = [&command, option.as_str()];
+            let got = complete(if command.is_empty() { &words[1..] } else { &words });
+            assert!(got.split(' ').any(|word| word == option), "{command} {option}: {got}");
+        }
+    }
+}
+
+#[test]
+fn the_manual_page_is_well_formed() {
+    let dir = TempDir::new("cli");
+    let file = dir.path().join("freerun.8");
+    std::fs::write(&file, freerun(dir.path(), &["manual"]).stdout).unwrap();
+    let Some(mandoc) = require::program("mandoc") else { return };
+    let out = Command::new(mandoc).args(["-T", "lint"]).arg(&file).output().unwrap();
+    let told = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(out.status.success() && told.is_empty(), "{told}");
 }

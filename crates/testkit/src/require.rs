@@ -43,6 +43,7 @@ const NEEDS: &[&str] = &[
     "certbot",
     "curl",
     "fincore",
+    "fish",
     "gnutls-cli",
     "go",
     "ip",
@@ -50,6 +51,7 @@ const NEEDS: &[&str] = &[
     "javac",
     "litmus",
     "logrotate",
+    "mandoc",
     "memcached",
     "node",
     "openssl",
@@ -65,6 +67,7 @@ const NEEDS: &[&str] = &[
     "systemd-analyze",
     "unshare",
     "uwsgi",
+    "zsh",
     // Scripts of `tests/tools`, with all that they use.
     "tools/browsers",
     "tools/certbot",

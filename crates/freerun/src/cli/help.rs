@@ -1,76 +1,94 @@
-//! The text that `-h` and `freerun serve --help` print.
+//! The texts of `-h`, `--help` and `freerun COMMAND --help`, from the table of commands.
 
-use super::serve::{SERVE_ADDRESS, SERVE_TLS_PORT};
-use crate::paths;
+use freerun_conf::fold;
 
-/// The text that `-h` prints.
-pub fn program() -> String {
-    format!(
-        "\
-Usage: freerun [-?hvVtTq] [--strict] [-s signal] [-p prefix]
-               [-e filename] [-c filename] [-g directives]
-       freerun serve [DIR] [--listen ADDR] [--port PORT] [--tls internal | NAME] [--quiet]
-                     [--hidden] [--follow-links] [--host NAME]
-       freerun migrate [-c filename] [-p prefix] [-g directives] [--quiet] [--json]
-       freerun explain DIRECTIVE | '$variable' | WORD
-       freerun reference [--check] DIR
+use super::command_table::{CommandRow, OptionRow, commands, program};
 
-Options:
-  -?,-h         : this help
-  -v            : show version and exit
-  -V            : show version and configure options then exit
-  -t            : test configuration and exit
-  -T            : test configuration, dump it and exit
-  --strict      : with -t or -T: a warning about the configuration, such as a name without an
-                  address, is an error
-  -q            : suppress non-error messages during configuration testing
-  -s signal     : send signal to a master process: stop, quit, reopen, reload
-  -p prefix     : set prefix path (default: {}/)
-  -e filename   : set error log file (default: {})
-  -c filename   : set configuration file (default: {})
-  -g directives : set global directives out of configuration file
+/// The widest line of a synopsis, in characters.
+const WIDTH: usize = 79;
 
-Commands, of which \"freerun COMMAND --help\" tells more:
-  serve         : serve a folder without a configuration file
-  migrate       : say what a configuration of nginx would be here, and start nothing
-  explain       : print what the reference says of a directive, a variable or a word
-  reference     : write the reference of all directives
-",
-        paths::PREFIX,
-        paths::ERROR_LOG_PATH,
-        paths::CONF_PATH,
-    )
+/// The text of `-h`: nginx's options, and the names of the commands.
+pub fn short() -> String {
+    let program = program();
+    let names: Vec<&str> = commands().iter().map(|row| row.name).collect();
+    let last = format!("Commands: {}. \"freerun --help\" shows them and their options.", names.join(", "));
+    format!("{}\nOptions:\n{}\n{}", synopsis("Usage: ", &program), options(&program.options), fold(&last, 0))
 }
 
-/// The text of `freerun serve --help`.
-pub fn serve() -> String {
-    format!(
-        "\
-freerun serve [DIR] [--listen ADDR] [--port PORT] [--tls internal | --tls NAME[,NAME...]] [--quiet]
-              [--hidden] [--follow-links] [--host NAME[,NAME...]]
-  serves the files of DIR (default: the current folder) without a configuration file, and lists
-  folders that have no index.html; every request is shown
-  --listen ADDR        : ADDRESS:PORT, ADDRESS or PORT (default: {}, with --tls internal
-                         port {}, with --tls NAME port 443 of all IPv4 addresses)
-  --port PORT          : the port alone
-  --quiet              : do not show requests
-  --hidden             : serve and list files and folders whose names begin with a dot, too; without
-                         it there are none but .well-known
-  --follow-links       : follow symbolic links, out of DIR as well; without it they are refused (403)
-  --host NAME          : a further name by which clients may ask. Without it only IP addresses,
-                         localhost, the machine's name and the names of --tls are answered, so that
-                         no web page can read the files by letting its own name stand for this machine
-  --tls internal       : over https, with a certificate of a local authority, which is kept in
-                         $XDG_DATA_HOME/freerun or ~/.local/share/freerun
-  --tls NAME           : over https, with a certificate for NAME from Let's Encrypt or another CA
-                         that speaks ACME; it is kept in the same folder and renewed in time.
-                         By using this you agree to the terms of service of the CA
-  --http ADDR          : with --tls NAME: where the CA looks at challenges, and plain HTTP is sent
-                         to https (default: port 80); off: the CA looks at port 443
-  --email ADDRESS      : with --tls NAME: where the CA can reach you
-  --acme-directory URL : with --tls NAME: the directory of the CA (default: Let's Encrypt's)
-  --acme-ca FILE       : with --tls NAME: the authorities by which the CA's server is verified
-",
-        SERVE_ADDRESS, SERVE_TLS_PORT
-    )
+/// The text of `--help`: all options of all commands.
+pub fn long() -> String {
+    let (program, commands) = (program(), commands());
+    let mut text = synopsis("Usage: ", &program);
+    for row in &commands {
+        text += &synopsis("       ", row);
+    }
+    text += &format!("\nOptions:\n{}", options(&program.options));
+    for row in &commands {
+        text += &format!("\nfreerun {}\n{}", row.name, description(row));
+    }
+    text
+}
+
+/// The text of `freerun COMMAND --help`; empty for a command that is none.
+pub fn command(name: &str) -> String {
+    let rows = commands();
+    rows.iter().find(|row| row.name == name).map(|row| synopsis("", row) + &description(row)).unwrap_or_default()
+}
+
+/// The purpose of a command, and its options.
+fn description(row: &CommandRow) -> String {
+    fold(&row.about, 2) + &options(&row.options)
+}
+
+/// The program, the command and what it takes, broken between these words.
+fn synopsis(begin: &str, row: &CommandRow) -> String {
+    let space = if row.name.is_empty() { "" } else { " " };
+    let mut line = format!("{begin}freerun{space}{}", row.name);
+    let indent = line.len() + 1;
+    let mut text = String::new();
+    for piece in row.synopsis {
+        if line.len() + 1 + piece.len() > WIDTH {
+            text += &format!("{line}\n");
+            line = format!("{:indent$}{piece}", "");
+        } else {
+            line += &format!(" {piece}");
+        }
+    }
+    text + &line + "\n"
+}
+
+/// A line or several for each option, with the meanings below each other.
+fn options(rows: &[OptionRow]) -> String {
+    let width = rows.iter().map(|row| row.usage().len()).max().unwrap_or(0);
+    rows.iter()
+        .map(|row| {
+            let meaning = fold(&row.text, width + 5);
+            format!("  {:width$} : {}", row.usage(), meaning.trim_start())
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_short_help_is_nginx_s_and_the_long_one_has_everything() {
+        let (short, long) = (short(), long());
+        assert!(short.starts_with("Usage: freerun [-?hvVtTq] [--strict] [-s signal]"), "{short}");
+        assert!(short.contains("\n  -c filename   : set configuration file (default: /"), "{short}");
+        assert!(short.contains("\nCommands: serve, migrate, explain, "), "{short}");
+        for row in commands() {
+            assert!(long.contains(&format!("\n       freerun {}", row.name)), "{long}");
+            let own = command(row.name);
+            assert!(own.starts_with(&format!("freerun {}", row.name)), "{own}");
+            for option in &row.options {
+                for text in [&long, &own] {
+                    assert!(text.contains(&format!("\n  {} ", option.usage())), "{text}");
+                }
+            }
+        }
+        assert!(long.lines().all(|line| line.len() <= WIDTH), "{long}");
+        assert_eq!(command("nothing"), "");
+    }
 }

@@ -1,5 +1,7 @@
 //! The command line, as values: nginx's options, and freerun's own commands, which are read with lexopt.
 
+pub mod command_table;
+mod completions;
 pub mod help;
 mod migrate;
 mod options;
@@ -11,6 +13,7 @@ use std::ffi::OsString;
 
 use freerun_conf::text_of_os;
 
+pub use completions::Shell;
 pub use migrate::Migrate;
 pub use options::{Options, Order};
 pub use reference::Reference;
@@ -30,6 +33,12 @@ pub enum Command {
     Migrate(Migrate),
     /// Print what the reference says of a name.
     Explain(String),
+    /// Print the completions of a shell.
+    Completions(Shell),
+    /// Print the manual page.
+    Manual,
+    /// Print the help of a command: `explain --help`.
+    HelpOf(&'static str),
     /// Print the help to stdout: `--help`, where nginx has `-h` alone, which prints it to stderr.
     Help,
     /// Print the version to stdout: `--version`.
@@ -38,34 +47,48 @@ pub enum Command {
 
 /// Reads the arguments after the program's name.
 pub fn parse(args: Vec<OsString>) -> Result<Command, UsageError> {
-    if args.first().is_some_and(|first| first == "serve") {
-        return serve::parse(&args[1..]).map(Command::Serve);
-    }
-    if args.first().is_some_and(|first| first == "reference") {
-        return reference::parse(&args[1..]).map(Command::Reference);
-    }
-    if args.first().is_some_and(|first| first == "migrate") {
-        return migrate::parse(&args[1..]).map(Command::Migrate);
-    }
-    if args.first().is_some_and(|first| first == "explain") {
-        return parse_explain(&args[1..]).map(Command::Explain);
-    }
+    let rest = args.get(1..).unwrap_or_default();
     match args.first().and_then(|first| first.to_str()) {
+        Some("serve") => serve::parse(rest).map(Command::Serve),
+        Some("reference") => reference::parse(rest).map(Command::Reference),
+        Some("migrate") => migrate::parse(rest).map(Command::Migrate),
+        Some("explain") => parse_operand("explain", rest, "DIRECTIVE, '$variable' or WORD", |name| {
+            Some(Command::Explain(text_of_os(name).into_owned()))
+        }),
+        Some("completions") => parse_operand("completions", rest, "of bash, zsh and fish", |name| {
+            name.to_str().and_then(Shell::from_name).map(Command::Completions)
+        }),
+        Some("manual") => match rest {
+            [] => Ok(Command::Manual),
+            [help] if is_help(help) => Ok(Command::HelpOf("manual")),
+            [other, ..] => Err(UsageError::Own("manual", format!("unexpected argument \"{}\"", text_of_os(other)))),
+        },
         Some("--help" | "help") => Ok(Command::Help),
         Some("--version") => Ok(Command::Version),
         _ => options::parse(args).map(Command::Server),
     }
 }
 
-/// Reads the arguments after `explain`: the name.
+fn is_help(argument: &OsString) -> bool {
+    argument == "-h" || argument == "--help"
+}
+
+/// Reads the arguments after a command that takes one word and no options but `--help`.
 ///
 /// # Errors
-/// There is not exactly one.
-fn parse_explain(args: &[OsString]) -> Result<String, UsageError> {
+/// There is not exactly one, or it is none of those that the command takes.
+fn parse_operand(
+    command: &'static str,
+    args: &[OsString],
+    choice: &str,
+    read: impl Fn(&OsString) -> Option<Command>,
+) -> Result<Command, UsageError> {
     match args {
-        [name] => Ok(text_of_os(name).into_owned()),
-        _ => Err(UsageError::Own("explain", "write one DIRECTIVE, '$variable' or WORD".to_owned())),
+        [help] if is_help(help) => Some(Command::HelpOf(command)),
+        [word] => read(word),
+        _ => None,
     }
+    .ok_or_else(|| UsageError::Own(command, format!("write one {choice}")))
 }
 
 #[cfg(test)]
@@ -154,7 +177,16 @@ mod tests {
     fn explain_takes_exactly_one_name() {
         let explain = |line: &[&str]| parse(["explain"].iter().chain(line).map(OsString::from).collect());
         assert_eq!(explain(&["root"]), Ok(Command::Explain("root".to_owned())));
+        assert_eq!(explain(&["--help"]), Ok(Command::HelpOf("explain")));
         assert!(explain(&[]).is_err() && explain(&["a", "b"]).is_err());
+        let other = |line: &[&str]| parse(line.iter().map(OsString::from).collect());
+        assert_eq!(other(&["completions", "fish"]), Ok(Command::Completions(Shell::Fish)));
+        assert_eq!(
+            other(&["completions", "tcsh"]).unwrap_err().to_string(),
+            "completions: write one of bash, zsh and fish"
+        );
+        assert_eq!(other(&["manual"]), Ok(Command::Manual));
+        assert!(other(&["manual", "x"]).is_err());
     }
 
     #[test]

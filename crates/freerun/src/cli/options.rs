@@ -6,7 +6,8 @@ use std::ffi::OsString;
 
 use freerun_conf::text_of_os;
 
-use super::usage_error::{STRICT, UsageError};
+use super::command_table::STRICT;
+use super::usage_error::UsageError;
 use crate::paths::Paths;
 
 /// The options that nginx has, too.

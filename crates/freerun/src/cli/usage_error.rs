@@ -4,6 +4,8 @@ use std::ffi::OsString;
 
 use thiserror::Error;
 
+use super::command_table::{CommandRow, ORDERS, STRICT, commands, program};
+
 /// An invalid command line; the messages are nginx's for nginx's options.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum UsageError {
@@ -18,38 +20,10 @@ pub enum UsageError {
     Own(&'static str, String),
 }
 
-/// The commands that freerun has besides nginx's options.
-const COMMANDS: [&str; 4] = ["serve", "reference", "migrate", "explain"];
-
-/// The option that makes a warning an error of `-t`.
-pub const STRICT: &str = "--strict";
-
-/// Long options of the program itself.
-const PROGRAM_OPTIONS: &[&str] = &["--help", "--version", STRICT];
-
-/// Long options of each command.
-const COMMAND_OPTIONS: &[(&str, &[&str])] = &[
-    (
-        "serve",
-        &[
-            "--listen",
-            "--port",
-            "--tls",
-            "--quiet",
-            "--hidden",
-            "--follow-links",
-            "--host",
-            "--http",
-            "--email",
-            "--acme-directory",
-            "--acme-ca",
-            "--help",
-        ],
-    ),
-    ("migrate", &["--json", "--quiet", "--help"]),
-    ("reference", &["--check", "--help"]),
-    ("explain", &["--help"]),
-];
+/// The long options of a command, or of the program itself.
+fn long_options(row: &CommandRow) -> Vec<&'static str> {
+    row.options.iter().filter_map(|option| option.long).collect()
+}
 
 impl UsageError {
     /// Advice for a line below the message; `given` are the arguments.
@@ -59,12 +33,12 @@ impl UsageError {
             UsageError::InvalidOption(wrong) if wrong == "-" => {
                 let long = given.iter().filter_map(|arg| arg.to_str()).find(|arg| arg.starts_with("--"))?;
                 let name = long.split_once('=').map_or(long, |(name, _)| name);
-                if let Some(near) = freerun_conf::near(name, PROGRAM_OPTIONS.iter().copied()) {
+                if let Some(near) = freerun_conf::near(name, long_options(&program()).into_iter()) {
                     return Some(format!("did you mean \"{near}\"? {see}"));
                 }
-                let near = COMMAND_OPTIONS
+                let near = commands()
                     .iter()
-                    .find_map(|(command, options)| Some((command, freerun_conf::near(name, options.iter().copied())?)));
+                    .find_map(|row| Some((row.name, freerun_conf::near(name, long_options(row).into_iter())?)));
                 Some(match near {
                     Some((command, near)) => format!("\"{near}\" is an option of \"freerun {command}\""),
                     None => format!("there is no option \"{name}\"; {see}"),
@@ -72,11 +46,11 @@ impl UsageError {
             }
             UsageError::InvalidOption(wrong) if wrong == STRICT => Some(format!("\"{STRICT}\" goes with \"-t\"")),
             UsageError::InvalidOption(wrong) => Some(match wrong.strip_prefix("-s ") {
-                Some(order) => match freerun_conf::near(order, ["stop", "quit", "reopen", "reload"].into_iter()) {
+                Some(order) => match freerun_conf::near(order, ORDERS.into_iter()) {
                     Some(near) => format!("did you mean \"-s {near}\"?"),
                     None => "signals are stop, quit, reopen and reload".to_owned(),
                 },
-                None => match freerun_conf::near(wrong, COMMANDS.into_iter()) {
+                None => match freerun_conf::near(wrong, commands().iter().map(|row| row.name)) {
                     Some(near) => format!("did you mean \"{near}\"? {see}"),
                     None => see.to_owned(),
                 },
@@ -86,9 +60,8 @@ impl UsageError {
                 let shows = format!("\"freerun {command} --help\" shows its options");
                 // lexopt puts the option in such quotes.
                 let wrong = told.split('\'').nth(1).filter(|wrong| wrong.starts_with("--"));
-                let options = COMMAND_OPTIONS.iter().find(|(name, _)| name == command).map(|(_, options)| *options);
-                let near =
-                    wrong.and_then(|wrong| freerun_conf::near(wrong, options.unwrap_or_default().iter().copied()));
+                let options = commands().iter().find(|row| row.name == *command).map(long_options).unwrap_or_default();
+                let near = wrong.and_then(|wrong| freerun_conf::near(wrong, options.into_iter()));
                 Some(match near.filter(|near| Some(*near) != wrong) {
                     Some(near) => format!("did you mean \"{near}\"? {shows}"),
                     None => shows,

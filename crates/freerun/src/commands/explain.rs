@@ -9,19 +9,8 @@ use super::reference::{additions, variables};
 use crate::configuration::registry;
 use crate::console;
 
-/// The text of `freerun explain --help`.
-pub const HELP: &str = "\
-freerun explain DIRECTIVE | '$variable' | WORD
-  prints what the reference says of a directive or a variable; of another word, the names of those
-  that speak of it. The exit code is 1 if there are none
-";
-
 /// Prints what is said of a name.
 pub fn run(name: &str) -> ExitCode {
-    if matches!(name, "-h" | "--help") {
-        console::output(HELP);
-        return ExitCode::SUCCESS;
-    }
     match explained(name) {
         Ok(text) => {
             console::output(&text);

@@ -2,6 +2,7 @@
 
 mod check;
 mod explain;
+mod manual;
 mod migrate;
 mod missing_configuration;
 mod reference;
@@ -9,10 +10,14 @@ mod serve;
 mod server;
 mod signal;
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use freerun_conf::Contexts;
+
 use crate::cli::{self, Command, UsageError, help};
+use crate::configuration::registry;
 use crate::{console, version};
 
 /// The program, unless it is a worker.
@@ -24,8 +29,20 @@ pub fn run() -> ExitCode {
         Ok(Command::Reference(options)) => reference::run(&options),
         Ok(Command::Migrate(options)) => migrate::run(&options),
         Ok(Command::Explain(name)) => explain::run(&name),
+        Ok(Command::Completions(shell)) => {
+            console::output(&shell.completions(&directives()));
+            ExitCode::SUCCESS
+        }
+        Ok(Command::Manual) => {
+            console::output(&manual::page());
+            ExitCode::SUCCESS
+        }
+        Ok(Command::HelpOf(name)) => {
+            console::output(&help::command(name));
+            ExitCode::SUCCESS
+        }
         Ok(Command::Help) => {
-            console::output(&(version::versions() + &help::program()));
+            console::output(&(version::versions() + &help::long()));
             ExitCode::SUCCESS
         }
         Ok(Command::Version) => {
@@ -43,4 +60,9 @@ pub fn run() -> ExitCode {
             }
         }
     }
+}
+
+/// The names of all directives, sorted.
+fn directives() -> Vec<&'static str> {
+    registry().names(Contexts::ANY).collect::<BTreeSet<_>>().into_iter().collect()
 }

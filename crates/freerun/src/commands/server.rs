@@ -17,7 +17,7 @@ pub fn run(options: &Options) -> ExitCode {
     if options.version {
         eprint!("{}", version::versions());
         if options.help {
-            eprint!("{}", help::program());
+            eprint!("{}", help::short());
         }
         if options.build {
             let names: Vec<&str> = configuration::modules().iter().map(|module| module.name).collect();

@@ -10,7 +10,7 @@ mod tests;
 use std::process::ExitCode;
 
 use super::missing_configuration::tell_ways_on;
-use crate::cli::{Migrate, Options};
+use crate::cli::{Migrate, Options, help};
 use crate::console;
 use crate::source::Input;
 use survey::Survey;
@@ -18,25 +18,10 @@ use survey::Survey;
 /// The exit code if there is no report.
 pub const NO_REPORT: u8 = 3;
 
-/// The text of `freerun migrate --help`.
-pub const HELP: &str = "\
-freerun migrate [-c FILE] [-p PREFIX] [-g DIRECTIVES] [--quiet] [--json]
-  reads a configuration of nginx with everything that it includes, and says of each directive whether
-  it works, differs, has no effect or is missing here. Nothing is started or changed
-  -c FILE       : the configuration (default: as without \"migrate\")
-  -p PREFIX     : what relative paths start from
-  -g DIRECTIVES : directives of the main level beside those of the file
-  --quiet       : only what differs, is not found, is missing or is refused
-  --json        : the report as JSON
-  The exit code is 0 if what is written works as in nginx, 1 if something that is written does another
-  thing than in nginx, 2 if a server would not start here: something is missing or refused, or a file
-  or a user is not on this machine. It is 3 if there is no report.
-";
-
 /// Prints the report.
 pub fn run(migrate: &Migrate) -> ExitCode {
     if migrate.help {
-        console::output(HELP);
+        console::output(&help::command("migrate"));
         return ExitCode::SUCCESS;
     }
     let paths = migrate.options.paths();

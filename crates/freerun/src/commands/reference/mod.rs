@@ -13,7 +13,7 @@ use freerun_conf::Additions;
 use freerun_modules::content::api::openapi;
 use freerun_runtime::log::Errno;
 
-use crate::cli::Reference;
+use crate::cli::{Reference, help};
 use crate::configuration;
 use crate::console;
 
@@ -39,17 +39,10 @@ fn pages() -> Vec<(String, String)> {
     pages
 }
 
-/// The text of `freerun reference --help`.
-const HELP: &str = "\
-freerun reference [--check] DIR
-  writes the reference of all directives to DIR, one page for each module
-  --check : only tell which pages there are not current
-";
-
 /// Writes the pages, and removes pages that no longer exist; or reports which pages are not current.
 pub fn run(options: &Reference) -> ExitCode {
     if options.help {
-        console::output(HELP);
+        console::output(&help::command("reference"));
         return ExitCode::SUCCESS;
     }
     let dir = Path::new(&options.dir);

@@ -39,7 +39,7 @@ const NAME: &str = "serve.conf";
 /// Serves until a signal ends it.
 pub fn run(options: &Serve) -> ExitCode {
     if options.help {
-        print!("{}", help::serve());
+        console::output(&help::command("serve"));
         return ExitCode::SUCCESS;
     }
     let told = |message: String| {
