@@ -63,6 +63,7 @@ const NEEDS: &[&str] = &[
     "pebble-ari",
     "php-fpm8.2",
     "python3",
+    "python3-seccomp",
     "python3-websockets",
     "systemd-analyze",
     "unshare",
