@@ -3,5 +3,6 @@
 pub mod api;
 pub mod cache_status;
 pub mod freerun_api;
+pub mod kernel_features;
 pub mod status;
 pub mod status_zones;

@@ -105,7 +105,13 @@ impl Engine {
         }
         let files = match &self.started {
             Some((_, files)) => files.clone(),
-            None => FileSystem::new(pools.default().clone()).map_err(Error::call("open()"))?,
+            None => {
+                let files = FileSystem::new(pools.default().clone()).map_err(Error::call("open()"))?;
+                for missing in files.missing_features() {
+                    log.write(Level::Notice, None, format_args!("{missing}"));
+                }
+                files
+            }
         };
         // The last step that may fail.
         if let Some((worker, _)) = &mut self.started {

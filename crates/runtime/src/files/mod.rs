@@ -15,6 +15,7 @@ mod copy;
 mod direct;
 #[cfg(feature = "faults")]
 pub mod faults;
+mod features;
 mod kernel;
 mod links;
 mod list;
@@ -44,6 +45,7 @@ use trust::Trust;
 
 pub use copy::COPIED_MAX;
 pub use direct::DirectFile;
+pub use features::{KernelFeature, MissingFeature};
 pub use links::{AnchoredName, LinkCheck, LinkRule};
 pub use list::{Arrange, Change, DirectoryEntry, Encoding, Entries, ListError, Listing, MAX_ENTRIES, MAX_LISTINGS};
 pub use probe::Cursor;
@@ -61,6 +63,7 @@ pub struct FileSystem {
     closer: Arc<types::Closer>,
     /// Whether `openat2` with `RESOLVE_CACHED` works here; false for good after it has failed.
     cached_lookup: AtomicBool,
+    missing: Vec<MissingFeature>,
     started: Instant,
 }
 
@@ -81,13 +84,16 @@ impl FileSystem {
     }
 
     fn with(kernel: Box<dyn Kernel>, mounts: Arc<Mounts>, pool: Arc<ThreadPool>) -> Arc<FileSystem> {
-        let cached_lookup = AtomicBool::new(kernel.has_cached_lookup());
+        let looked = KernelFeature::ALL.into_iter().filter_map(|feature| feature.look(&*kernel).err());
+        let missing: Vec<MissingFeature> = looked.collect();
+        let cached_lookup = missing.iter().all(|missing| missing.feature != KernelFeature::CachedLookup);
         Arc::new(FileSystem {
             kernel,
             mounts,
             trust: Trust::default(),
             closer: Arc::new(types::Closer::new(pool)),
-            cached_lookup,
+            cached_lookup: AtomicBool::new(cached_lookup),
+            missing,
             started: Instant::now(),
         })
     }
@@ -120,6 +126,11 @@ impl FileSystem {
     /// Whether paths can be looked up without waiting (`RESOLVE_CACHED`, Linux 5.12); if not, every open goes to the pool.
     pub fn has_cached_lookup(&self) -> bool {
         self.cached_lookup.load(Relaxed)
+    }
+
+    /// The features of the kernel that were missing when this value was made.
+    pub fn missing_features(&self) -> &[MissingFeature] {
+        &self.missing
     }
 
     /// Figures of the mounts that were used.

@@ -50,6 +50,9 @@ described! {
         pub pools: Vec<Pool>,
         /// Mounts that files were served from.
         pub mounts: Vec<Mount>,
+        /// Features of the kernel that are missing, or that a filter of system calls forbids.
+        #[metric(gauge "freerun_missing_kernel_features")]
+        pub missing_kernel_features: Vec<&'static str>,
         /// Log files of the current configuration.
         pub logs: Vec<Log>,
         /// Threads that write logs.
@@ -255,6 +258,7 @@ impl Figures {
             loops: LoopFigures::all(shared),
             pools: Pool::all(&generation),
             mounts: Mount::all(&generation),
+            missing_kernel_features: generation.files.missing_features().iter().map(|one| one.feature.name()).collect(),
             logs: generation.logs.iter().map(Log::from).collect(),
             log_threads: LogThreads::of(&generation),
             last_errors: recent_lines::lines(),

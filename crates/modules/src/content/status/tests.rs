@@ -94,6 +94,7 @@ fn figures() -> Figures {
             demotions: 5,
             stuck_us: 2_500_000,
         }],
+        missing_kernel_features: vec!["cachestat"],
         logs: vec![Log { name: nasty.to_owned(), lost_lines: 9, waiting_bytes: 10, held_up: true }],
         log_threads: LogThreads { now: 2, limit: 8 },
         last_errors: vec![nasty.to_owned()],

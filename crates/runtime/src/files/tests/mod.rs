@@ -3,6 +3,7 @@
 mod ahead;
 mod atime;
 mod fake;
+mod features;
 mod ladder;
 mod naming;
 mod opening;
