@@ -110,6 +110,7 @@ fn whole(text: &str, spec: &Spec, place: &str, address: SocketAddr, user: Option
     let status =
         if spec.kind == Kind::Freerun { format!("location = {STATUS_PATH} {{ status; }}") } else { String::new() };
     let text = text.replace("@ADDRESS@", &address.to_string()).replace("@DIR@", place);
+    let text = text.replace("@PORT@", &address.port().to_string());
     let text = text.replace("@STATUS@", &status).replace("@TEMPORARY@", &temporary(spec, place));
     format!("daemon off;\n{user}pid {place}/pid;\nerror_log {place}/error.log notice;\n{text}")
 }
@@ -159,7 +160,8 @@ fn nginx_servers(spec: &Spec, addresses: &Addresses, content: &str) -> String {
              location / {{\n{content}}}\n\
              location = {OK_PATH} {{ return 200 \"OK\"; }}\n\
              location = {GENERATION_PATH} {{ return 200 \"{}\"; }}\n{}{status}}}\n",
-            spec.generation, spec.lines
+            spec.generation,
+            spec.lines.replace("@ADDRESS@", &address.to_string()),
         )
     };
     let http2 = if spec.http2 { " http2" } else { "" };

@@ -28,8 +28,12 @@ pub struct H2Load {
     pub connections: usize,
     /// Streams at a time on each.
     pub streams: usize,
+    /// The requests in all, with which the load ends; `None` for as many as come in its time.
+    pub requests: Option<usize>,
     /// The length of the load in seconds.
     pub seconds: f64,
+    /// Further arguments.
+    pub arguments: Vec<String>,
     /// The cores it may use; empty for all.
     pub cores: Vec<usize>,
 }
@@ -55,7 +59,8 @@ impl H2Load {
     pub fn start(&self, bench: &Bench, address: SocketAddr) -> Result<RunningH2load> {
         let mut args = vec!["-t1".to_owned(), format!("-c{}", self.connections), format!("-m{}", self.streams)];
         let seconds = self.seconds.ceil().max(1.0);
-        args.push(format!("-D{seconds}"));
+        args.push(self.requests.map_or_else(|| format!("-D{seconds}"), |requests| format!("-n{requests}")));
+        args.extend_from_slice(&self.arguments);
         if self.version == HttpVersion::Http1 {
             args.push("--h1".into());
         }
@@ -63,7 +68,8 @@ impl H2Load {
         args.push(format!("{scheme}://{address}{}", self.path));
         let placement = Placement { cores: self.cores.clone(), cgroups: Vec::new() };
         let process = Process::start_piped(bench.machine.program("h2load")?, &args, &placement)?;
-        Ok(RunningH2load { process, length: Duration::from_secs_f64(seconds) })
+        let least = if self.requests.is_some() { 0.0 } else { seconds };
+        Ok(RunningH2load { process, length: Duration::from_secs_f64(least) })
     }
 }
 
@@ -110,8 +116,15 @@ fn parse(text: &str) -> Option<WrkOutcome> {
         seconds: milliseconds(seconds)? / 1000.0,
         errors: count("failed")?,
         mean_ms: milliseconds(mean)?,
+        bytes: body_bytes(after("traffic:").unwrap_or_default()),
         ..WrkOutcome::default()
     })
+}
+
+/// The bytes of bodies in h2load's line about the traffic: `…, 3.81MB (4000000) data`; 0 if it does not say them.
+fn body_bytes(traffic: &str) -> f64 {
+    let data = traffic.trim_end().strip_suffix(") data").and_then(|rest| rest.rsplit_once('('));
+    data.and_then(|(_, bytes)| bytes.parse().ok()).unwrap_or(0.0)
 }
 
 /// A time as h2load writes it: `12us`, `3.45ms`, `1.02s`, `2m`.
@@ -130,9 +143,11 @@ mod tests {
         let text = "starting benchmark...\n\nfinished in 2.50s, 4.00 req/s, 1.20KB/s\n\
                     requests: 12 total, 12 started, 11 done, 10 succeeded, 1 failed, 1 errored, 0 timeout\n\
                     status codes: 10 2xx, 0 3xx, 1 4xx, 0 5xx\n\
+                    traffic: 1.07KB (1100) total, 80B (80) headers (space savings 5.00%), 1.00KB (1000) data\n\
                     time for request:       65us      3.10ms       250us       200us    83.80%\n";
         let outcome = parse(text).unwrap();
         assert_eq!((outcome.requests, outcome.errors, outcome.rate(), outcome.mean_ms), (10.0, 1.0, 4.0, 0.25));
+        assert_eq!(outcome.bytes, 1000.0);
         assert_eq!(parse(&text.replace("10 succeeded", "0 succeeded")), None);
         assert_eq!(parse("Could not connect to the host"), None);
     }

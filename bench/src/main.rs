@@ -29,6 +29,7 @@ mod origin;
 mod probe;
 mod process;
 mod proxy;
+mod random;
 mod reload;
 mod report;
 mod scratch;
@@ -41,6 +42,7 @@ mod summary;
 mod tls;
 mod tunnels;
 mod user;
+mod wan;
 mod warm;
 mod wrk;
 
@@ -111,11 +113,13 @@ fn command(bench: &Bench, name: &str) -> String {
 fn benchmark(bench: &Bench, name: &str) -> Result<Report> {
     match name {
         "mixed" => mixed::run(bench),
+        "mixed-http3" => mixed::http3::run(bench),
         "metadata" => metadata::run(bench),
         "warm" => warm::run(bench),
         "connections" => connections::run(bench),
         "http2" => http2::run(bench),
         "http3" => http3::run(bench),
+        "wan" => wan::run(bench),
         "compress" => compress::run(bench),
         "reload" => reload::run(bench),
         "log" => log::run(bench),

@@ -7,16 +7,18 @@ use lexopt::prelude::*;
 use crate::error::{Error, Result};
 
 /// The benchmarks, in the order in which `all` runs them.
-pub const BENCHMARKS: [&str; 15] = [
+pub const BENCHMARKS: [&str; 17] = [
     "warm",
     "connections",
     "tls",
     "http2",
     "http3",
+    "wan",
     "compress",
     "reload",
     "metadata",
     "mixed",
+    "mixed-http3",
     "log",
     "proxy",
     "tunnels",
@@ -58,8 +60,8 @@ pub struct Options {
 pub const USAGE: &str = "\
 usage: freerun-bench BENCHMARK… [OPTIONS]
 
-benchmarks: warm connections tls http2 http3 compress reload metadata mixed log proxy tunnels
-            streams cache-hits cache-node all
+benchmarks: warm connections tls http2 http3 wan compress reload metadata mixed
+            mixed-http3 log proxy tunnels streams cache-hits cache-node all
 
   --quick            short runs, small data: a check that everything works
   --only NAME,…      only these servers (nginx, freerun, h2o, lighttpd, or a full name such as \"nginx threads\")
@@ -69,7 +71,7 @@ benchmarks: warm connections tls http2 http3 compress reload metadata mixed log 
   --keep             leave them there, and use what a former run left
   --record           write the tables into bench/RESULTS.md
   --freerun PATH     this binary instead of building one
-  --nginx PATH       this nginx instead of Debian's; http3 needs one that has HTTP/3
+  --nginx PATH       this nginx instead of Debian's; one with HTTP/3 for http3, wan, mixed-http3
   --congestion NAME  in a network namespace of its own with this congestion control (root; \"reno\" does not pace)
   --user NAME        user of the servers' workers when started by root (default nobody)
 ";

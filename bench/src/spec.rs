@@ -82,9 +82,10 @@ pub struct Spec {
     pub secure: Vec<Certificate>,
     /// Whether it speaks HTTP/2 (nginx and freerun; H2O does in any case).
     pub http2: bool,
-    /// The whole configuration instead (nginx, freerun and HAProxy); `@ADDRESS@` is where to listen, `@DIR@` the server's own folder.
+    /// The whole configuration instead (nginx, freerun and HAProxy); `@ADDRESS@` is where to listen, `@PORT@`
+    /// its port, `@DIR@` the server's own folder.
     pub whole: Option<String>,
-    /// Further lines of the server (nginx and freerun).
+    /// Further lines of the server (nginx and freerun); `@ADDRESS@` is its address.
     pub lines: String,
 }
 

@@ -81,6 +81,8 @@ pub struct WrkOutcome {
     pub p50_ms: f64,
     /// 99th percentile of the latency, milliseconds.
     pub p99_ms: f64,
+    /// Bytes of bodies; 0 where they are not counted.
+    pub bytes: f64,
     /// The load of the client's cores in percent; it is measured without wrk.
     pub client: Option<f64>,
 }
@@ -188,7 +190,7 @@ fn parse(text: &str) -> Option<WrkOutcome> {
         stdev_ms: ms("stdev")?,
         p50_ms: ms("p50")?,
         p99_ms: ms("p99")?,
-        client: None,
+        ..WrkOutcome::default()
     })
 }
 

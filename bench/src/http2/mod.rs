@@ -111,6 +111,8 @@ fn spec(bench: &Bench, kind: Kind) -> Result<Spec> {
 
 fn load(case: &Case, seconds: f64, cores: &[usize]) -> H2Load {
     H2Load {
+        requests: None,
+        arguments: Vec::new(),
         version: case.version,
         secure: case.secure,
         path: case.path.to_owned(),

@@ -12,10 +12,11 @@ use quinn_proto::{
     NoneTokenStore, ReadError, StreamEvent, StreamId, TransportConfig, VarInt, WriteError,
 };
 
-use super::response::{CONTROL, Response};
+use super::response::{self, CONTROL, Response};
 use super::table::{DECODER, ENCODER, ServerTable};
 use super::wire::{self, Wire};
 use crate::error::{Error, Result};
+use crate::random::RandomNumbers;
 use crate::tls::client::{SessionUse, TlsVersion, settings};
 
 /// The name of the protocol in the handshake (RFC 9114 section 3.1).
@@ -24,6 +25,9 @@ const ALPN: &[u8] = b"h3";
 /// Number of datagrams that leave with one call.
 const SEGMENTS: usize = 16;
 
+/// A piece of the body of a request.
+static ZEROS: [u8; 16 << 10] = [0; 16 << 10];
+
 /// The time without any datagram after which a connection ends.
 const IDLE: Duration = Duration::from_secs(600);
 
@@ -31,8 +35,11 @@ const IDLE: Duration = Duration::from_secs(600);
 #[derive(Debug, Clone)]
 pub struct ClientSettings {
     config: ClientConfig,
-    /// The bytes of a request.
-    request: Arc<[u8]>,
+    /// The bytes of the requests, and the choice of one.
+    requests: Arc<[Vec<u8>]>,
+    random: Arc<RandomNumbers>,
+    /// The size of a request's body.
+    upload: u64,
     /// The size of a response's body.
     size: u64,
 }
@@ -40,6 +47,15 @@ pub struct ClientSettings {
 impl ClientSettings {
     /// A client that asks for `path`, whose file has `size` bytes, and gives each stream a window of `window` bytes.
     pub fn new(path: &str, size: u64, window: u32) -> Result<ClientSettings> {
+        ClientSettings::of_requests(vec![response::request(path)], size, window)
+    }
+
+    /// A client that asks each time for another one of these paths, whose files have `size` bytes each.
+    pub fn random(paths: &[String], size: u64, window: u32) -> Result<ClientSettings> {
+        ClientSettings::of_requests(paths.iter().map(|path| response::request(path)).collect(), size, window)
+    }
+
+    fn of_requests(requests: Vec<Vec<u8>>, size: u64, window: u32) -> Result<ClientSettings> {
         let setup = |error: &dyn std::fmt::Display| Error::Setup(error.to_string());
         let mut tls = (*settings(TlsVersion::Tls13, SessionUse::Never)?).clone();
         tls.alpn_protocols = vec![ALPN.to_vec()];
@@ -53,13 +69,28 @@ impl ClientSettings {
             .datagram_receive_buffer_size(None);
         let mut config = ClientConfig::new(Arc::new(crypto));
         config.transport_config(Arc::new(transport)).token_store(Arc::new(NoneTokenStore));
-        Ok(ClientSettings { config, request: super::response::request(path).into(), size })
+        let random = Arc::new(RandomNumbers::new(1));
+        Ok(ClientSettings { config, requests: requests.into(), random, upload: 0, size })
+    }
+
+    /// The next request.
+    fn request(&self) -> &[u8] {
+        let index = self.random.next() % self.requests.len().max(1) as u64;
+        self.requests.get(usize::try_from(index).unwrap_or(0)).map_or(&[], Vec::as_slice)
+    }
+
+    /// A client that sends `upload` bytes of zeros to `path` with each request, and is answered without a body.
+    pub fn uploading(path: &str, upload: u64, window: u32) -> Result<ClientSettings> {
+        let settings = ClientSettings::of_requests(vec![response::upload(path, upload)], 0, window)?;
+        Ok(ClientSettings { upload, ..settings })
     }
 }
 
 /// A request under way.
 struct Exchange {
     begun: Instant,
+    /// The bytes of the request's body that QUIC has not taken yet.
+    unsent: u64,
     response: Response,
 }
 
@@ -68,7 +99,7 @@ struct Exchange {
 pub struct LoadProgress {
     /// Responses that are whole.
     pub done: usize,
-    /// Bytes of bodies.
+    /// Bytes of bodies: of responses, and of requests that were answered.
     pub bytes: u64,
     /// The time from the beginning of each request to the end of its response.
     pub times: Vec<Duration>,
@@ -138,6 +169,11 @@ impl H3Connection {
     /// Whether all requests have begun.
     pub fn has_asked(&self) -> bool {
         self.left == 0
+    }
+
+    /// Lets the connection make one request more.
+    pub fn ask_once_more(&mut self) {
+        self.left += 1;
     }
 
     /// The moment at which the connection has something to do although nothing comes.
@@ -220,6 +256,7 @@ impl H3Connection {
                     }
                 }
                 Event::Stream(StreamEvent::Readable { id }) => self.read(id, now, progress)?,
+                Event::Stream(StreamEvent::Writable { id }) => self.write_body(id)?,
                 _ => {}
             }
         }
@@ -260,6 +297,7 @@ impl H3Connection {
                 self.table.acknowledge(VarInt::from(id).into_inner());
             }
             progress.done += 1;
+            progress.bytes += self.settings.upload;
             progress.times.push(now - exchange.begun);
         }
         Ok(())
@@ -271,12 +309,28 @@ impl H3Connection {
             // The server may allow fewer for now.
             let Some(id) = self.connection.streams().open(Dir::Bi) else { break };
             let mut stream = self.connection.send_stream(id);
-            stream.write(&self.settings.request).map_err(io::Error::other)?;
-            stream.finish().map_err(io::Error::other)?;
+            stream.write(self.settings.request()).map_err(io::Error::other)?;
             self.left -= 1;
-            self.exchanges.insert(id, Exchange { begun: now, response: Response::default() });
+            let unsent = self.settings.upload;
+            self.exchanges.insert(id, Exchange { begun: now, unsent, response: Response::default() });
+            self.write_body(id)?;
         }
         Ok(())
+    }
+
+    /// Gives QUIC as much of a request's body as it takes, and then the end of the request.
+    fn write_body(&mut self, id: StreamId) -> io::Result<()> {
+        let Some(exchange) = self.exchanges.get_mut(&id) else { return Ok(()) };
+        let mut stream = self.connection.send_stream(id);
+        while exchange.unsent > 0 {
+            let piece = &ZEROS[..usize::try_from(exchange.unsent).unwrap_or(usize::MAX).min(ZEROS.len())];
+            match stream.write(piece) {
+                Ok(count) => exchange.unsent -= count as u64,
+                Err(WriteError::Blocked) => return Ok(()),
+                Err(error) => return Err(io::Error::other(error)),
+            }
+        }
+        stream.finish().map_err(io::Error::other)
     }
 
     /// Tells the server what has come of its table.

@@ -35,12 +35,23 @@ pub struct H3Load {
     pub connections: usize,
     /// Streams at a time on each.
     pub streams: usize,
-    /// Number of requests on a connection; `None` without end.
-    pub requests: Option<usize>,
-    /// The length of the load.
+    /// The requests on each connection.
+    pub requests: RequestCount,
+    /// The longest time for the load.
     pub length: Duration,
     /// The cores it may use; empty for all.
     pub cores: Vec<usize>,
+}
+
+/// The requests on each connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestCount {
+    /// Without end.
+    Endless,
+    /// A single one, and another connection follows.
+    OneEach,
+    /// Number of them; the load ends with the last.
+    Until(usize),
 }
 
 /// Runs `load` from beginning to end.
@@ -97,7 +108,7 @@ impl<'l> H3Lane<'l> {
         let mut looked = begin;
         loop {
             let now = Instant::now();
-            if now >= end || interrupt::check().is_err() {
+            if now >= end || self.connections.iter().all(Option::is_none) || interrupt::check().is_err() {
                 break;
             }
             let deadlines = self.connections.iter_mut().flatten().filter_map(H3Connection::deadline);
@@ -125,7 +136,7 @@ impl<'l> H3Lane<'l> {
         let cpu = clock_gettime(ClockId::ThreadCPUTime);
         let cpu = Duration::new(cpu.tv_sec.cast_unsigned(), u32::try_from(cpu.tv_nsec).unwrap_or(0));
         self.connections.into_iter().flatten().for_each(|connection| connection.close(&mut self.wire));
-        let is_each = self.load.requests.is_some();
+        let is_each = self.load.requests == RequestCount::OneEach;
         let times = Latencies::new(if is_each { self.handshakes } else { self.progress.times });
         let latency = |percent| times.percentile_ms(percent).unwrap_or(f64::NAN);
         Ok(WrkOutcome {
@@ -135,6 +146,7 @@ impl<'l> H3Lane<'l> {
             errors: self.failed as f64,
             p50_ms: latency(50.0),
             p99_ms: latency(99.0),
+            bytes: self.progress.bytes as f64,
             client: Some(cpu.as_secs_f64() / time.as_secs_f64() * 100.0),
             ..WrkOutcome::default()
         })
@@ -142,7 +154,12 @@ impl<'l> H3Lane<'l> {
 
     fn begin(&mut self, index: usize) -> io::Result<()> {
         let H3Load { server, settings, streams, requests, .. } = self.load;
-        let mut connection = H3Connection::begin(*server, None, settings, (*streams, requests.unwrap_or(usize::MAX)))?;
+        let count = match requests {
+            RequestCount::Endless => usize::MAX,
+            RequestCount::OneEach => 1,
+            RequestCount::Until(count) => *count,
+        };
+        let mut connection = H3Connection::begin(*server, None, settings, (*streams, count))?;
         self.poller.add(connection.socket(), index)?;
         connection.advance(&mut self.wire, &mut self.progress)?;
         self.connections[index] = Some(connection);
@@ -158,6 +175,9 @@ impl<'l> H3Lane<'l> {
                 self.handshakes.extend(connection.established);
                 if let Some(connection) = self.connections[index].take() {
                     connection.close(&mut self.wire);
+                }
+                if matches!(self.load.requests, RequestCount::Until(_)) {
+                    return Ok(());
                 }
             }
             Err(error) => {

@@ -1,10 +1,11 @@
 //! The cost of HTTP/3: small and large responses, handshakes, idle connections, and clients that take nothing.
 
 mod burst;
-mod client;
+pub mod client;
 mod closed;
 mod idle;
-mod load;
+pub mod load;
+pub mod probe;
 mod response;
 mod table;
 mod wire;
@@ -12,7 +13,7 @@ mod wire;
 use std::time::Duration;
 
 use client::ClientSettings;
-use load::H3Load;
+use load::{H3Load, RequestCount};
 
 use crate::bench::Bench;
 use crate::certificates::{self, Key};
@@ -148,7 +149,9 @@ fn load(
             path: path.to_owned(),
             connections,
             streams,
+            requests: None,
             seconds,
+            arguments: Vec::new(),
             cores: cores.to_vec(),
         }));
     }
@@ -158,7 +161,7 @@ fn load(
         size,
         connections,
         streams,
-        requests: (case == EACH).then_some(1),
+        requests: if case == EACH { RequestCount::OneEach } else { RequestCount::Endless },
         length: Duration::from_secs_f64(seconds),
         cores: cores.to_vec(),
     }))

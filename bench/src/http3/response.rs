@@ -16,13 +16,28 @@ pub const CONTROL: [u8; 6] = [0x00, 0x04, 0x03, 0x01, 0x50, 0x00];
 const MOST_REQUIRED: u8 = 0xfe;
 const MOST_BASE: u8 = 0x7e;
 
+/// The methods in the static table.
+const GET: u8 = 17;
+const POST: u8 = 20;
+
 /// The head of a request for a path as one frame.
 pub fn request(path: &str) -> Vec<u8> {
-    // No entry of the dynamic table; GET; https.
-    let mut section = vec![0, 0, 0xc0 | 17, 0xc0 | 23];
-    for (index, value) in [(0, "bench"), (1, path), (95, "freerun-bench")] {
-        literal(index, value, &mut section);
-    }
+    head(GET, &[(0, "bench"), (1, path), (95, "freerun-bench")])
+}
+
+/// The head of a request with a body of `length` bytes, and the head of the body's only frame.
+pub fn upload(path: &str, length: u64) -> Vec<u8> {
+    let mut bytes = head(POST, &[(0, "bench"), (1, path), (4, &length.to_string()), (95, "freerun-bench")]);
+    bytes.push(0x00);
+    bytes.extend_from_slice(&(0xc0 << 56 | length).to_be_bytes());
+    bytes
+}
+
+/// A head with a method and fields, whose names are in the static table, as one frame.
+fn head(method: u8, fields: &[(u8, &str)]) -> Vec<u8> {
+    // No entry of the dynamic table; https.
+    let mut section = vec![0, 0, 0xc0 | method, 0xc0 | 23];
+    fields.iter().for_each(|(index, value)| literal(*index, value, &mut section));
     let mut frame = vec![0x01];
     // A length of two bytes holds every path here.
     frame.extend_from_slice(&(0x4000 | u16::try_from(section.len()).unwrap_or(0) & 0x3fff).to_be_bytes());
@@ -147,6 +162,13 @@ mod tests {
         let mut cut = Response::default();
         cut.take(&[1, 3, 0, 0, STATUS_200, 0, 3, 7]).unwrap();
         assert!(cut.end(1).is_err() && Response::default().end(0).is_err());
+    }
+
+    #[test]
+    fn an_upload_says_its_length_twice() {
+        let request = upload("/u", 8_000_000);
+        assert!(request.windows(9).any(|part| part == b"\x54\x078000000"));
+        assert_eq!(frame_head(&request[request.len() - 9..]), Some((DATA, 8_000_000)));
     }
 
     #[test]

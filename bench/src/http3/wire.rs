@@ -45,9 +45,9 @@ impl Wire {
     }
 }
 
-/// A socket whose peer is `server`.
+/// A socket whose peer is `server`. Without a source, the kernel chooses it.
 pub fn socket(server: SocketAddr, source: Option<Ipv4Addr>) -> io::Result<UdpSocket> {
-    let socket = UdpSocket::bind((IpAddr::from(source.unwrap_or(Ipv4Addr::LOCALHOST)), 0))?;
+    let socket = UdpSocket::bind((IpAddr::from(source.unwrap_or(Ipv4Addr::UNSPECIFIED)), 0))?;
     socket.connect(server)?;
     socket.set_nonblocking(true)?;
     // The kernel gives less if it has to.

@@ -1,6 +1,8 @@
 //! The seed's benchmark, "Boosting NGINX Performance 9x with Thread Pools": clients that ask for one cached file while
 //! others keep a slow disk busy.
 
+pub mod http3;
+
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -61,28 +63,55 @@ impl MixedFigures {
     }
 }
 
+/// The disk with its files, and what a server may have of it.
+struct SlowDisk {
+    limits: Limits,
+    disk: Disk,
+    /// The random files, and then the cached one.
+    files: Vec<PathBuf>,
+    /// The files and the limits in words.
+    words: String,
+}
+
+impl SlowDisk {
+    fn prepare(bench: &Bench) -> Result<SlowDisk> {
+        let memory = if bench.options.quick { 200_000_000 } else { 400_000_000 };
+        let limits = Limits { memory, read_bytes: 100_000_000, read_ios: 400 };
+        let disk = Disk::of(bench.scratch.path())?;
+        // Fails early, before the data is made, where cgroups cannot be used.
+        let version = ControlGroup::create(&group_name(0), &limits, disk)?.describe();
+        let count = usize::try_from(memory * TIMES / FILE).unwrap_or(0);
+        bench.say(&format!("{count} files of {} MB in {}", FILE / 1_000_000, bench.scratch.path().display()));
+        let mut files: Vec<PathBuf> =
+            (0..count).map(|index| bench.scratch.file(&format!("random/{index}.bin"), FILE)).collect::<Result<_>>()?;
+        files.push(bench.scratch.file(CACHED.trim_start_matches('/'), FILE)?);
+        let words = format!(
+            "{count} files of 4 MB; {version}: {} MB of memory for the server and its page cache, disk {disk} limited to {} MB/s and {} \
+             reads/s",
+            memory / 1_000_000,
+            limits.read_bytes / 1_000_000,
+            limits.read_ios,
+        );
+        Ok(SlowDisk { limits, disk, files, words })
+    }
+
+    /// A group of processes with these limits; its number is not used again.
+    fn group(&self, number: usize) -> Result<ControlGroup> {
+        ControlGroup::create(&group_name(number), &self.limits, self.disk)
+    }
+}
+
 /// Runs the benchmark.
 pub fn run(bench: &Bench) -> Result<Report> {
-    let quick = bench.options.quick;
-    let memory = if quick { 200_000_000 } else { 400_000_000 };
-    let limits = Limits { memory, read_bytes: 100_000_000, read_ios: 400 };
     let (rounds, seconds) = (bench.options.runs(3), bench.options.seconds(5.0, 15.0).ceil());
-    let disk = Disk::of(bench.scratch.path())?;
-    // Fails early, before the data is made, where cgroups cannot be used.
-    let version = ControlGroup::create(&group_name(0), &limits, disk)?.describe();
-    let count = usize::try_from(memory * TIMES / FILE).unwrap_or(0);
-    bench.say(&format!("{count} files of {} MB in {}", FILE / 1_000_000, bench.scratch.path().display()));
-    let mut files: Vec<PathBuf> =
-        (0..count).map(|index| bench.scratch.file(&format!("random/{index}.bin"), FILE)).collect::<Result<_>>()?;
-    files.push(bench.scratch.file(CACHED.trim_start_matches('/'), FILE)?);
-
+    let disk = SlowDisk::prepare(bench)?;
     let specs = specs(bench)?;
     let mut shown: Vec<(String, Vec<MixedFigures>)> = Vec::new();
     let mut notes = Vec::new();
     for round in 0..rounds {
         for (index, spec) in specs.iter().enumerate().filter(|(_, spec)| bench.options.wants(&spec.name)) {
-            let name = group_name(1 + round * specs.len() + index);
-            match one(bench, spec, &ControlGroup::create(&name, &limits, disk)?, &limits, &files, seconds) {
+            let group = disk.group(1 + round * specs.len() + index)?;
+            match one(bench, spec, &group, &disk, seconds, &cached_over_http1) {
                 Err(Error::Interrupted) => return Err(Error::Interrupted),
                 Err(error) => notes.push(format!("{} not measured in round {round}: {error}", spec.name)),
                 Ok(one) => match shown.iter_mut().find(|(name, _)| *name == spec.name) {
@@ -102,16 +131,10 @@ pub fn run(bench: &Bench) -> Result<Report> {
     Ok(Report {
         name: "mixed",
         method: format!(
-            "{count} files of 4 MB; {version}: {} MB of memory for the server and its page cache, disk {disk} limited to {} MB/s and {} \
-             reads/s; {} workers; {} wrk connections ask for random files, {} for one cached file; {rounds} rounds of {seconds} s with \
+            "{}; {} workers; {} wrk connections ask for random files, {} for one cached file; {rounds} rounds of {seconds} s with \
              a fresh server and an empty page cache each. \"Alone\" is the cached load without the random one. Latencies are wrk's, of \
              answers that came. Uninvolved: `return 200`, {PROBE_RATE} times a second, each at its time, whether the former were answered or not.",
-            memory / 1_000_000,
-            limits.read_bytes / 1_000_000,
-            limits.read_ios,
-            WORKERS,
-            CONNECTIONS.0,
-            CONNECTIONS.1,
+            disk.words, WORKERS, CONNECTIONS.0, CONNECTIONS.1,
         ),
         tables: vec![table(&shown)],
         goals: goals(&shown),
@@ -145,21 +168,16 @@ fn load(connections: usize, seconds: f64, target: Target) -> WrkLoad {
     WrkLoad { threads: 1, connections, seconds, target, close: false, cores: Vec::new() }
 }
 
-fn one(
-    bench: &Bench,
-    spec: &Spec,
-    group: &ControlGroup,
-    limits: &Limits,
-    files: &[PathBuf],
-    seconds: f64,
-) -> Result<MixedFigures> {
-    forget(files)?;
-    let watch = Watch::start();
-    let placement = Placement { cores: Vec::new(), cgroups: group.entries() };
-    let server = Server::start(bench, spec, &placement)?;
-    let folder = bench.scratch.folder("servers")?;
-    let cached = |seconds| load(CONNECTIONS.1, seconds, Target::Path(CACHED.into()));
-    let wrk = bench.wrk()?;
+/// The load of the cached file, for a number of seconds.
+type CachedLoad = dyn Fn(&Bench, &Server, f64) -> Result<WrkOutcome>;
+
+fn cached_over_http1(bench: &Bench, server: &Server, seconds: f64) -> Result<WrkOutcome> {
+    let load = load(CONNECTIONS.1, seconds, Target::Path(CACHED.into()));
+    wrk::run(bench.wrk()?, &bench.scratch.folder("servers")?, server.address, &load)
+}
+
+/// Asks for the cached file until it is in the cache.
+fn warm_up(server: &Server) -> Result<()> {
     for _ in 0..2 {
         let reply =
             Client::connect(server.address, None, Duration::from_secs(30)).and_then(|mut client| client.get(CACHED));
@@ -168,17 +186,37 @@ fn one(
             return Err(Error::Failed(format!("the cached file was answered with {}", reply.status)));
         }
     }
-    let alone = wrk::run(wrk, &folder, server.address, &cached((seconds / 2.0).ceil()))?;
+    Ok(())
+}
+
+/// Measures a server: the cached load alone, and then beside the random one.
+fn one(
+    bench: &Bench,
+    spec: &Spec,
+    group: &ControlGroup,
+    disk: &SlowDisk,
+    seconds: f64,
+    cached: &CachedLoad,
+) -> Result<MixedFigures> {
+    let SlowDisk { limits, files, .. } = disk;
+    forget(files)?;
+    let watch = Watch::start();
+    let placement = Placement { cores: Vec::new(), cgroups: group.entries() };
+    let server = Server::start(bench, spec, &placement)?;
+    let folder = bench.scratch.folder("servers")?;
+    let wrk = bench.wrk()?;
+    warm_up(&server)?;
+    let alone = cached(bench, &server, (seconds / 2.0).ceil())?;
 
     let pace = Pace { path: OK_PATH.into(), rate: PROBE_RATE, length: Duration::from_secs_f64(seconds) };
     let probe = probe::prepare(server.address, pace)?;
     let random = Target::Random(files.len() - 1);
     let busy = Wrk::start(wrk, &folder, server.address, &load(CONNECTIONS.0, SETTLE + seconds + 5.0, random))?;
     // The cached load goes on meanwhile: a file that nobody asks for would leave the cache.
-    wrk::run(wrk, &folder, server.address, &cached(SETTLE))?;
+    cached(bench, &server, SETTLE)?;
     let (start, before) = (Instant::now(), group.io()?);
     let probe = probe.start()?;
-    let mixed = wrk::run(wrk, &folder, server.address, &cached(seconds));
+    let mixed = cached(bench, &server, seconds);
     let (after, passed) = (group.io()?, start.elapsed().as_secs_f64());
     let (probe, _) = probe.finish();
     drop(busy);
