@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use quinn_proto::RttEstimator;
-use quinn_proto::congestion::{Controller, ControllerFactory, CubicConfig};
+use quinn_proto::congestion::{Controller, ControllerFactory};
+
+use crate::cubic::{CubicWindow, FIRST_WINDOW};
 
 /// The window that every way may have, in bytes.
 const LEAST_BOUND: u64 = 256 << 10;
@@ -17,12 +19,11 @@ const LEAST_BOUND: u64 = 256 << 10;
 const MOST_RATE: u64 = 1250;
 
 /// Makes controllers for connections.
-#[derive(Default)]
-pub(crate) struct BoundedCubicConfig(Arc<CubicConfig>);
+pub(crate) struct BoundedCubicConfig;
 
 impl ControllerFactory for BoundedCubicConfig {
-    fn build(self: Arc<Self>, now: Instant, mtu: u16) -> Box<dyn Controller> {
-        Box::new(BoundedCubic { inner: self.0.clone().build(now, mtu), bound: u64::MAX })
+    fn build(self: Arc<Self>, _: Instant, mtu: u16) -> Box<dyn Controller> {
+        Box::new(BoundedCubic { inner: CubicWindow::new(mtu), bound: u64::MAX })
     }
 }
 
@@ -32,46 +33,39 @@ fn bound(round_trip: Duration) -> u64 {
 }
 
 /// CUBIC whose window stays below the bound.
+#[derive(Clone)]
 struct BoundedCubic {
-    inner: Box<dyn Controller>,
+    inner: CubicWindow,
     /// The bound, once a round trip is known.
     bound: u64,
 }
 
 impl Controller for BoundedCubic {
-    fn on_sent(&mut self, now: Instant, bytes: u64, last_packet_number: u64) {
-        self.inner.on_sent(now, bytes, last_packet_number);
-    }
-
     fn on_ack(&mut self, now: Instant, sent: Instant, bytes: u64, app_limited: bool, rtt: &RttEstimator) {
         self.bound = bound(rtt.min());
         // A window that could not be used does not grow, so that a loss still shrinks the window in use.
-        let is_at_bound = self.inner.window() >= self.bound;
-        self.inner.on_ack(now, sent, bytes, app_limited || is_at_bound, rtt);
+        let was_used = !app_limited && self.inner.bytes() < self.bound;
+        self.inner.acknowledged(now, sent, bytes, was_used, rtt.get());
     }
 
-    fn on_end_acks(&mut self, now: Instant, in_flight: u64, app_limited: bool, largest_packet_num_acked: Option<u64>) {
-        self.inner.on_end_acks(now, in_flight, app_limited, largest_packet_num_acked);
-    }
-
-    fn on_congestion_event(&mut self, now: Instant, sent: Instant, is_persistent_congestion: bool, lost_bytes: u64) {
-        self.inner.on_congestion_event(now, sent, is_persistent_congestion, lost_bytes);
+    fn on_congestion_event(&mut self, now: Instant, sent: Instant, is_persistent_congestion: bool, _: u64) {
+        self.inner.lost(now, sent, is_persistent_congestion);
     }
 
     fn on_mtu_update(&mut self, new_mtu: u16) {
-        self.inner.on_mtu_update(new_mtu);
+        self.inner.set_datagram(new_mtu);
     }
 
     fn window(&self) -> u64 {
-        self.inner.window().min(self.bound)
+        self.inner.bytes().min(self.bound)
     }
 
     fn clone_box(&self) -> Box<dyn Controller> {
-        Box::new(BoundedCubic { inner: self.inner.clone_box(), bound: self.bound })
+        Box::new(self.clone())
     }
 
     fn initial_window(&self) -> u64 {
-        self.inner.initial_window()
+        FIRST_WINDOW
     }
 
     fn into_any(self: Box<Self>) -> Box<dyn Any> {

@@ -25,6 +25,7 @@ pub mod client;
 mod congestion;
 pub mod connection;
 pub mod connection_id;
+mod cubic;
 pub mod datagram;
 pub mod hello;
 pub mod http3;

@@ -83,7 +83,7 @@ impl ConnectionSettings {
             .stream_receive_window(self.stream_window.into())
             .receive_window(self.connection_window.into())
             .datagram_receive_buffer_size(None)
-            .congestion_controller_factory(Arc::new(BoundedCubicConfig::default()))
+            .congestion_controller_factory(Arc::new(BoundedCubicConfig))
             .send_window(FIRST_SEND_WINDOW)
             .enable_segmentation_offload(self.gso);
         let most = IdleTimeout::try_from(self.idle_timeout).unwrap_or(IdleTimeout::from(VarInt::MAX));
