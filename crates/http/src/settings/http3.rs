@@ -29,7 +29,7 @@ settings! {
         /// Number of bytes that a client may send on one stream before somebody reads them. On all streams of a connection together
         /// it may send eight times as many.
         http3_stream_buffer_size: Size = "64k", in HTTP | SERVER, since = "1.25.0",
-            fidelity = Differs("less than 256k counts as that, so that a client does not send 64 KiB in a round trip; and what a response has on its way is not bounded by it, but follows the congestion window of the connection");
+            fidelity = Differs("less than 1m counts as that, so that a client does not send 64 KiB in a round trip; and what a response has on its way is not bounded by it, but follows the congestion window of the connection");
         /// Number of connection IDs that a client may give to the server at once. It is read, and changes nothing: a client may
         /// always give five, which is enough for connections that change their paths.
         quic_active_connection_id_limit: usize = "2", in HTTP | SERVER, since = "1.25.0",
