@@ -11,6 +11,7 @@ pub mod populate;
 pub mod process;
 pub mod program;
 pub mod receive;
+pub mod sandbox;
 pub mod schedule;
 pub mod signals;
 pub mod socket;

@@ -1,12 +1,15 @@
 //! Signal masks of threads.
 
 /// Blocks every signal that can be blocked in the calling thread, so that it goes to a thread that waits for it.
+///
+/// `SIGSYS` stays: a thread that blocks it and makes a system call that a filter refuses would end the process.
 pub fn block_all() {
-    // SAFETY: `sigfillset` initialises the set it is given, which is a live local. `pthread_sigmask` only reads it, and
+    // SAFETY: `sigdelset` changes the set that `sigfillset` has initialised. `sigfillset` initialises the set it is given, which is a live local. `pthread_sigmask` only reads it, and
     // takes a null pointer because the old set is not asked for. Neither can fail with these arguments.
     unsafe {
         let mut set = std::mem::zeroed::<libc::sigset_t>();
         libc::sigfillset(&mut set);
+        libc::sigdelset(&mut set, libc::SIGSYS);
         libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
     }
 }
