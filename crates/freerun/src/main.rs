@@ -21,6 +21,7 @@ mod source;
 mod temp_folders;
 mod version;
 mod worker;
+mod writable;
 
 use std::process::ExitCode;
 

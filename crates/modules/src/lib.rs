@@ -57,6 +57,8 @@ pub static MODULES: &[&Module] = &[
     &content::flv::MODULE,
     &content::stub_status::MODULE,
     &content::empty_gif::MODULE,
+    #[cfg(debug_assertions)]
+    &content::debug_sandbox::MODULE,
     &content::random_index::MODULE,
     &content::index::MODULE,
     &content::fancyindex::MODULE,

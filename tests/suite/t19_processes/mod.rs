@@ -5,4 +5,5 @@ pub mod loaded_loops;
 pub mod loop_numbers;
 pub mod processes;
 pub mod reloads;
+pub mod sandbox;
 pub mod upgrade;

@@ -168,7 +168,7 @@ pub fn run(start: Start) -> Result<(), ()> {
     let serving = if own_process {
         // The caller's stderr is used until the server serves; the worker lives longer than that.
         let stderr = daemon.as_ref().and_then(|_| daemon::stderr(current.log_name.as_deref()));
-        Process::spawn(&current.environment, stderr).map(|process| ServingWorker::Process(Box::new(process)))
+        Process::spawn(&current, stderr).map(|process| ServingWorker::Process(Box::new(process)))
     } else {
         Ok(ServingWorker::Here(Box::new(Worker::new(false))))
     };

@@ -57,6 +57,15 @@ impl Master {
             self.reload_waiters.note(what.to_owned());
         }
         self.give_boxes(state.listens_for_quic());
+        if let ServingWorker::Process(process) = &self.serving
+            && !process.writable.has_all_of(&state.writable)
+        {
+            let why = "the configuration writes to folders that the worker's sandbox forbids: a new worker takes over";
+            log.write(Level::Notice, None, format_args!("{why}"));
+            self.settle(state, Ok(()));
+            self.replace_worker();
+            return Ok(());
+        }
         let told = match &mut self.serving {
             ServingWorker::Here(worker) => {
                 let applied = state.duplicates().and_then(|fds| worker.apply(&state.bundle, fds));

@@ -18,6 +18,7 @@ use crate::logs::{self, Logs};
 use crate::settings::main::Variable;
 use crate::source::Input;
 use crate::source::loader::{RecordedTexts, Recorder, Replay};
+use crate::writable::WritableFolders;
 use crate::{console, temp_folders};
 
 use super::listeners::Listeners;
@@ -44,6 +45,8 @@ pub struct State {
     pub environment: Vec<(String, String)>,
     /// The same as objects, for the next configuration: they are small beside the files.
     pub inherited: InheritedPairs,
+    /// The folders that its worker has to write to.
+    pub writable: WritableFolders,
 }
 
 /// A configuration that was read, before anything is opened for it.
@@ -174,6 +177,7 @@ impl Draft {
             pid_path: main.pid_path(&input.prefix),
             environment: environment(&main.env),
             inherited: configuration.inherited.clone(),
+            writable: WritableFolders::of(&configuration),
             listeners,
             logs,
             log: own_log,

@@ -8,10 +8,12 @@ use std::time::{Duration, Instant};
 use freerun_runtime::log::Level;
 
 use super::oom_score;
+use super::state::State;
 use crate::bundle::{Bundle, ToWorker};
 use crate::channel::{Channel, Limits};
 use crate::error::Error;
 use crate::worker::MARKER;
+use crate::writable::WritableFolders;
 
 /// A worker that ends sooner than this after its start is started again with a delay.
 const SHORT_LIFE: Duration = Duration::from_secs(1);
@@ -30,24 +32,28 @@ pub struct Process {
     started: Instant,
     /// The number of the process among those that serve the same sockets of QUIC, once it has message boxes.
     pub number: Option<u8>,
+    /// The folders that it may write to, whatever configuration it gets later.
+    pub writable: WritableFolders,
 }
 
 impl Process {
-    /// Executes this program again, even if its file has been replaced or removed. The worker gets these environment
-    /// variables and no others, and `stderr` if it must not have the master's.
-    pub fn spawn(environment: &[(String, String)], stderr: Option<OwnedFd>) -> Result<Process, Error> {
+    /// Executes this program again, even if its file has been replaced or removed, for a worker that gets the bundle of
+    /// this configuration. The worker gets the environment variables of the configuration and no others, and `stderr` if
+    /// it must not have the master's.
+    pub fn spawn(state: &State, stderr: Option<OwnedFd>) -> Result<Process, Error> {
         let (channel, theirs) = Channel::pair(Limits::FROM_WORKER).map_err(Error::call("socketpair()"))?;
         let child = Command::new("/proc/self/exe")
             .arg0("freerun: worker process")
             .env_clear()
-            .envs(environment.iter().map(|(name, value)| (name, value)))
+            .envs(state.environment.iter().map(|(name, value)| (name, value)))
             .env(MARKER, "1")
             .stdin(Stdio::from(theirs))
             .stderr(stderr.map_or_else(Stdio::inherit, Stdio::from))
             .spawn()
             .map_err(Error::named("execve", "/proc/self/exe"))?;
         oom_score::give_up(child.id());
-        Ok(Process { child, channel, started: Instant::now(), number: None })
+        let writable = state.writable.clone();
+        Ok(Process { child, channel, started: Instant::now(), number: None, writable })
     }
 
     /// The worker's process id.

@@ -1,6 +1,7 @@
 //! The worker as the master looks after it: what it says, its end, the next one, and those that were told to go.
 
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
@@ -152,8 +153,14 @@ impl Master {
 
     pub(super) fn restart(&mut self) -> Result<(), Error> {
         let states = self.take_states();
+        self.start_worker(states);
+        Ok(())
+    }
+
+    /// Starts a worker with the current configuration and the states of the one before, or the way to them.
+    fn start_worker(&mut self, states: Option<OwnedFd>) {
         let wants_boxes = self.current.listens_for_quic();
-        let started = Process::spawn(&self.current.environment, None).and_then(|mut process| {
+        let started = Process::spawn(&self.current, None).and_then(|mut process| {
             self.give_boxes_to(&mut process, wants_boxes);
             if let Some(states) = states {
                 process.channel.send(&ToWorker::Predecessor, &[states.as_fd()])?;
@@ -174,7 +181,22 @@ impl Master {
                 self.serving = ServingWorker::Nobody(Instant::now() + self.backoff.after(Duration::ZERO));
             }
         }
-        Ok(())
+    }
+
+    /// Starts another worker, which gets the states of the present worker. The present one finishes its requests and
+    /// ends. The sockets stay: a connection that comes meanwhile waits for the new worker.
+    pub(super) fn replace_worker(&mut self) {
+        let ends = UnixStream::pair().map_err(Error::call("socketpair()"));
+        let handed = ends.and_then(|(old, new)| {
+            if let ServingWorker::Process(process) = &self.serving {
+                process.channel.send(&ToWorker::Successor, &[old.as_fd()])?;
+            }
+            Ok(OwnedFd::from(new))
+        });
+        // The states are not essential: without them the new worker begins with empty ones.
+        let states = handed.map_err(|error: Error| self.log(Level::Alert, format_args!("{error}"))).ok();
+        self.let_worker_go();
+        self.start_worker(states);
     }
 
     /// Gives the worker the message boxes, if it has none yet and needs them.

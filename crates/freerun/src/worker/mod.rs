@@ -21,6 +21,7 @@ mod hand_over;
 pub mod panics;
 pub mod privileges;
 mod retired_values;
+mod sandbox;
 
 use std::cell::OnceCell;
 use std::os::fd::{AsFd, OwnedFd};
@@ -38,6 +39,7 @@ use freerun_serve::listen::ListenKey;
 use freerun_serve::loops::message_boxes::MessageBoxes;
 use freerun_serve::tls::files::{Secret, SecretFiles};
 use freerun_serve::tls::inherited_pairs::InheritedPairs;
+use freerun_sys::sandbox::Denials;
 use freerun_sys::{memory, title};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
@@ -50,6 +52,7 @@ use crate::signals::{Signals, survive_stray};
 use crate::source::loader::{RecordedTexts, Replay};
 use engine::{Engine, WorkerLogs};
 use hand_over::Successor;
+use sandbox::Refusals;
 
 /// The environment variable that tells a new process that it is a worker and that its stdin is the socket to the
 /// master.
@@ -80,6 +83,7 @@ pub struct Worker {
     successor: Option<Successor>,
     /// The message boxes, until the loops have them.
     boxes: Option<MessageBoxes>,
+    refusals: Refusals,
 }
 
 struct RunningWorker {
@@ -123,7 +127,15 @@ impl Cut {
 impl Worker {
     /// A worker that has no configuration yet.
     pub fn new(own_process: bool) -> Worker {
-        Worker { own_process, running: None, draining: None, predecessor: None, successor: None, boxes: None }
+        Worker {
+            own_process,
+            running: None,
+            draining: None,
+            predecessor: None,
+            successor: None,
+            boxes: None,
+            refusals: Refusals::default(),
+        }
     }
 
     /// Begins with the states of the worker before: a socket leads to that, or this is the file that it has written.
@@ -226,7 +238,9 @@ impl Worker {
             sockets.push((listener.key.clone(), fds.by_ref().take(listener.sockets as usize).collect()));
         }
         let mut denied = Vec::new();
-        if self.running.is_none() {
+        let is_first = self.running.is_none();
+        let anywhere = configuration.blueprint.written.anywhere.clone();
+        if is_first {
             // Reading has freed much more than it has kept. There are no loops yet that would wait for this.
             memory::give_back();
             if self.own_process {
@@ -241,6 +255,9 @@ impl Worker {
         running.install(bundle, configuration, sockets, fds)?;
         for what in denied {
             running.log.write(Level::Alert, None, format_args!("{what}"));
+        }
+        if is_first {
+            sandbox::log_protections(&running.log, anywhere.as_deref());
         }
         if let Some((level, what)) = told {
             running.log.write(level, None, format_args!("{what}"));
@@ -321,6 +338,13 @@ impl Worker {
             unsaved_states::write_all();
             running.log.write(Level::Notice, None, format_args!("exit"));
             running.writer.shutdown(LOG_PATIENCE);
+        }
+    }
+
+    /// Logs the system calls that the sandbox has refused.
+    fn log_denials(&mut self, denials: Denials) {
+        if let Some(running) = &self.running {
+            self.refusals.log(denials, &running.log);
         }
     }
 
@@ -423,6 +447,7 @@ fn serve() -> Result<(), Error> {
     let mut worker = Worker::new(true);
     let mut master_lives = true;
     while !worker.drained() {
+        let denials = Denials::of_process();
         let closed = worker.take_closed();
         if master_lives && !closed.is_empty() {
             // A master that ends at this moment closes its sockets, too.
@@ -433,16 +458,21 @@ fn serve() -> Result<(), Error> {
             fds.push(PollFd::new(&channel, PollFlags::IN));
         }
         fds.extend(worker.successor.as_ref().map(|successor| PollFd::new(successor, PollFlags::IN)));
+        fds.extend(denials.as_ref().map(|denials| PollFd::new(denials, PollFlags::IN)));
         let timeout = worker.step().and_then(|step| Timespec::try_from(step).ok());
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(Error::call("poll()")(error)),
         }
         let happened = |index: usize| fds.get(index).is_some_and(|fd| !fd.revents().is_empty());
-        let (told, asked) = (master_lives && happened(1), happened(1 + usize::from(master_lives)));
+        let asked = worker.successor.is_some() && happened(1 + usize::from(master_lives));
+        let told = master_lives && happened(1);
         drop(fds);
         if asked {
             worker.answer();
+        }
+        if let Some(denials) = denials {
+            worker.log_denials(denials);
         }
         for signal in signals.take() {
             match signal {

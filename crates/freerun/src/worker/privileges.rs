@@ -8,6 +8,7 @@ use crate::configuration::Configuration;
 use crate::error::Error;
 use crate::paths;
 use crate::settings::user::Identity;
+use crate::worker::sandbox::Sandbox;
 
 /// Descriptors that a worker needs besides the descriptors of connections: for loops, logs, listeners, pools.
 const RESERVE: u64 = 512;
@@ -42,6 +43,8 @@ pub fn settle(configuration: &Configuration, loops: u32, identity: Option<&Ident
     // program itself.
     let _ = freerun_sys::program::lock();
     change_folder(configuration)?;
+    let mut sandbox = Sandbox::of(configuration);
+    sandbox.begin();
     if let Some(identity) = identity {
         become_user(identity.uid, identity.gid, &identity.groups).map_err(|failed| {
             let number = if failed.step == "setuid" { identity.uid } else { identity.gid };
@@ -49,6 +52,7 @@ pub fn settle(configuration: &Configuration, loops: u32, identity: Option<&Ident
         })?;
     }
     rustix::thread::set_no_new_privs(true).map_err(Error::call("prctl(PR_SET_NO_NEW_PRIVS)"))?;
+    sandbox.complete();
     Ok(denied)
 }
 

@@ -5,6 +5,8 @@ pub mod api;
 pub mod autoindex;
 pub mod dav;
 pub mod dav_ext;
+#[cfg(debug_assertions)]
+pub mod debug_sandbox;
 mod described;
 pub mod echo;
 pub mod empty_gif;

@@ -2,6 +2,7 @@
 
 use freerun_conf::{Cx, Node, Problem, Shape, Value};
 use freerun_http::template::Template;
+use freerun_serve::configuration::parts::WrittenPlaces;
 
 /// The value of `store`.
 #[derive(Debug, Clone)]
@@ -19,6 +20,9 @@ impl Value for StoreSetting {
 
     fn parse(directive: &Node, cx: &mut Cx) -> Result<StoreSetting, Problem> {
         let word = &directive.args[0];
+        if word.text != "off" {
+            cx.extensions.get_or_default::<WrittenPlaces>().add_anywhere(&directive.name.text);
+        }
         match word.text.as_str() {
             "off" => Ok(StoreSetting::Off),
             "on" => Ok(StoreSetting::On),

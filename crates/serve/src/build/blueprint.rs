@@ -10,7 +10,7 @@ use freerun_runtime::pool::PoolSet;
 
 use crate::configuration::generation::Generation;
 use crate::configuration::log_paths::LogPaths;
-use crate::configuration::parts::{Parts, Paths, TempFolder, TempFolders};
+use crate::configuration::parts::{Parts, Paths, TempFolder, TempFolders, WrittenPlaces};
 use crate::configuration::services::Services;
 use crate::configuration::zones::{ZoneTable, Zones};
 use crate::listen::{ListenKey, ListenSpec};
@@ -29,6 +29,8 @@ pub struct Blueprint {
     pub key_logs: KeyLogFiles,
     /// Folders for temporary files, which the master makes before the worker serves.
     pub temp_folders: Vec<TempFolder>,
+    /// The other places that the worker writes to.
+    pub written: WrittenPlaces,
     /// The folders that relative paths begin at.
     pub paths: Paths,
     /// The state that passes from one generation to the next.
@@ -67,6 +69,7 @@ impl Blueprint {
             log_paths: extensions.get_or_default::<LogPaths>().0.clone(),
             key_logs: extensions.remove::<KeyLogFiles>().unwrap_or_default(),
             temp_folders: extensions.get_or_default::<TempFolders>().0.clone(),
+            written: extensions.remove::<WrittenPlaces>().unwrap_or_default(),
             paths: extensions.get_or_default::<Paths>().clone(),
             zones: extensions.get_or_default::<ZoneTable>().zones(),
             parts: extensions.remove::<Parts>().unwrap_or_default(),

@@ -72,6 +72,38 @@ pub struct TempFolder {
     pub need: FolderNeed,
 }
 
+/// The places that the worker writes to besides [`TempFolders`], so that a sandbox can forbid all others. Lives in the
+/// configuration's context.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WrittenPlaces {
+    /// Files and folders.
+    pub paths: Vec<String>,
+    /// A directive whose files may be anywhere: below a root, where symbolic links may lead out of it.
+    pub anywhere: Option<String>,
+}
+
+impl WrittenPlaces {
+    /// Adds a file or a folder, which may be added more than once.
+    pub fn add(&mut self, path: &str) {
+        if !self.paths.iter().any(|known| known == path) {
+            self.paths.push(path.to_owned());
+        }
+    }
+
+    /// Adds the files whose names are this text, with variables: they are in the last folder that is named before the
+    /// first variable.
+    pub fn add_template(&mut self, text: &str) {
+        let known = text.split('$').next().unwrap_or_default();
+        let folder = known.rfind('/').map_or("/", |slash| &known[..=slash]);
+        self.add(folder);
+    }
+
+    /// Notes that this directive may write anywhere.
+    pub fn add_anywhere(&mut self, directive: &str) {
+        self.anywhere.get_or_insert_with(|| directive.to_owned());
+    }
+}
+
 /// The folders for temporary files, which the master makes. Lives in the configuration's context.
 #[derive(Debug, Clone, Default)]
 pub struct TempFolders(pub Vec<TempFolder>);

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use freerun_conf::{Cx, Node, Problem, path_of};
 
-use crate::configuration::parts::Paths;
+use crate::configuration::parts::{Paths, WrittenPlaces};
 
 /// The end of the name that a file has while it is written.
 const UNFINISHED: &str = ".new";
@@ -29,6 +29,7 @@ struct Owners(HashMap<String, String>);
 /// Notes that the file with this path keeps the state of `owner`, and warns if it keeps another state already: each owner
 /// replaces the file as a whole.
 pub fn claim(path: &str, owner: &str, directive: &Node, cx: &mut Cx) {
+    cx.extensions.get_or_default::<WrittenPlaces>().add(path);
     let owners = &mut cx.extensions.get_or_default::<Owners>().0;
     let first = owners.entry(path.to_owned()).or_insert_with(|| owner.to_owned());
     if first != owner {

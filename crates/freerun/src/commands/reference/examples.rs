@@ -105,7 +105,8 @@ mod tests {
     const COUNTRIES: &str = "/usr/share/GeoIP/GeoLite2-Country.mmdb";
 
     /// Directives that no example can show: this one is refused, and that one is only there with debug assertions.
-    const NOT_SHOWN: &[&str] = &["zstd_dict_file", "debug_block_loop", "debug_panic", "debug_panic_connection"];
+    const NOT_SHOWN: &[&str] =
+        &["zstd_dict_file", "debug_block_loop", "debug_panic", "debug_panic_connection", "debug_sandbox"];
 
     /// A whole configuration with the text in its block.
     fn whole(context: Contexts, text: &str) -> String {

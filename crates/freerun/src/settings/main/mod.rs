@@ -177,6 +177,18 @@ keyword_enum! {
     }
 }
 
+keyword_enum! {
+    /// The limits that a worker sets for itself.
+    pub enum SandboxMode {
+        /// Calls that a server does not need fail.
+        On = "on",
+        /// The rights of the user are the only limit.
+        Off = "off",
+        /// Calls that a server does not need do their work, and the kernel logs them.
+        Log = "log",
+    }
+}
+
 settings! {
     /// Processes, rights and limits.
     #[module = "main"]
@@ -241,6 +253,34 @@ settings! {
         /// Whether regular expressions known at start are compiled to machine code.
         pcre_jit: bool = "off", in MAIN,
             fidelity = NoEffect("regular expressions are always compiled to machine code where the processor allows");
+        /// Whether the worker gives up, before it serves, what it does not need.
+        ///
+        /// It always gives up the rights of the master, and with them the chance to gain rights by executing a program
+        /// (`no_new_privs`). With `on`, these limits are added:
+        ///
+        /// - `bounding_set`: the capability bounding set is empty.
+        /// - `dumps`: its memory goes into no core file, and other processes of its user cannot read it. With
+        ///   `worker_rlimit_core` this limit is left out.
+        /// - `calls`: it makes only the system calls that a server needs (seccomp). It can execute no program, and make,
+        ///   trace or kill no process. It can load no module, mount nothing, change no clock, and open no raw socket.
+        ///   Memory that it could write does not become executable. Any other call fails, and the error log names it
+        ///   (level `alert`).
+        /// - `files`: it executes no file, makes no device, and changes no files but its own (Landlock, Linux 5.19 and
+        ///   later). Its own are in the folders of temporary files, caches, certificates by ACME, states, and logs with
+        ///   variables in their names, and in the folder above each of these. With `dav_methods`, `proxy_store` and
+        ///   its kin it may change files anywhere, as symbolic links may lead out of a root. It reads what its user
+        ///   may read.
+        ///
+        /// If a reload needs further folders, a new worker takes over, and the old one finishes its requests. The error
+        /// log says so (level `notice`).
+        ///
+        /// With `log`, system calls beyond the list do their work, and the kernel logs them (audit, or `dmesg`). The other
+        /// limits are left out.
+        ///
+        /// A limit that the kernel does not have is left out, too. The error log names it at start (level `warn`), and
+        /// `status` shows all under `sandbox`. A worker without a process of its own (`master_process off`,
+        /// `freerun serve`) has no sandbox. Another value takes effect when a worker is started.
+        worker_sandbox: SandboxMode = "on", in MAIN, fidelity = Own;
         /// The interval at which nginx asks the kernel for the time.
         timer_resolution: Option<Duration>, in MAIN,
             fidelity = NoEffect("reading the clock costs no system call");

@@ -24,6 +24,7 @@ use freerun_proto::{BodyFraming, HeaderId, Method, Status, date};
 use freerun_runtime::files::Via;
 use freerun_runtime::files::change::Contents;
 use freerun_runtime::pool::PoolError;
+use freerun_serve::configuration::parts::WrittenPlaces;
 
 use work::{Failure, Moves, Target, TreeChange};
 
@@ -101,6 +102,9 @@ impl Setting for Methods {
                 cx.warn(Problem::warning(message).at_node(directive).at(word.place));
             }
             methods.0 |= 1 << known as u8;
+        }
+        if !methods.is_empty() {
+            cx.extensions.get_or_default::<WrittenPlaces>().add_anywhere(&directive.name.text);
         }
         Ok(methods)
     }

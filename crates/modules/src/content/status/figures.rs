@@ -8,6 +8,7 @@ use freerun_runtime::pool::PoolStatus;
 use freerun_serve::configuration::generation::Generation;
 use freerun_serve::configuration::unsaved_states;
 use freerun_serve::loops::shared::{Loops, SharedState};
+use freerun_sys::sandbox::{Protection, protections};
 
 use super::acme::AcmeCertificate;
 use super::caches::CacheFigures;
@@ -44,6 +45,8 @@ described! {
         /// Process id of the worker.
         #[metric(gauge "freerun_worker_pid")]
         pub pid: u32,
+        /// Limits that the worker has set for itself (`worker_sandbox`), or could not set.
+        pub sandbox: Vec<SandboxLimit>,
         /// Event loops, in their order.
         pub loops: Vec<LoopFigures>,
         /// Thread pools of the current configuration, by name.
@@ -96,6 +99,13 @@ described! {
         pub stream: Sessions,
         /// Certificates from CAs by ACME, in the order of the configuration.
         pub acme: Vec<AcmeCertificate>,
+    }
+
+    /// A limit that the worker has set for itself, or could not set.
+    pub struct SandboxLimit {
+        pub name: &'static str,
+        pub active: bool,
+        pub failure: String,
     }
 
     /// The counters of a loop.
@@ -255,6 +265,7 @@ impl Figures {
             reloads: shared.reloads.get().saturating_sub(1),
             uptime_seconds: shared.started.elapsed().as_millis() as f64 / 1000.0,
             pid: std::process::id(),
+            sandbox: protections().iter().map(SandboxLimit::from).collect(),
             loops: LoopFigures::all(shared),
             pools: Pool::all(&generation),
             mounts: Mount::all(&generation),
@@ -282,6 +293,13 @@ impl Figures {
             },
             acme: super::acme::collect(&generation),
         }
+    }
+}
+
+impl From<&Protection> for SandboxLimit {
+    fn from(limit: &Protection) -> SandboxLimit {
+        let failure = limit.failure.clone().unwrap_or_default();
+        SandboxLimit { name: limit.name, active: limit.failure.is_none(), failure }
     }
 }
 

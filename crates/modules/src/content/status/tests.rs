@@ -26,7 +26,7 @@ use freerun_upstream::{
 };
 
 use super::caches::CacheFigures;
-use super::figures::{Connections, Figures, Log, LogThreads, LoopFigures, Mount, Pool};
+use super::figures::{Connections, Figures, Log, LogThreads, LoopFigures, Mount, Pool, SandboxLimit};
 use super::limits::LimitZone;
 use super::resolvers::Resolver;
 use super::upstreams::Upstream;
@@ -65,6 +65,7 @@ fn figures() -> Figures {
         reloads: 2,
         uptime_seconds: 12.345,
         pid: 4711,
+        sandbox: vec![SandboxLimit { name: "calls", active: false, failure: nasty.to_owned() }],
         loops: vec![one_loop(0), one_loop(1)],
         pools: vec![Pool {
             name: nasty.to_owned(),

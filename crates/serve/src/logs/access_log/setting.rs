@@ -12,7 +12,7 @@ use freerun_runtime::log::{Keep, Level, LogFile, NAMED, SYSLOG};
 
 use super::format::{self, Format, ProtocolPieces};
 use crate::configuration::log_paths::LogPaths;
-use crate::configuration::parts::Paths;
+use crate::configuration::parts::{Paths, WrittenPlaces};
 use crate::configuration::services::Services;
 use crate::logs::syslog::Syslog;
 use crate::values::Template;
@@ -145,6 +145,7 @@ impl<S: Subject, P: ProtocolPieces<S>> AccessLog<S, P> {
             let absolute = cx.extensions.get_or_default::<Paths>().absolute(&path.text);
             if path.text.contains('$') {
                 let template = Template::parse(&Word { text: absolute.clone(), ..path.clone() }, cx)?;
+                cx.extensions.get_or_default::<WrittenPlaces>().add_template(&absolute);
                 shown = absolute;
                 LogTarget::Variables(cx.extensions.get_or_default::<LogPaths>().index(NAMED), template)
             } else {
