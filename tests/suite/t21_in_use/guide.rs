@@ -249,6 +249,7 @@ pages! {
     tls "tls.md",
     load_balancing "load-balancing.md",
     operating "operating.md",
+    security "security.md",
     when_something_breaks "when-something-breaks.md" "bindfs",
 }
 
