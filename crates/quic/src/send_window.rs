@@ -66,11 +66,12 @@ mod tests {
 
     /// The windows of so many connections that all want as much as they can get, after a while.
     fn settled(count: usize) -> Vec<u64> {
-        let mut windows = vec![0; count];
+        let (mut windows, mut all) = (vec![0; count], 0);
         for _ in 0..100 {
-            for at in 0..count {
-                let all: u64 = windows.iter().sum();
-                windows[at] = send_window(u64::MAX, all - windows[at]);
+            for window in &mut windows {
+                let others = all - *window;
+                *window = send_window(u64::MAX, others);
+                all = others + *window;
             }
         }
         windows

@@ -41,10 +41,12 @@ fn a_distant_server_without_tcp_is_waited_for() {
         return;
     }
     let upstream = Setup::new()
-        .http(&format!("server {{ listen 127.0.0.1:@PORT@ quic; {PAIR} return 200 $server_protocol; }}"))
+        .http(&format!(
+            "server {{ listen 127.0.0.1:@PORT@; listen 127.0.0.1:@PORT2@ quic; {PAIR} return 200 $server_protocol; }}"
+        ))
         .freerun();
     let faults = NetworkFaults { delay: Duration::from_millis(300), ..NetworkFaults::default() };
-    let relay = DatagramRelay::new(upstream.address(), faults);
+    let relay = DatagramRelay::new(upstream.address_number(2), faults);
     let server = Setup::new()
         .http(&format!(
             "server {{ listen 127.0.0.1:@PORT@; proxy_http_version 3;
