@@ -60,8 +60,6 @@ pub struct ServerFigures {
     pub ejected: AtomicU64,
     /// The results of health checks.
     pub checks: Checks,
-    /// The times that connecting took, for new connections only.
-    pub connect_times: Histogram,
 }
 
 /// The counters that change with every request.
@@ -72,6 +70,7 @@ struct RequestCounters {
     reused: Counter,
     sent: Counter,
     received: Counter,
+    connect_times: Histogram,
     header_times: Histogram,
     response_times: Histogram,
 }
@@ -84,6 +83,11 @@ impl ThreadCounters<'_> {
     /// Counts that the server was chosen.
     pub(crate) fn request(self) {
         self.0.add(&self.0.part().requests, 1);
+    }
+
+    /// Counts a new connection that took the given time to make.
+    pub(crate) fn connected(self, took: Duration) {
+        self.0.record(&self.0.part().connect_times, took);
     }
 
     /// Counts that an existing connection is used again.
@@ -161,6 +165,11 @@ impl ServerFigures {
     /// The number of bytes received from the server.
     pub fn received(&self) -> u64 {
         self.each.sum(|part| &part.received)
+    }
+
+    /// The times that connecting took, for new connections only.
+    pub fn connect_times(&self) -> HistogramSnapshot {
+        self.each.times(|part| &part.connect_times)
     }
 
     /// The times from the beginning of an attempt to the response's head.

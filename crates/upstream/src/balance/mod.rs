@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod bound_tests;
+mod cycle;
 mod hash;
 mod round_robin;
 #[cfg(test)]
@@ -16,6 +17,7 @@ use crate::method::{Method, Two};
 use crate::peer::Peer;
 use crate::query::{ClientBinding, Query, TriedServers};
 use crate::random::Random;
+use cycle::{Cycle, CycleChoice, Turn};
 use hash::{AddressSequence, Circle, KeySequence, Shares};
 use round_robin::{Candidate, Candidates, RoundRobin};
 
@@ -25,6 +27,8 @@ pub struct Tier {
     /// The servers, in the order of the configuration.
     pub peers: Vec<Arc<Peer>>,
     turns: RoundRobin,
+    /// The turns of many servers that all have the same weight.
+    cycle: Option<Cycle>,
     shares: Shares,
     circle: Circle,
     /// Indexes of the servers, ordered by the route that clients bound to them present.
@@ -37,12 +41,14 @@ impl Tier {
     /// A tier of these servers. Their round robin goes on from the state in `before`.
     pub(crate) fn new(method: Method, peers: Vec<Arc<Peer>>, before: Option<&Tier>) -> Tier {
         let turns = RoundRobin::new(&peers, before.map(|tier| (&tier.turns, &*tier.peers)));
+        let in_cycle = before.and_then(|tier| Some((tier.cycle.as_ref()?, &*tier.peers)));
+        let cycle = Cycle::new(&peers, in_cycle);
         let circle = if method == Method::ConsistentHash { Circle::new(&peers) } else { Circle::default() };
         let mut by_route: Box<[u32]> = (0..peers.len() as u32).collect();
         let mut by_id = by_route.clone();
         by_route.sort_by(|&a, &b| peers[a as usize].route.cmp(&peers[b as usize].route));
         by_id.sort_by_key(|&index| peers[index as usize].id);
-        Tier { turns, shares: Shares::new(&peers), circle, by_route, by_id, peers }
+        Tier { turns, cycle, shares: Shares::new(&peers), circle, by_route, by_id, peers }
     }
 
     /// Chooses the server that a client is bound to, if it can be asked, and counts the connection.
@@ -96,6 +102,12 @@ impl Tier {
         if drawn.is_some() {
             return drawn;
         }
+        if !matches!(method, Method::LeastConn | Method::LeastTime { .. })
+            && let Some(cycle) = &self.cycle
+            && let Some(chosen) = self.in_cycle(cycle, query.now, tried)
+        {
+            return chosen;
+        }
         let mut candidates = Candidates::with_capacity(self.peers.len());
         for (index, peer) in self.peers.iter().enumerate() {
             if let Some(weight) = peer.weight(query.now)
@@ -110,6 +122,29 @@ impl Tier {
                 self.least(&mut candidates, query.now, |peer| peer.slowness(measure, inflight, query.now))
             }
             _ => self.in_turn(&mut candidates, query.now),
+        }
+    }
+
+    /// Chooses the next server in the order of the list. `None`: a server has less than its weight, or another loop has
+    /// taken the last connection of the chosen one.
+    fn in_cycle(&self, cycle: &Cycle, now: Millis, tried: &TriedServers) -> Option<Option<Lease>> {
+        let turn = |index: usize| {
+            let peer = &self.peers[index];
+            match peer.weight(now) {
+                Some(weight) if !tried.has(peer.id) => {
+                    if weight == peer.full_weight() {
+                        Turn::Takes
+                    } else {
+                        Turn::Uneven
+                    }
+                }
+                _ => Turn::Passes,
+            }
+        };
+        match cycle.choose(self.peers.len(), turn) {
+            CycleChoice::Index(index) => Lease::acquire(&self.peers[index], now).map(Some),
+            CycleChoice::None => Some(None),
+            CycleChoice::Uneven => None,
         }
     }
 

@@ -68,6 +68,22 @@ fn counts(group: &Group, servers: usize, count: usize) -> Vec<usize> {
 }
 
 #[test]
+fn many_servers_of_one_weight_take_turns_in_their_order() {
+    let mut specs = weighted(&[1; 100]);
+    specs[7].settings.down = true;
+    let group = group(Method::RoundRobin, specs.clone());
+    let order: Vec<usize> = (0..198).map(|_| chosen(&group, 0).unwrap()).collect();
+    let expected: Vec<usize> = (0..100).filter(|index| *index != 7).collect();
+    assert_eq!(order, expected.repeat(2));
+    // A further try of a request goes to the next one, and the turns go on where they were after a change of the list.
+    let mut tried = TriedServers::new();
+    let next = |tried: &mut TriedServers| index(&group.pick(&Query::default(), tried).unwrap());
+    assert_eq!([next(&mut tried), next(&mut tried)], [0, 1]);
+    group.replace(specs.split_off(1));
+    assert_eq!(chosen(&group, 0), Some(2));
+}
+
+#[test]
 fn turns_are_smooth() {
     let group = group(Method::RoundRobin, weighted(&[5, 1, 1]));
     let order: Vec<usize> = (0..7).map(|_| chosen(&group, 0).unwrap()).collect();

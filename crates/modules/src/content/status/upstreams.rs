@@ -260,7 +260,7 @@ impl UpstreamServer {
             http3: UpstreamHttp3::new(&peer.udp, now),
             sent: figures.sent(),
             received: figures.received(),
-            connect: figures.connect_times.snapshot().into(),
+            connect: figures.connect_times().into(),
             header: figures.header_times().into(),
             response: figures.response_times().into(),
         }
