@@ -15,6 +15,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::BytesMut;
+use rustix::event::{PollFd, PollFlags};
 use rustix::net::{RecvFlags, SendFlags};
 
 use crate::events::{Ready, Registration, Side};
@@ -492,8 +493,13 @@ impl Socket {
     /// # Errors
     /// The reason why it failed (`SO_ERROR`), or the failure of the registration with the loop.
     pub async fn connected(&self) -> io::Result<()> {
-        if self.has_room()? {
+        let state = self.write_state()?;
+        if state.intersects(PollFlags::ERR | PollFlags::HUP) {
             return self.failure();
+        }
+        if !state.is_empty() {
+            // A connection that has failed would be told by `POLLERR` (poll(2)): there is no error to ask for.
+            return Ok(());
         }
         let registered = self.registration(Side::Write)?;
         loop {
@@ -516,8 +522,14 @@ impl Socket {
     /// # Errors
     /// The error of `poll(2)`.
     pub fn has_room(&self) -> io::Result<bool> {
-        let mut poll = [rustix::event::PollFd::new(&*self.fd, rustix::event::PollFlags::OUT)];
-        Ok(rustix::event::poll(&mut poll, Some(&Default::default()))? > 0)
+        Ok(!self.write_state()?.is_empty())
+    }
+
+    /// The state of the sending side: room, an error, the end of the connection. Empty: a write would wait.
+    fn write_state(&self) -> io::Result<PollFlags> {
+        let mut poll = [PollFd::new(&*self.fd, PollFlags::OUT)];
+        rustix::event::poll(&mut poll, Some(&Default::default()))?;
+        Ok(poll[0].revents())
     }
 
     /// Ends the receiving side (`shutdown(2)`): a task that waits for bytes finds the end of the stream, after the
@@ -577,7 +589,7 @@ impl AsFd for Socket {
 
 /// Whether reading, or accepting, would not wait.
 pub fn can_be_read(socket: impl AsFd) -> bool {
-    let mut poll = [rustix::event::PollFd::new(&socket, rustix::event::PollFlags::IN)];
+    let mut poll = [PollFd::new(&socket, PollFlags::IN)];
     rustix::event::poll(&mut poll, Some(&Default::default())).is_ok_and(|ready| ready > 0)
 }
 
