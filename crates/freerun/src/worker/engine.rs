@@ -108,7 +108,11 @@ impl Engine {
             None => {
                 let files = FileSystem::new(pools.default().clone()).map_err(Error::call("open()"))?;
                 for missing in files.missing_features() {
-                    log.write(Level::Notice, None, format_args!("{missing}"));
+                    log.write(
+                        Level::Notice,
+                        None,
+                        format_args!("{missing} ({})", freerun_runtime::log::Errno(&missing.error.into())),
+                    );
                 }
                 files
             }

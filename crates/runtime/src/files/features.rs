@@ -1,5 +1,5 @@
-//! Features of the kernel by which file operations find out beforehand whether they would wait. A worker looks at its
-//! start which are missing.
+//! Features of the kernel that tell file operations beforehand whether they would wait. A worker looks at its start
+//! which are missing.
 
 use std::fmt;
 use std::os::fd::AsFd as _;
@@ -7,7 +7,6 @@ use std::os::fd::AsFd as _;
 use rustix::io::Errno;
 
 use super::kernel::Kernel;
-use crate::log::Errno as ErrnoText;
 
 /// A feature of the kernel. Without it the server works, with more operations in pools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,14 +85,7 @@ impl KernelFeature {
 
 impl fmt::Display for MissingFeature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let MissingFeature { feature, error } = self;
-        write!(
-            f,
-            "{} (Linux {}) is missing or forbidden ({}): {}",
-            feature.name(),
-            feature.since(),
-            ErrnoText(&(*error).into()),
-            feature.loss()
-        )
+        let feature = self.feature;
+        write!(f, "{} (Linux {}) is missing or forbidden: {}", feature.name(), feature.since(), feature.loss())
     }
 }

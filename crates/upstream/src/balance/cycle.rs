@@ -1,11 +1,11 @@
 //! Round robin of many servers that have the same weight: they are chosen in the order of the list, again and again.
 //!
-//! This is what smooth weighted round robin comes to with equal weights, without an account for each server: a choice
+//! With equal weights this is the order of smooth weighted round robin, without an account for each server. A choice
 //! looks at the servers from the next one on, up to the first that can be asked. With thousands of servers, looking at
 //! all of them would take longer than the request.
 //!
-//! Accounts also remember who has stood in for a server that failed; here each further try moves the place on. Over a
-//! few servers that is another order than nginx's, so they keep their accounts.
+//! Accounts also remember which server has stood in for a failed server; here each further try moves the place on. Over
+//! a few servers that is another order than nginx's, so they keep their accounts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -28,12 +28,12 @@ pub(crate) struct Cycle {
 
 /// The answer about a server that might be next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Turn {
-    /// It is chosen.
+pub(crate) enum ServerTurn {
+    /// The server is chosen.
     Takes,
-    /// It cannot be asked now.
+    /// The server cannot be asked now.
     Passes,
-    /// It has less than its weight, because it failed or starts slowly: accounts have to decide.
+    /// The server has less than its weight, because it failed or starts slowly: accounts have to decide.
     Uneven,
 }
 
@@ -44,7 +44,7 @@ pub(crate) enum CycleChoice {
     Index(usize),
     /// No server can be asked.
     None,
-    /// See [`Turn::Uneven`].
+    /// See [`ServerTurn::Uneven`].
     Uneven,
 }
 
@@ -61,7 +61,7 @@ impl Cycle {
     }
 
     /// Chooses the first of `count` servers, from the one whose turn it is, that `turn` lets take it.
-    pub(crate) fn choose(&self, count: usize, turn: impl Fn(usize) -> Turn) -> CycleChoice {
+    pub(crate) fn choose(&self, count: usize, turn: impl Fn(usize) -> ServerTurn) -> CycleChoice {
         let mut choice = CycleChoice::None;
         for _ in 0..TRIES {
             let start = self.next.load(Relaxed);
@@ -69,9 +69,9 @@ impl Cycle {
             choice = CycleChoice::None;
             for index in (start..count).chain(0..start.min(count)) {
                 match turn(index) {
-                    Turn::Takes => choice = CycleChoice::Index(index),
-                    Turn::Uneven => choice = CycleChoice::Uneven,
-                    Turn::Passes => continue,
+                    ServerTurn::Takes => choice = CycleChoice::Index(index),
+                    ServerTurn::Uneven => choice = CycleChoice::Uneven,
+                    ServerTurn::Passes => continue,
                 }
                 break;
             }
@@ -89,8 +89,8 @@ impl Cycle {
 mod tests {
     use super::*;
 
-    fn takes(usable: &[bool]) -> impl Fn(usize) -> Turn {
-        |index| if usable[index] { Turn::Takes } else { Turn::Passes }
+    fn takes(usable: &[bool]) -> impl Fn(usize) -> ServerTurn {
+        |index| if usable[index] { ServerTurn::Takes } else { ServerTurn::Passes }
     }
 
     #[test]
@@ -112,7 +112,7 @@ mod tests {
     fn no_server_is_no_turn_and_an_uneven_one_is_left_to_accounts() {
         let cycle = Cycle::default();
         assert_eq!(cycle.choose(2, takes(&[false; 2])), CycleChoice::None);
-        let uneven = |index| if index == 1 { Turn::Uneven } else { Turn::Takes };
+        let uneven = |index| if index == 1 { ServerTurn::Uneven } else { ServerTurn::Takes };
         assert_eq!(cycle.choose(2, uneven), CycleChoice::Index(0));
         assert_eq!(cycle.choose(2, uneven), CycleChoice::Uneven);
     }

@@ -17,7 +17,7 @@ use crate::method::{Method, Two};
 use crate::peer::Peer;
 use crate::query::{ClientBinding, Query, TriedServers};
 use crate::random::Random;
-use cycle::{Cycle, CycleChoice, Turn};
+use cycle::{Cycle, CycleChoice, ServerTurn};
 use hash::{AddressSequence, Circle, KeySequence, Shares};
 use round_robin::{Candidate, Candidates, RoundRobin};
 
@@ -133,12 +133,12 @@ impl Tier {
             match peer.weight(now) {
                 Some(weight) if !tried.has(peer.id) => {
                     if weight == peer.full_weight() {
-                        Turn::Takes
+                        ServerTurn::Takes
                     } else {
-                        Turn::Uneven
+                        ServerTurn::Uneven
                     }
                 }
-                _ => Turn::Passes,
+                _ => ServerTurn::Passes,
             }
         };
         match cycle.choose(self.peers.len(), turn) {
