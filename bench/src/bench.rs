@@ -64,6 +64,7 @@ impl Bench {
     pub fn program(&self, kind: Kind) -> Result<PathBuf> {
         match kind {
             Kind::Freerun => self.freerun.clone().map_err(Error::Setup),
+            Kind::Floor => std::env::current_exe().doing("find this program"),
             _ => self.machine.program(kind.name()).map(Path::to_path_buf),
         }
     }

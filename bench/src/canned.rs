@@ -8,11 +8,14 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::thread;
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use socket2::{Domain, Socket, Type};
 
 use crate::error::{ErrorContext, Result};
 
 /// The listening socket's number; the numbers of connections begin behind it.
 const LISTENER: u64 = 0;
+/// The number of connections that may wait to be accepted.
+const BACKLOG: i32 = 1024;
 /// Events asked for at once.
 const EVENTS: usize = 64;
 /// Longest piece of requests read at once, bytes.
@@ -32,7 +35,20 @@ pub enum Pieces {
 /// Starts it on a thread that ends with this process and has the cores of the calling thread; a body of `size` bytes,
 /// after a head like nginx's.
 pub fn start(size: usize, pieces: Pieces) -> Result<SocketAddr> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).doing("listen")?;
+    serve_at(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).doing("listen")?, size, pieces)
+}
+
+/// The same at one port of all loopback addresses (127.0.0.0/8); returns the port.
+pub fn start_everywhere(size: usize, pieces: Pieces) -> Result<u16> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).doing("listen")?;
+    // Nobody outside of this machine is to reach it.
+    socket.bind_device(Some(b"lo")).doing("bind to the loopback device")?;
+    socket.bind(&SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)).into()).doing("listen")?;
+    socket.listen(BACKLOG).doing("listen")?;
+    Ok(serve_at(socket.into(), size, pieces)?.port())
+}
+
+fn serve_at(listener: TcpListener, size: usize, pieces: Pieces) -> Result<SocketAddr> {
     listener.set_nonblocking(true).doing("listen")?;
     let address = listener.local_addr().doing("listen")?;
     let poll = epoll::create(CreateFlags::CLOEXEC).map_err(io::Error::from).doing("create an epoll instance")?;
@@ -43,13 +59,18 @@ pub fn start(size: usize, pieces: Pieces) -> Result<SocketAddr> {
     Ok(address)
 }
 
-/// The bytes to send, a call each.
-fn answer(size: usize, pieces: Pieces) -> Vec<Vec<u8>> {
+/// A head like nginx's, of a body of `size` bytes.
+pub fn head(size: u64) -> Vec<u8> {
     let head = format!(
         "HTTP/1.1 200 OK\r\nServer: nginx/1.22.1\r\nDate: Tue, 24 Nov 2026 00:00:00 GMT\r\nContent-Type: text/plain\r\n\
          Content-Length: {size}\r\nConnection: keep-alive\r\n\r\n"
     );
-    let (head, body) = (head.into_bytes(), vec![b'x'; size]);
+    head.into_bytes()
+}
+
+/// The bytes to send, a call each.
+fn answer(size: usize, pieces: Pieces) -> Vec<Vec<u8>> {
+    let (head, body) = (head(size as u64), vec![b'x'; size]);
     match pieces {
         Pieces::One => vec![[head, body].concat()],
         Pieces::HeadAndBody => vec![head, body],

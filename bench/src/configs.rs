@@ -65,6 +65,10 @@ pub fn write(spec: &Spec, folder: &Path, addresses: &Addresses, user: Option<&Us
             let file = put("haproxy.cfg", text)?;
             Ok(["-db", "-f", &file].map(ToOwned::to_owned).to_vec())
         }
+        Kind::Floor => {
+            let text = spec.whole.as_deref().unwrap_or_default().replace("@ADDRESS@", &address.to_string());
+            Ok(std::iter::once(FLOOR_ARGUMENT.to_owned()).chain(text.lines().map(ToOwned::to_owned)).collect())
+        }
         Kind::Varnish => {
             let file = put("default.vcl", varnish(spec))?;
             let work = format!("{place}/work");
@@ -78,6 +82,9 @@ pub fn write(spec: &Spec, folder: &Path, addresses: &Addresses, user: Option<&Us
 }
 
 const MIME_TYPES: &str = "types {\n    text/html html htm;\n    text/plain txt;\n}\n";
+
+/// The first argument that makes this program the floor that others are compared with.
+pub const FLOOR_ARGUMENT: &str = "floor-program";
 
 /// The path that answers without a file in nginx and freerun.
 pub const OK_PATH: &str = "/ok";

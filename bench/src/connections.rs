@@ -180,7 +180,7 @@ fn grow(bench: &Bench, spec: &Spec, count: usize) -> Result<Growth> {
 }
 
 /// Opens connections, each from one of several loopback addresses, and has one request answered on each.
-fn open(server: &Server, count: usize) -> Result<Vec<TcpStream>> {
+pub fn open(server: &Server, count: usize) -> Result<Vec<TcpStream>> {
     let address = server.address;
     let opener = |index: usize| {
         let share = (count + OPENERS - 1 - index) / OPENERS;

@@ -14,7 +14,9 @@ mod connections;
 mod disks;
 mod error;
 mod fixture;
+mod floor;
 mod grid;
+mod growth;
 mod h2load;
 mod http2;
 mod http3;
@@ -54,6 +56,16 @@ use options::Options;
 use report::Report;
 
 fn main() -> ExitCode {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_some_and(|first| first == configs::FLOOR_ARGUMENT) {
+        return match floor::program::run(arguments) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("{error}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     match Options::parse(std::env::args_os().skip(1)) {
         Ok(Some(options)) => run(options),
         Ok(None) => {
@@ -129,6 +141,8 @@ fn benchmark(bench: &Bench, name: &str) -> Result<Report> {
         "streams" => streams::run(bench),
         "cache-hits" => cache_hits::run(bench),
         "cache-node" => cache_node::run(bench),
+        "floor" => floor::run(bench),
+        "growth" => growth::run(bench),
         _ => Err(Error::Setup(format!("no benchmark is called {name}"))),
     }
 }

@@ -25,6 +25,8 @@ pub const BENCHMARKS: [&str; 17] = [
     "streams",
     "cache-hits",
     "cache-node",
+    "floor",
+    "growth",
 ];
 
 /// The options of the command line.
@@ -61,7 +63,8 @@ pub const USAGE: &str = "\
 usage: freerun-bench BENCHMARK… [OPTIONS]
 
 benchmarks: warm connections tls http2 http3 wan compress reload metadata mixed
-            mixed-http3 log proxy tunnels streams cache-hits cache-node all
+            mixed-http3 log proxy tunnels streams cache-hits cache-node floor
+            growth all
 
   --quick            short runs, small data: a check that everything works
   --only NAME,…      only these servers (nginx, freerun, h2o, lighttpd, or a full name such as \"nginx threads\")

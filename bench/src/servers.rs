@@ -15,7 +15,7 @@ use crate::process::{Placement, Process};
 use crate::spec::Spec;
 
 /// The time that a server may take to listen.
-const START_LIMIT: Duration = Duration::from_secs(10);
+const START_LIMIT: Duration = Duration::from_secs(60);
 
 /// A running server; stopped when dropped.
 #[derive(Debug)]

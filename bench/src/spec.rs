@@ -18,6 +18,8 @@ pub enum Kind {
     Haproxy,
     /// Varnish, which passes requests on and keeps the answers in memory.
     Varnish,
+    /// A program of the benchmark's own that knows no HTTP ([`crate::floor`]).
+    Floor,
 }
 
 impl Kind {
@@ -30,6 +32,7 @@ impl Kind {
             Kind::Lighttpd => "lighttpd",
             Kind::Haproxy => "haproxy",
             Kind::Varnish => "varnishd",
+            Kind::Floor => "floor",
         }
     }
 }
@@ -82,8 +85,8 @@ pub struct Spec {
     pub secure: Vec<Certificate>,
     /// Whether it speaks HTTP/2 (nginx and freerun; H2O does in any case).
     pub http2: bool,
-    /// The whole configuration instead (nginx, freerun and HAProxy); `@ADDRESS@` is where to listen, `@PORT@`
-    /// its port, `@DIR@` the server's own folder.
+    /// The whole configuration instead (nginx, freerun and HAProxy; of the floor its arguments, one a line); `@ADDRESS@` is
+    /// where to listen, `@PORT@` its port, `@DIR@` the server's own folder.
     pub whole: Option<String>,
     /// Further lines of the server (nginx and freerun); `@ADDRESS@` is its address.
     pub lines: String,

@@ -53,6 +53,15 @@ pub enum Target {
     Coded(String, &'static str),
     /// A path over TLS, at this address instead of the server's.
     Secure(SocketAddr, String),
+    /// A path and a host, with a random number below the count in the place of `%d`.
+    Numbered {
+        /// The path.
+        path: &'static str,
+        /// The host.
+        host: &'static str,
+        /// The number of numbers.
+        count: usize,
+    },
     /// A random one of these paths each time; the first word names the load.
     List(&'static str, Vec<String>),
 }
@@ -101,13 +110,14 @@ impl Wrk {
         let script: PathBuf = folder.join(match load.target {
             Target::Path(_) | Target::Coded(..) | Target::Secure(..) => "path.lua".to_owned(),
             Target::Random(_) => "random.lua".to_owned(),
+            Target::Numbered { .. } => "numbered.lua".to_owned(),
             Target::List(name, _) => format!("{name}.lua"),
         });
         fs::write(&script, script_for(&load.target)).doing(script.display())?;
         let url = match &load.target {
             Target::Path(path) | Target::Coded(path, _) => format!("http://{server}{path}"),
             Target::Secure(address, path) => format!("https://{address}{path}"),
-            Target::Random(_) | Target::List(..) => format!("http://{server}/"),
+            Target::Random(_) | Target::List(..) | Target::Numbered { .. } => format!("http://{server}/"),
         };
         let mut args: Vec<String> = Vec::new();
         args.extend([format!("-t{}", load.threads.min(load.connections)), format!("-c{}", load.connections)]);
@@ -158,6 +168,14 @@ fn script_for(target: &Target) -> String {
                 paths.join(",")
             )
         }
+        Target::Numbered { path, host, count } => format!(
+            "function init(args) math.randomseed(os.time()) end\n\
+             local function numbered(text, n) return (text:gsub(\"%%d\", n)) end\n\
+             function request()\n\
+             local n = tostring(math.random(0, {count} - 1))\n\
+             return wrk.format(\"GET\", numbered(\"{path}\", n), {{ Host = numbered(\"{host}\", n) }})\n\
+             end\n"
+        ),
         Target::Random(count) => format!(
             "local threads = 0\n\
              function setup(thread) thread:set(\"number\", threads) threads = threads + 1 end\n\

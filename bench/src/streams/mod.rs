@@ -1,7 +1,7 @@
 //! Sessions of TCP through a proxy: what does passing bytes on cost, and what does an idle session?
 
-mod load;
-mod upstream;
+pub mod load;
+pub mod upstream;
 
 use std::net::{SocketAddr, TcpStream};
 

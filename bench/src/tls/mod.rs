@@ -2,7 +2,7 @@
 
 pub mod client;
 mod connection;
-mod handshakes;
+pub mod handshakes;
 mod idle;
 pub mod poller;
 mod resumption;
