@@ -248,6 +248,7 @@ pages! {
     http3 "http3.md",
     tls "tls.md",
     load_balancing "load-balancing.md",
+    platform "platform.md",
     operating "operating.md",
     security "security.md",
     when_something_breaks "when-something-breaks.md" "bindfs",
