@@ -89,6 +89,7 @@ fn list() -> Result<Rules, BackendError> {
 }
 
 /// The requests of ioctl(2): about sockets, terminals (whether stderr is one) and copies of files.
+#[allow(clippy::unnecessary_cast, reason = "requests are of another type with other libraries for C")]
 const REQUESTS: &[u64] = &[
     libc::FIONREAD as u64,
     libc::FIONBIO as u64,
