@@ -1,4 +1,4 @@
-//! Source checks and chores of the repository: `cargo xtask tidy`, `map`, `release`, `book`, `fuzz`,
+//! Source checks and chores of the repository: `cargo xtask tidy`, `map`, `release`, `package`, `book`, `fuzz`,
 //! `instructions` and `peer`.
 //!
 //! The same checks run as a test of this package, so `cargo test --workspace` cannot pass on a tree that `cargo xtask tidy`
@@ -9,6 +9,7 @@ mod command;
 mod fuzz;
 mod instructions;
 mod map;
+mod package;
 mod peer;
 mod release;
 mod tidy;
@@ -19,7 +20,7 @@ use std::process::ExitCode;
 
 /// The text that `cargo xtask` prints when it does not understand its arguments.
 const USAGE: &str = "\
-usage: cargo xtask tidy|map|release|book|fuzz|instructions|peer
+usage: cargo xtask tidy|map|release|package|book|fuzz|instructions|peer
 
   tidy      check the rules that the compiler cannot: see CONTRIBUTING.md
     --layers  show the imports that lead upward inside a crate, and the circles
@@ -29,6 +30,11 @@ usage: cargo xtask tidy|map|release|book|fuzz|instructions|peer
   map [PATH]
             print each Rust file below PATH with the first sentence of what it says about itself
   release   build freerun with what a load on it has shown (profile-guided): see docs/running.md
+  package [--binary FILE [--static FILE]] [--image]
+            make what is installed in target/package: packages of Debian, archives
+            --binary  of this binary, instead of a release that is built first
+            --static  and of this one without shared libraries, for the archive
+            --image   make container images, too
   book      build the guide, the reference and the design notes as a static site, with mdBook, and check its links
   fuzz [SECONDS]
             run every fuzz target for SECONDS (60) with libFuzzer: see fuzz/README.md
@@ -68,6 +74,7 @@ fn main() -> ExitCode {
         ["map"] => map_command(""),
         ["map", below] => map_command(below),
         ["release"] => release_command(),
+        ["package", options @ ..] => package_command(options),
         ["book"] => book_command(),
         ["fuzz"] => fuzz_command("60"),
         ["fuzz", seconds] => fuzz_command(seconds),
@@ -105,13 +112,28 @@ fn map_command(below: &str) -> ExitCode {
 
 /// Builds the binary and prints where it is.
 fn release_command() -> ExitCode {
-    match release::release(&repository()) {
+    match release::release(&repository(), &[]) {
         Ok(binary) => {
             println!("{}", binary.display());
             ExitCode::SUCCESS
         }
         Err(error) => {
             eprintln!("release: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Makes the packages.
+fn package_command(options: &[&str]) -> ExitCode {
+    let Some(options) = package::PackageOptions::read(options) else {
+        eprint!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    match package::package(&repository(), &options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("package: {error}");
             ExitCode::FAILURE
         }
     }

@@ -31,7 +31,7 @@ const NO_METRICS: &[&str] = &["freerun_api", "freerun_proto", "freerun_runtime",
 const OTHER_WORDS: &[&str] = &["llvm_tools", "sd_listen_fds", "sd_notify"];
 
 /// Long options of other programs.
-const OTHER_OPTIONS: &[&str] = &["--no-fail-fast", "--workspace", "--release"];
+const OTHER_OPTIONS: &[&str] = &["--binary", "--image", "--no-fail-fast", "--workspace", "--release"];
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")

@@ -23,6 +23,9 @@ const TRAINING: [&str; 7] = ["warm", "connections", "log", "compress", "proxy", 
 /// Seconds of each of a benchmark's measurements in the training.
 const TRAINING_SECONDS: &str = "1";
 
+/// The folder of the final build.
+const GUIDED: &str = "guided";
+
 /// The number of steps that the training has to have counted. Its requests, some hundred thousand of several hundred
 /// steps each, come to a hundred times as many. The masters, which read their configuration, come to two millions.
 const LEAST_COUNTS: u64 = 20_000_000;
@@ -71,15 +74,15 @@ struct Compiler {
     tools: PathBuf,
 }
 
-/// Builds the binary and answers where it is. Everything is in `target/pgo` (the folder `pgo` in `CARGO_TARGET_DIR`).
-pub fn release(repository: &Path) -> Result<PathBuf, ReleaseError> {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository.join("target"), PathBuf::from);
-    let folder = std::path::absolute(&target).unwrap_or(target).join("pgo");
+/// Builds the binary and answers where it is. Everything is in `target/pgo` (the folder `pgo` in `CARGO_TARGET_DIR`). The final
+/// build has these variables.
+pub fn release(repository: &Path, variables: &[(&str, &str)]) -> Result<PathBuf, ReleaseError> {
+    let folder = folder(repository);
     let compiler = Compiler::ask()?;
     let profdata = compiler.profdata()?;
     let bolt = Bolt::find(&compiler);
 
-    let (raw, counted, guided) = (folder.join("raw"), folder.join("freerun.profdata"), folder.join("guided"));
+    let (raw, counted, guided) = (folder.join("raw"), counts_file(&folder), folder.join(GUIDED));
     // Counts of another build would be merged with the counts of this one. Cargo does not know that a build with them
     // is of no use.
     empty(&raw)?;
@@ -109,12 +112,12 @@ pub fn release(repository: &Path) -> Result<PathBuf, ReleaseError> {
     }
 
     say("the binary to use");
-    // A function that exists in several units under one name has the counts of one of them: no reason for a warning.
-    let mut use_counts = format!("-Cprofile-use={} -Cllvm-args=-no-pgo-warn-mismatch", counted.display());
+    let mut flags = use_counts(&folder);
     if bolt.is_some() {
-        use_counts += &format!(" {}", bolt::LINKED);
+        flags += &format!(" {}", bolt::LINKED);
     }
-    let built = compiler.build(repository, &guided, &use_counts, &[TOLD])?;
+    let variables: Vec<_> = variables.iter().copied().chain([TOLD]).collect();
+    let built = compiler.build(repository, &guided, &flags, &variables)?;
     let binary = folder.join("freerun");
     let finished = match bolt {
         Some(bolt) => {
@@ -136,6 +139,39 @@ pub fn release(repository: &Path) -> Result<PathBuf, ReleaseError> {
     // Not copied: a running binary could not be written to.
     at(&binary, fs::rename(&finished, &binary))?;
     Ok(binary)
+}
+
+/// Builds the binary without shared libraries, for systems with another C library or none, with the counts of the [`release`]
+/// before it, and answers where it is.
+pub fn release_static(repository: &Path, variables: &[(&str, &str)]) -> Result<PathBuf, ReleaseError> {
+    let folder = folder(repository);
+    let compiler = Compiler::ask()?;
+    say("the same without shared libraries");
+    let variables: Vec<_> = variables.iter().copied().chain([TOLD]).collect();
+    let mut build = compiler.cargo(repository, "rustc", &folder.join(GUIDED), &use_counts(&folder), &variables);
+    // For the last step alone: the libraries are the same, so they are not compiled again.
+    run(build.args(["--bin", "freerun", "--", "-Ctarget-feature=+crt-static"]))?;
+    let finished = compiler.binary(&folder.join(GUIDED));
+    let binary = folder.join("freerun-static");
+    at(&binary, fs::rename(&finished, &binary))?;
+    Ok(binary)
+}
+
+/// The folder of everything that is built here: `target/pgo`.
+fn folder(repository: &Path) -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository.join("target"), PathBuf::from);
+    std::path::absolute(&target).unwrap_or(target).join("pgo")
+}
+
+/// The file with the counts.
+fn counts_file(folder: &Path) -> PathBuf {
+    folder.join("freerun.profdata")
+}
+
+/// The options that have the compiler use the counts. A function that exists in several units under one name has the counts of
+/// one of them: no reason for a warning.
+fn use_counts(folder: &Path) -> String {
+    format!("-Cprofile-use={} -Cllvm-args=-no-pgo-warn-mismatch", counts_file(folder).display())
 }
 
 /// Runs the benchmarks of the training on a binary that counts.
@@ -184,6 +220,13 @@ impl Compiler {
             })
     }
 
+    /// The folders of the machine whose names would be in the binary, with the names that stand for them.
+    fn folders(repository: &Path) -> [(PathBuf, &'static str); 2] {
+        let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+        let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo"))).unwrap_or_default();
+        [(home, "cargo"), (repository.to_path_buf(), "freerun")]
+    }
+
     /// Builds freerun with `flags` for the compiler. With `--target` they are not for build scripts.
     fn build(
         &self,
@@ -192,14 +235,32 @@ impl Compiler {
         flags: &str,
         told: &[(&str, &str)],
     ) -> Result<PathBuf, ReleaseError> {
+        run(&mut self.cargo(repository, "build", target, flags, told))?;
+        Ok(self.binary(target))
+    }
+
+    /// The binary of a build in this folder.
+    fn binary(&self, target: &Path) -> PathBuf {
+        target.join(&self.host).join("release/freerun")
+    }
+
+    /// The command of cargo for such a build.
+    fn cargo(&self, repository: &Path, name: &str, target: &Path, flags: &str, told: &[(&str, &str)]) -> Command {
         let mut build = cargo(repository);
-        build.args(["build", "--release", "--package", "freerun", "--target", &self.host]);
+        build.args([name, "--release", "--package", "freerun", "--target", &self.host]);
+        // No path of this machine is in the binary: neither of Rust's code nor of that in C.
+        let mut flags = flags.to_owned();
+        let mut c_flags = String::new();
+        for (folder, name) in Self::folders(repository) {
+            flags += &format!(" --remap-path-prefix={}={name}", folder.display());
+            c_flags += &format!(" -ffile-prefix-map={}={name}", folder.display());
+        }
         build.env("CARGO_TARGET_DIR", target).env("RUSTFLAGS", flags).env("CARGO_INCREMENTAL", "0");
+        build.env("CFLAGS", c_flags.trim()).env("CXXFLAGS", c_flags.trim());
         // One unit: what is counted decides across all crates.
         build.env("CARGO_PROFILE_RELEASE_LTO", "fat").env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1");
         build.envs(told.iter().copied());
-        run(&mut build)?;
-        Ok(target.join(&self.host).join("release/freerun"))
+        build
     }
 }
 

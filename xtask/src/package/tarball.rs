@@ -1,0 +1,34 @@
+//! Archives for systems without a package: the tree, with a program that needs no shared libraries, to be unpacked at the root.
+//! The debug information of the program in the packages has an archive of its own.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::build::{Build, PackageError};
+use crate::command::run;
+
+/// Makes the archives and answers where they are.
+pub(super) fn tarballs(build: &Build) -> Result<Vec<PathBuf>, PackageError> {
+    let name = format!("freerun-{}-linux-{}", build.version, std::env::consts::ARCH);
+    let mut archives = Vec::new();
+    if let Some(program) = &build.static_binary {
+        let tree = build.folder.join("static-tree");
+        run(Command::new("cp").args(["--archive", "--no-target-directory"]).arg(build.tree()).arg(&tree))?;
+        run(Command::new("objcopy").arg("--strip-all").arg(program).arg(tree.join("usr/sbin/freerun")))?;
+        let archive = build.folder.join(format!("{name}.tar.gz"));
+        pack(build, &tree, Path::new("."), &archive)?;
+        archives.push(archive);
+    }
+    let debug = build.folder.join(format!("{name}-debug.tar.gz"));
+    pack(build, &build.folder, &PathBuf::from(format!("freerun-{}.debug", build.version)), &debug)?;
+    archives.push(debug);
+    Ok(archives)
+}
+
+/// Archives a file or folder that is in another one, with equal owners and times.
+fn pack(build: &Build, folder: &Path, name: &Path, archive: &Path) -> Result<(), PackageError> {
+    let mut tar = Command::new("tar");
+    tar.args(["--create", "--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--format=gnu"]);
+    tar.arg(format!("--mtime=@{}", build.epoch)).arg("--use-compress-program=gzip --best --no-name");
+    Ok(run(tar.arg("--file").arg(archive).arg("--directory").arg(folder).arg(name))?)
+}

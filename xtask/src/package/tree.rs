@@ -1,0 +1,118 @@
+//! The tree of files as they are installed, and the debug information beside it.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use super::build::{Build, PackageError, at, set_times};
+use super::man_page::{conf_page, reference_pages};
+use crate::command::{ask, run};
+
+/// The files of the repository that are installed as they are, with their places in the tree.
+const FILES: [(&str, &str); 13] = [
+    ("packaging/etc/freerun.conf", "etc/freerun/freerun.conf"),
+    ("crates/freerun/assets/mime.types", "etc/freerun/mime.types"),
+    ("packaging/etc/default", "etc/default/freerun"),
+    ("packaging/logrotate/freerun.package", "etc/logrotate.d/freerun"),
+    ("packaging/ufw/freerun", "etc/ufw/applications.d/freerun"),
+    ("packaging/apparmor/usr.sbin.freerun", "etc/apparmor.d/usr.sbin.freerun"),
+    ("packaging/html/index.html", "usr/share/freerun/html/index.html"),
+    ("packaging/sysusers/freerun.conf", "usr/lib/sysusers.d/freerun.conf"),
+    ("packaging/systemd/freerun.service", "usr/lib/systemd/system/freerun.service"),
+    ("packaging/systemd/freerun.socket", "usr/lib/systemd/system/freerun.socket"),
+    ("packaging/systemd/notify-reload.conf", "usr/share/doc/freerun/examples/notify-reload.conf"),
+    ("docs/running.md", "usr/share/doc/freerun/running.md"),
+    ("CHANGELOG.md", "usr/share/doc/freerun/changelog"),
+];
+
+/// The completions of shells, with the folders where shells of Debian look for them.
+const COMPLETIONS: [(&str, &str); 3] = [
+    ("bash", "usr/share/bash-completion/completions/freerun"),
+    ("zsh", "usr/share/zsh/vendor-completions/_freerun"),
+    ("fish", "usr/share/fish/vendor_completions.d/freerun.fish"),
+];
+
+/// Files that are installed compressed.
+const COMPRESSED: [&str; 5] = [
+    "usr/share/man/man8/freerun.8",
+    "usr/share/man/man5/freerun.conf.5",
+    "usr/share/doc/freerun/changelog",
+    "usr/share/doc/freerun/licences",
+    "usr/share/doc/freerun/running.md",
+];
+
+/// Lays out all files, uncompressed.
+pub(super) fn lay_out(build: &Build) -> Result<(), PackageError> {
+    let tree = build.tree();
+    for (from, to) in FILES {
+        let from = build.repository.join(from);
+        write(&tree, to, &at(&from, fs::read(&from))?)?;
+    }
+    split_binary(build)?;
+    let own =
+        |arguments: &[&str]| ask(Command::new(&build.binary).args(arguments).env("SOURCE_DATE_EPOCH", &build.epoch));
+    for (shell, to) in COMPLETIONS {
+        write(&tree, to, own(&["completions", shell])?.as_bytes())?;
+    }
+    let page = own(&["manual"])?;
+    write(&tree, "usr/share/man/man8/freerun.8", page.as_bytes())?;
+    let header = header_of(&page).ok_or_else(|| PackageError::NotFreerun(build.binary.clone()))?;
+    let page = conf_page(header, &reference_pages(&build.repository)?);
+    write(&tree, "usr/share/man/man5/freerun.conf.5", page.as_bytes())
+}
+
+/// The date and the version in the header of a manual page: `.TH NAME 8 DATE "VERSION" …`.
+fn header_of(page: &str) -> Option<(&str, &str)> {
+    let line = page.lines().find_map(|line| line.strip_prefix(".TH FREERUN 8 "))?;
+    let (date, rest) = line.split_once(" \"")?;
+    Some((date, rest.split_once('"')?.0))
+}
+
+/// The binary without debug information, and a file with that information, which debuggers find by the build's number.
+fn split_binary(build: &Build) -> Result<(), PackageError> {
+    let debug = build.folder.join(format!("freerun-{}.debug", build.version));
+    write(&build.tree(), "usr/sbin/freerun", b"")?;
+    let stripped = build.tree().join("usr/sbin/freerun");
+    run(Command::new("objcopy")
+        .args(["--only-keep-debug", "--compress-debug-sections"])
+        .arg(&build.binary)
+        .arg(&debug))?;
+    let link = format!("--add-gnu-debuglink={}", debug.display());
+    run(Command::new("objcopy").args(["--strip-all", &link]).arg(&build.binary).arg(&stripped))?;
+    Ok(run(Command::new("chmod").args(["755"]).arg(&stripped))?)
+}
+
+/// Writes a file of the tree, with the folders above it.
+pub(super) fn write(tree: &Path, name: &str, bytes: &[u8]) -> Result<(), PackageError> {
+    let path = tree.join(name);
+    if let Some(folder) = path.parent() {
+        at(folder, fs::create_dir_all(folder))?;
+    }
+    at(&path, fs::write(&path, bytes))
+}
+
+/// Compresses what is installed compressed, and sets all times.
+pub(super) fn compress(build: &Build) -> Result<(), PackageError> {
+    let tree = build.tree();
+    run(Command::new("gzip").args(["--best", "--no-name"]).args(COMPRESSED.map(|name| tree.join(name))))?;
+    set_times(build, &tree)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_header_of_a_page_has_a_date_and_a_version() {
+        let page = ".ie \\n(.g\n.TH FREERUN 8 2026-11-29 \"freerun 0.2.0\" freerun\n.SH NAME\n";
+        assert_eq!(header_of(page), Some(("2026-11-29", "freerun 0.2.0")));
+        assert_eq!(header_of(".TH OTHER 8"), None);
+    }
+
+    #[test]
+    fn all_files_of_the_tree_are_there() {
+        for (from, _) in FILES {
+            assert!(crate::repository().join(from).is_file(), "{from}");
+        }
+    }
+}
