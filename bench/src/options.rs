@@ -7,7 +7,7 @@ use lexopt::prelude::*;
 use crate::error::{Error, Result};
 
 /// The benchmarks, in the order in which `all` runs them.
-pub const BENCHMARKS: [&str; 17] = [
+pub const BENCHMARKS: [&str; 19] = [
     "warm",
     "connections",
     "tls",

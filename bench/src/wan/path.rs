@@ -73,7 +73,8 @@ impl PathDirection {
 
     /// The next packet that is at the other side by now.
     pub fn pop(&mut self, now: Instant) -> Option<Vec<u8>> {
-        let (_, packet) = self.packets.pop_front_if(|(at, _)| *at <= now)?;
+        self.packets.front().filter(|(at, _)| *at <= now)?;
+        let (_, packet) = self.packets.pop_front()?;
         self.figures.delivered += 1;
         Some(packet)
     }

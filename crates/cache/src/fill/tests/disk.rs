@@ -167,26 +167,24 @@ fn a_purge_of_others_costs_nothing_that_is_being_asked_for() {
 fn a_file_that_is_being_replaced_by_this_server_is_no_damage() {
     for len in [10, 1 << 20] {
         let bench = Bench::with(|config| config.memory = 0);
-        run(async {
-            store(&bench, 1, None, body(1, len));
-            bench.over();
-            let old = entry(&bench, 1);
-            assert_eq!(bench.body(key(1)).await.len(), len);
-            // The moment between the new file's name and its entry.
-            let naming = bench.cache.store().naming.enter(key(1)).unwrap();
-            let path = bench.cache.path_of(key(1));
-            std::fs::rename(&path, bench.dir.path().join("old")).unwrap();
-            std::fs::write(&path, b"another file").unwrap();
-            bench.cache.store().memory.forget(key(1));
-            assert_eq!(bench.cache.object(&old, 1, bench.via()).await.unwrap_err(), Unreadable::Missing);
-            assert!(!old.is_gone());
-            // It has had its uses (`proxy_cache_min_uses`).
-            assert_eq!(bench.cache.count(key(1), Some(&old), NOW), Some(u32::MAX));
-            drop(naming);
-            let unreadable = bench.cache.object(&old, 1, bench.via()).await.unwrap_err();
-            assert!(matches!(unreadable, Unreadable::Damaged(_)), "{unreadable:?}");
-            assert!(old.is_gone());
-            assert_eq!(bench.cache.count(key(1), None, NOW), Some(1));
-        });
+        store(&bench, 1, None, body(1, len));
+        bench.over();
+        let old = entry(&bench, 1);
+        assert_eq!(run(bench.body(key(1))).len(), len);
+        // The moment between the new file's name and its entry.
+        let naming = bench.cache.store().naming.enter(key(1)).unwrap();
+        let path = bench.cache.path_of(key(1));
+        std::fs::rename(&path, bench.dir.path().join("old")).unwrap();
+        std::fs::write(&path, b"another file").unwrap();
+        bench.cache.store().memory.forget(key(1));
+        assert_eq!(run(bench.cache.object(&old, 1, bench.via())).unwrap_err(), Unreadable::Missing);
+        assert!(!old.is_gone());
+        // It has had its uses (`proxy_cache_min_uses`).
+        assert_eq!(bench.cache.count(key(1), Some(&old), NOW), Some(u32::MAX));
+        drop(naming);
+        let unreadable = run(bench.cache.object(&old, 1, bench.via())).unwrap_err();
+        assert!(matches!(unreadable, Unreadable::Damaged(_)), "{unreadable:?}");
+        assert!(old.is_gone());
+        assert_eq!(bench.cache.count(key(1), None, NOW), Some(1));
     }
 }
