@@ -277,9 +277,10 @@ settings! {
         /// With `log`, system calls beyond the list do their work, and the kernel logs them (audit, or `dmesg`). The other
         /// limits are left out.
         ///
-        /// A limit that the kernel does not have is left out, too. The error log names it at start (level `warn`), and
-        /// `status` shows all under `sandbox`. A worker without a process of its own (`master_process off`,
-        /// `freerun serve`) has no sandbox. Another value takes effect when a worker is started.
+        /// A limit that the kernel does not have is left out, too. The error log names it at start (level `warn`; `notice` for
+        /// the bounding set, which needs `CAP_SETPCAP`), and `status` shows all under `sandbox`. A worker without a process
+        /// of its own (`master_process off`, `freerun serve`) has no sandbox. Another value takes effect when a worker is
+        /// started.
         worker_sandbox: SandboxMode = "on", in MAIN, fidelity = Own;
         /// The interval at which nginx asks the kernel for the time.
         timer_resolution: Option<Duration>, in MAIN,
