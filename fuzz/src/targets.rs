@@ -564,7 +564,7 @@ pub static HPACK: Target = Target {
 };
 
 /// Every target.
-pub static ALL: [&Target; 28] = [
+pub static ALL: [&Target; 29] = [
     &field_heads::FIELD_HEAD,
     &REQUEST_HEAD,
     &CHUNKED,

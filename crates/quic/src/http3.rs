@@ -179,7 +179,7 @@ impl Http3Streams {
     }
 
     /// Lets the bytes that QUIC keeps for the peer follow the congestion window, see
-    /// [`follow_congestion`](crate::send_window::follow_congestion).
+    /// [`follow_congestion`].
     pub fn follow_window(&mut self, others: u64, written: u64) -> u64 {
         follow_congestion(&mut self.quic, others, written)
     }

@@ -97,6 +97,8 @@ struct Master {
     watch: Watch,
     /// A configuration that the worker is building, and the time at which the master stops waiting for it.
     pending: Option<(State, Instant)>,
+    /// The last reload has started another worker, which does not serve yet: the time at which the master stops waiting.
+    takeover: Option<Instant>,
     /// Another HUP has come meanwhile.
     reload_again: bool,
     serving: ServingWorker,
@@ -183,6 +185,7 @@ pub fn run(start: Start) -> Result<(), ()> {
         secrets,
         current,
         pending: None,
+        takeover: None,
         reload_again: false,
         serving,
         leaving: Vec::new(),
@@ -332,6 +335,7 @@ impl Master {
             _ => {}
         }
         times.extend(self.pending.as_ref().map(|(_, limit)| *limit));
+        times.extend(self.takeover);
         times.extend(if self.is_settled() { self.watch.next() } else { None });
         times.extend(self.manager.next_look());
         times.iter().min().map(|time| time.saturating_duration_since(now))
@@ -386,7 +390,7 @@ impl Master {
 
     /// Whether the server serves by the configuration that the master has, and nothing else is on its way.
     fn is_settled(&self) -> bool {
-        !self.starting && self.pending.is_none() && self.ending.is_none()
+        !self.starting && self.pending.is_none() && self.takeover.is_none() && self.ending.is_none()
     }
 
     /// Looks for certificates that were renewed, and has them used.

@@ -62,8 +62,9 @@ impl Master {
         {
             let why = "the configuration writes to folders that the worker's sandbox forbids: a new worker takes over";
             log.write(Level::Notice, None, format_args!("{why}"));
-            self.settle(state, Ok(()));
+            self.adopt(state);
             self.replace_worker();
+            self.takeover = Some(Instant::now() + BUILD_PATIENCE);
             return Ok(());
         }
         let told = match &mut self.serving {
@@ -98,18 +99,43 @@ impl Master {
             self.reload_waiters.end(Err(&error));
             return;
         }
+        self.adopt(state);
+        self.tell_in_use();
+    }
+
+    /// Makes this the configuration of the master.
+    fn adopt(&mut self, state: State) {
         self.watch = Watch::of(&state, self.secrets.clone());
         let old = std::mem::replace(&mut self.current, state);
         // Dropping the old configuration closes the sockets that are not needed any more: the worker has closed them
         // already.
-        old.listeners.unlink(Some(&self.current.listeners), others, &self.current.log);
+        old.listeners.unlink(Some(&self.current.listeners), self.upgrade.others(), &self.current.log);
         drop(old);
         self.give_memory_back();
         if let Err(error) = self.update_pid_file() {
             self.log(Level::Emerg, format_args!("{error}"));
         }
+    }
+
+    /// Tells everybody who waits for it that the configuration is in use.
+    fn tell_in_use(&mut self) {
         self.log(Level::Notice, format_args!("configuration {} is in use", self.current.bundle.number));
         self.manager.ready(self.current.bundle.number);
         self.reload_waiters.end(Ok(()));
+    }
+
+    /// Ends the wait for a worker that the last reload has started. It serves now, or it never will for this reason: then
+    /// the next worker starts with the new configuration.
+    pub(super) fn end_takeover(&mut self, result: Result<(), &str>) {
+        if self.takeover.take().is_none() {
+            return;
+        }
+        match result {
+            Ok(()) => self.tell_in_use(),
+            Err(why) => {
+                self.manager.ready(self.current.bundle.number);
+                self.reload_waiters.end(Err(why));
+            }
+        }
     }
 }

@@ -79,6 +79,8 @@ impl Master {
                 } else if let Err(error) = result {
                     self.log(Level::Alert, format_args!("worker process {worker}: {error}"));
                     self.worker_ended()?;
+                } else {
+                    self.end_takeover(Ok(()));
                 }
                 Ok(())
             }
@@ -111,9 +113,11 @@ impl Master {
             self.note_exit(status.into())?;
         }
         self.look_after_leaving(now);
-        if self.pending.as_ref().is_some_and(|(_, limit)| now >= *limit) {
+        let limits = [self.pending.as_ref().map(|(_, limit)| *limit), self.takeover];
+        if limits.iter().flatten().any(|limit| now >= *limit) {
             self.log(Level::Alert, format_args!("the worker does not answer"));
             self.worker_ended()?;
+            self.end_takeover(Err("no worker serves by it"));
         }
         match (&self.serving, self.ending) {
             (ServingWorker::Process(_), Some(EndOrder::Stop(kill))) if now >= kill => self.worker_ended(),
@@ -148,6 +152,7 @@ impl Master {
         if let Some((state, _)) = self.pending.take() {
             self.settle(state, Err("the worker ended while it read it".into()));
         }
+        self.end_takeover(Err("the worker ended before it served"));
         Ok(())
     }
 
@@ -281,6 +286,7 @@ impl Master {
 
     /// Tells the worker to finish its requests and to end. From then on it is none that serves; the sockets stay.
     pub(super) fn let_worker_go(&mut self) {
+        self.end_takeover(Err("the worker was told to end before it served"));
         let serving = std::mem::replace(&mut self.serving, ServingWorker::Nobody(Instant::now()));
         match serving {
             ServingWorker::Process(process) => {
