@@ -97,7 +97,7 @@ struct Master {
     watch: Watch,
     /// A configuration that the worker is building, and the time at which the master stops waiting for it.
     pending: Option<(State, Instant)>,
-    /// The last reload has started another worker, which does not serve yet: the time at which the master stops waiting.
+    /// The time at which the master stops waiting for a worker that the last reload has started.
     takeover: Option<Instant>,
     /// Another HUP has come meanwhile.
     reload_again: bool,
