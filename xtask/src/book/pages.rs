@@ -18,6 +18,7 @@ const CHAPTERS: &[&str] = &[
     "docs/design/README.md",
     "bench/README.md",
     "bench/RESULTS.md",
+    "docs/dependencies.md",
     "CHANGELOG.md",
 ];
 
