@@ -9,6 +9,7 @@ use freerun_serve::values::captures::Captures;
 use freerun_serve::values::{GaveUp, Pattern};
 use rustc_hash::FxHashMap;
 
+use super::prefix_keys::PrefixKeys;
 use crate::lengths::length_bit;
 
 /// The result of the choice.
@@ -59,6 +60,8 @@ pub struct Locations<L> {
     exact_lengths: u64,
     /// The prefix locations, in the order of their names.
     prefix: Vec<Prefix<L>>,
+    /// Finds names of `prefix`.
+    prefix_keys: PrefixKeys,
     regex: Vec<(Pattern, Arc<L>)>,
     /// The locations of predicates, in the order of the configuration.
     predicates: Vec<Arc<L>>,
@@ -78,8 +81,9 @@ struct Prefix<L> {
 
 impl<L> Default for Locations<L> {
     fn default() -> Locations<L> {
-        let (exact, exact_lengths, prefix, regex, predicates, folders, named) = Default::default();
-        Locations { exact, exact_lengths, prefix, regex, predicates, folders, named }
+        let (exact, exact_lengths, prefix, prefix_keys) = Default::default();
+        let (regex, predicates, folders, named) = Default::default();
+        Locations { exact, exact_lengths, prefix, prefix_keys, regex, predicates, folders, named }
     }
 }
 
@@ -116,6 +120,7 @@ impl<L: Level> Locations<L> {
             }
         }
         self.prefix.insert(at, Prefix { name: name.into(), within, location });
+        self.prefix_keys.insert(at, &|index: usize| &*self.prefix[index].name);
         true
     }
 
@@ -154,7 +159,9 @@ impl<L: Level> Locations<L> {
     /// The position of the longest name that the path begins with.
     fn longest_prefix(&self, path: &[u8]) -> Option<usize> {
         // The names between that name and the path all begin with it, too.
-        let mut at = self.prefix.partition_point(|prefix| *prefix.name <= *path).checked_sub(1)?;
+        let equal = self.prefix_keys.equal(path)?;
+        let up_to_path = self.prefix[equal.clone()].partition_point(|prefix| *prefix.name <= *path);
+        let mut at = (equal.start + up_to_path).checked_sub(1)?;
         while !path.starts_with(&self.prefix[at].name) {
             at = self.prefix[at].within?;
         }

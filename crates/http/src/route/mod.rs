@@ -2,6 +2,7 @@
 //! server by its name: [`freerun_serve::build::names`].
 
 pub mod locations;
+mod prefix_keys;
 
 pub use locations::{LocationChoice, Locations};
 
