@@ -11,6 +11,7 @@ mod corpus_tests;
 #[cfg(test)]
 mod defaults_tests;
 mod error;
+mod kernel_limits;
 mod logs;
 mod master;
 mod paths;

@@ -2,7 +2,7 @@
 
 use freerun_serve::values::regex_library;
 
-use crate::paths;
+use crate::{kernel_limits, paths};
 
 /// The version of freerun.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -47,7 +47,7 @@ pub fn build(modules: &[&str]) -> String {
     // Tools that configure certificates, certbot for example, look for the line of SNI and for the option of the module.
     format!(
         "built with Rust, rustls and AWS-LC, {}{} build for {}-{}{}\nlibraries: {}, {}\nfeatures: {FEATURES}\n\
-         TLS SNI support enabled\n{line}\n",
+         worker sandbox: {}\nTLS SNI support enabled\n{line}\n",
         // `cargo xtask release` sets this.
         option_env!("FREERUN_PROFILE_GUIDED").map_or("", |_| "profile-guided "),
         if cfg!(debug_assertions) { "debug" } else { "release" },
@@ -56,6 +56,7 @@ pub fn build(modules: &[&str]) -> String {
         option_env!("FREERUN_COMMIT").map(|commit| format!(", commit {commit}")).unwrap_or_default(),
         env!("FREERUN_LIBRARIES"),
         regex_library(),
+        kernel_limits::summary(),
     )
 }
 

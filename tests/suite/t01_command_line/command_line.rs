@@ -43,6 +43,29 @@ fn freerun_names_itself_first() {
     assert!(done.stderr.contains("\nnginx version: nginx/1.31.5\n"), "{}", done.stderr);
 }
 
+/// The limits of a worker are told where somebody looks for them; a configuration with all of them gets no line more.
+#[test]
+fn a_sandbox_that_is_not_whole_is_told() {
+    if !require::freerun() {
+        return;
+    }
+    let done = run(Kind::Freerun, &["-V"], TIME).expect("it starts");
+    let line = done.stderr.lines().find(|line| line.starts_with("worker sandbox: "));
+    let line = line.unwrap_or_else(|| panic!("{}", done.stderr));
+    assert!(line.starts_with("worker sandbox: bounding_set, dumps"), "{line}");
+    let is_whole = !line.contains("; not ");
+    for (text, told, always) in [
+        ("events { }", "the worker's sandbox will lack", false),
+        ("events { } worker_sandbox off;", "the worker will have no sandbox", true),
+        ("events { } worker_sandbox log;", "the worker's sandbox will only log", true),
+    ] {
+        let (_dir, conf, prefix, log) = conf(text);
+        let done = with(&["-t", "-c", &conf, "-p", &prefix, "-e", &log]);
+        assert_eq!(done.code, Some(0), "{}", done.stderr);
+        assert_eq!(done.stderr.contains(told), always || !is_whole, "{text}: {}", done.stderr);
+    }
+}
+
 #[test]
 fn help_tells_the_options() {
     for option in ["-h", "-?"] {

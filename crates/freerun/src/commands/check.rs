@@ -16,9 +16,10 @@ use crate::configuration::{self, Configuration, Side};
 use crate::error::Error;
 use crate::logs::{self, Logs};
 use crate::master::listeners;
+use crate::settings::main::SandboxMode;
 use crate::source::Input;
 use crate::source::loader::Recorder;
-use crate::{console, pidfile, temp_folders};
+use crate::{console, kernel_limits, pidfile, temp_folders};
 
 /// Tests the configuration, reports the result, and with `-T` prints every file.
 pub fn run(options: &Options, input: &Input, log: &ErrorLog) -> ExitCode {
@@ -61,12 +62,29 @@ pub fn run(options: &Options, input: &Input, log: &ErrorLog) -> ExitCode {
         console::print(&format!("nginx: {warnings} {many}, which {is} with --strict\n"));
         return failed();
     }
+    tell_sandbox(configuration.main().worker_sandbox, tell);
     tell(&format!("configuration file {} test is successful", input.conf));
     if options.dump {
         // A reader that closes its end early, such as head, does not make the test fail.
         let _ = std::io::stdout().lock().write_all(&freerun_conf::dump(&configuration.sources));
     }
     ExitCode::SUCCESS
+}
+
+/// Says what the worker's sandbox would lack. A whole one is not worth a line, and tools read those that nginx prints.
+fn tell_sandbox(mode: SandboxMode, tell: impl Fn(&str)) {
+    match mode {
+        SandboxMode::On => {
+            for limit in kernel_limits::missing() {
+                tell(&format!(
+                    "the worker's sandbox will lack \"{}\": the kernel has no {}",
+                    limit.name, limit.feature
+                ));
+            }
+        }
+        SandboxMode::Log => tell("the worker's sandbox will only log: \"worker_sandbox\" is \"log\""),
+        SandboxMode::Off => tell("the worker will have no sandbox: \"worker_sandbox\" is \"off\""),
+    }
 }
 
 /// Servers and name servers whose names have no address. nginx would not start; here they are left out until they have

@@ -19,7 +19,7 @@ use std::sync::OnceLock;
 
 use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
-use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set};
+use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set, secure_computing_mode};
 
 /// Keeps the memory of this process from core files, and other processes of its user from reading it by ptrace(2) or
 /// `/proc` (`PR_SET_DUMPABLE` in prctl(2)).
@@ -43,6 +43,11 @@ pub fn empty_bounding_set() -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Whether the kernel can filter system calls as [`filter_calls`] does (`PR_GET_SECCOMP` in prctl(2)).
+pub fn are_calls_filterable() -> bool {
+    secure_computing_mode().is_ok()
 }
 
 /// A limit that this process has set for itself, or could not.
