@@ -9,6 +9,7 @@ use freerun_serve::configuration::parts::Parts;
 use freerun_serve::listen::ListenSpec;
 use freerun_serve::listen::generation_sockets::Listens;
 use freerun_serve::listen::setting::ListenPlace;
+use freerun_serve::loops::figures::zones::{ServerKind, StatusZoneSettings};
 use freerun_serve::tls::client_facts::HELLO_VARIABLES;
 use freerun_serve::tls::sessions::ServedTls;
 use freerun_serve::values::{Variable, VariableTable};
@@ -124,7 +125,12 @@ impl Builder<'_> {
         let tls = self.block().tls(ssl::server_tls(&settings, cx), cx)?;
         let name = settings.get::<CoreSettings>().server_name.first.clone();
         let handlers = self.modules.iter().flat_map(|module| module.handlers).copied();
-        let server = Arc::new(SessionServer::new(name, settings, tls, self.content(node), handlers));
+        let address = settings.get::<CoreSettings>().listen.first().and_then(|listen| listen.specs.first()).cloned();
+        // A server without an address is reported, and never serves.
+        let zone = address.and_then(|address| {
+            settings.get::<StatusZoneSettings>().of_server(ServerKind::Stream, &name, &address, cx)
+        });
+        let server = Arc::new(SessionServer::new(name, settings, tls, self.content(node), handlers, zone));
         Ok(Some((server, ListenPlace::of(node))))
     }
 

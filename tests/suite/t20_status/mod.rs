@@ -4,5 +4,7 @@ pub mod api;
 pub mod cache_status;
 pub mod freerun_api;
 pub mod kernel_features;
+pub mod problems;
 pub mod status;
+pub mod status_servers;
 pub mod status_zones;

@@ -16,7 +16,7 @@ use freerun_serve::configuration::parts::{Parts, Paths};
 use freerun_serve::listen::ListenSpec;
 use freerun_serve::listen::generation_sockets::Listens;
 use freerun_serve::logs::ErrorLogSettings;
-use freerun_serve::loops::figures::zones::StatusZoneSettings;
+use freerun_serve::loops::figures::zones::{ServerKind, StatusZoneSettings};
 use freerun_serve::tls::challenges::Challenges;
 use freerun_serve::tls::client_facts::HELLO_VARIABLES;
 use freerun_serve::tls::sessions::ServedTls;
@@ -266,7 +266,8 @@ impl Builder<'_> {
         let tls = self.block().tls(ssl::server_tls(&settings, cx), cx)?;
         let protocols = Protocols::HTTP1.with_http2(settings.get::<Http2Settings>().http2).with_http3(http3);
         let TakesConnect(takes_connect) = *cx.extensions.get_or_default();
-        let zone = settings.get::<StatusZoneSettings>().status_zone.of_server();
+        let address = first_address(settings.get(), cx);
+        let zone = settings.get::<StatusZoneSettings>().of_server(ServerKind::Http, &name, &address, cx);
         let server = Arc::new(Server { name, locations, entry, takes_connect, tls, protocols, alt_svc, zone });
         Ok((server, settings, ListenPlace::of(node)))
     }
@@ -491,6 +492,12 @@ impl Builder<'_> {
             error_log: Default::default(),
         })
     }
+}
+
+/// The first address of a server.
+fn first_address(settings: &ServerSettings, cx: &mut Cx) -> ListenSpec {
+    let written = settings.listen.first().and_then(|listen| listen.specs.first());
+    written.cloned().unwrap_or_else(|| default_listen(cx.extensions.get_or_default::<Paths>().privileged))
 }
 
 /// The sockets that the servers listen on, each with the servers of its addresses.

@@ -3,7 +3,9 @@
 //! the request.
 
 use std::cell::Cell;
+use std::time::Duration;
 
+use freerun_runtime::loops;
 use freerun_serve::limits::ConnPlaces;
 use freerun_serve::loops::figures::zones::SubjectEnd;
 
@@ -64,12 +66,20 @@ impl Request {
             status: (self.sent.bytes > 0).then_some(self.sent.code()),
             received: u64::from(self.head.told_len()) + self.body.length(),
             sent: self.sent.bytes,
-            took: self.arrival.started.elapsed(),
+            took: self.age(),
         };
         self.processing.end(&ended);
         if let Some(zone) = &self.place.location.zone {
             zone.pass(&ended);
         }
+    }
+
+    /// The time since the request began, to the accuracy of a step of the loop. Most requests end in the step in which they
+    /// began, and then nothing is computed.
+    #[inline]
+    fn age(&self) -> Duration {
+        let (now, started) = (loops::now(), self.arrival.started);
+        if now == started { Duration::ZERO } else { now.saturating_duration_since(started) }
     }
 
     /// Keeps what counts the request among its states, because the request is packed.

@@ -22,9 +22,11 @@ impl<Z: WithZone> Default for ProcessingCount<Z> {
 
 impl<Z: WithZone> ProcessingCount<Z> {
     /// Counts a request in the zone of this server.
+    #[inline]
     pub(crate) fn begin(server: &LoopLocal<Z>) -> ProcessingCount<Z> {
-        server.zone().into_iter().for_each(ZoneFigures::begin);
-        ProcessingCount(Some(server.clone()).filter(|server| server.zone().is_some()))
+        let Some(zone) = server.zone() else { return ProcessingCount(None) };
+        zone.begin();
+        ProcessingCount(Some(server.clone()))
     }
 
     /// Whether a request is counted.
@@ -34,6 +36,7 @@ impl<Z: WithZone> ProcessingCount<Z> {
     }
 
     /// Counts the end of the request, if it is counted.
+    #[inline]
     pub(crate) fn end(&mut self, how: &SubjectEnd) {
         if let Some(server) = self.0.take()
             && let Some(zone) = server.zone()
@@ -41,10 +44,18 @@ impl<Z: WithZone> ProcessingCount<Z> {
             zone.end(how);
         }
     }
+
+    #[cold]
+    fn end_without_response(&mut self) {
+        self.end(&SubjectEnd { status: None, received: 0, sent: 0, took: Default::default() });
+    }
 }
 
 impl<Z: WithZone> Drop for ProcessingCount<Z> {
+    #[inline]
     fn drop(&mut self) {
-        self.end(&SubjectEnd { status: None, received: 0, sent: 0, took: Default::default() });
+        if self.is_counted() {
+            self.end_without_response();
+        }
     }
 }

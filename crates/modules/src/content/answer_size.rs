@@ -17,6 +17,8 @@ pub fn zones_and_servers(generation: &Generation) -> usize {
     zones.servers.len()
         + zones.locations.len()
         + zones.stream_servers.len()
+        + zones.own_servers.len()
+        + zones.own_stream_servers.len()
         + limits.requests.len()
         + limits.connections.len()
         + limits.sessions.len()

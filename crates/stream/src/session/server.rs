@@ -6,7 +6,7 @@ use freerun_conf::SettingsSet;
 use freerun_runtime::log::ErrorLog;
 use freerun_serve::configuration::services::Services;
 use freerun_serve::logs::LevelErrorLog;
-use freerun_serve::loops::figures::zones::{StatusZoneSettings, ZoneFigures};
+use freerun_serve::loops::figures::zones::ZoneFigures;
 use freerun_serve::tls::server::ServerTls;
 use freerun_serve::tls::sessions::TlsServer;
 
@@ -32,20 +32,21 @@ pub struct SessionServer {
 }
 
 impl SessionServer {
-    /// A server with these settings, and with the settings of the handlers that it needs.
+    /// A server with these settings, with the settings of the handlers that it needs, and with the zone that counts its
+    /// sessions.
     pub fn new(
         name: Arc<str>,
         settings: SettingsSet,
         tls: Option<Arc<ServerTls>>,
         content: Option<ContentHandler>,
         handlers: impl Iterator<Item = Handler>,
+        zone: Option<Arc<ZoneFigures>>,
     ) -> SessionServer {
         let mut by_phase: [Vec<HandlerRun>; PHASES] = Default::default();
         for handler in handlers.filter(|handler| (handler.wanted)(&settings)) {
             by_phase[handler.phase as usize].push(handler.run);
         }
         let handlers = by_phase.map(Vec::into_boxed_slice);
-        let zone = settings.get::<StatusZoneSettings>().status_zone.of_server();
         SessionServer { name, settings, tls, content, zone, handlers, error_log: LevelErrorLog::default() }
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use freerun_proxy::cached::clock::unix_now;
 use freerun_runtime::log::{LogFile, MAX_LOG_THREADS, recent_lines};
 use freerun_runtime::mounts::MountStatus;
 use freerun_runtime::pool::PoolStatus;
@@ -14,6 +15,7 @@ use super::acme::AcmeCertificate;
 use super::caches::CacheFigures;
 use super::http2::Http2;
 use super::limits::LimitZone;
+use super::problems::{self, StatusProblem};
 use super::quic::{Http3, Http3Upstreams, Quic};
 use super::resolvers::Resolver;
 use super::sessions::Sessions;
@@ -45,6 +47,9 @@ described! {
         /// Process id of the worker.
         #[metric(gauge "freerun_worker_pid")]
         pub pid: u32,
+        /// Problems that an operator should look at first.
+        #[metric(gauge "freerun_problems")]
+        pub problems: Vec<StatusProblem>,
         /// Limits that the worker has set for itself (`worker_sandbox`), or could not set.
         pub sandbox: Vec<SandboxLimit>,
         /// Event loops, in their order.
@@ -258,13 +263,14 @@ impl Figures {
         let now = freerun_upstream::now();
         let Zones { servers, locations, stream_servers } = super::zones::collect(&generation);
         let limits = super::limits::collect(&generation);
-        Figures {
+        let mut figures = Figures {
             version: env!("CARGO_PKG_VERSION"),
             generation: generation.number,
             // The first configuration is installed like all others.
             reloads: shared.reloads.get().saturating_sub(1),
             uptime_seconds: shared.started.elapsed().as_millis() as f64 / 1000.0,
             pid: std::process::id(),
+            problems: Vec::new(),
             sandbox: protections().iter().map(SandboxLimit::from).collect(),
             loops: LoopFigures::all(shared),
             pools: Pool::all(&generation),
@@ -292,7 +298,9 @@ impl Figures {
                 ..Sessions::of(&shared.sessions, super::upstreams::collect(&generation, "stream", now))
             },
             acme: super::acme::collect(&generation),
-        }
+        };
+        figures.problems = problems::of(&figures, unix_now().cast_signed());
+        figures
     }
 }
 

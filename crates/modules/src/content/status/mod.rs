@@ -9,6 +9,7 @@ mod http2;
 pub(super) mod key;
 pub(super) mod limits;
 mod page;
+mod problems;
 mod prometheus;
 mod quic;
 mod resolvers;

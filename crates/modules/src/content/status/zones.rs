@@ -16,6 +16,8 @@ described! {
     /// The counters of a zone.
     pub struct Zone {
         pub name: String,
+        /// Whether it is a server without `status_zone` (`status_servers`), under the name and the port of the server.
+        pub is_server: bool,
         /// Requests or sessions that are there.
         #[metric(gauge "{zone}_{units}_processing", "Of a zone, {units} that are there.")]
         #[api]
@@ -68,8 +70,18 @@ pub struct Zones {
 /// Collects the counters of the zones of a generation.
 pub fn collect(generation: &Generation) -> Zones {
     let Some(zones) = generation.parts.get::<StatusZones>() else { return Zones::default() };
-    let all = |zones: &ZonesByName| zones.iter().map(|(name, figures)| Zone::of(name, figures)).collect();
-    Zones { servers: all(&zones.servers), locations: all(&zones.locations), stream_servers: all(&zones.stream_servers) }
+    let all = |zones: &ZonesByName| zones.iter().map(|(name, figures)| Zone::of(name, figures)).collect::<Vec<_>>();
+    let with_own = |named: &ZonesByName, own: &ZonesByName| {
+        // A zone may have been given the name of a server: two rows of one name would be one for Prometheus.
+        let unlike = |name: String| if named.contains_key(name.as_str()) { format!("{name} (server)") } else { name };
+        let own = all(own).into_iter().map(|zone| Zone { is_server: true, name: unlike(zone.name), ..zone });
+        all(named).into_iter().chain(own).collect()
+    };
+    Zones {
+        servers: with_own(&zones.servers, &zones.own_servers),
+        locations: all(&zones.locations),
+        stream_servers: with_own(&zones.stream_servers, &zones.own_stream_servers),
+    }
 }
 
 impl Zone {
@@ -83,6 +95,7 @@ impl Zone {
         });
         Zone {
             name: name.to_owned(),
+            is_server: false,
             processing: shown.processing,
             requests: shown.begun,
             responses: CLASSES.into_iter().zip(shown.classes).collect(),

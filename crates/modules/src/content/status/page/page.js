@@ -291,6 +291,71 @@ const figure = (name, of, text, more) => ({ name, of, text, ...more });
 // Each part is { show(now, before, time) }, where `time` is in seconds between the two answers.
 const parts = [];
 
+/** Problems that one answer does not show, because they are changes: of counters in the last minute. */
+class Changes {
+    constructor() { this.samples = []; }
+    find(now) {
+        const counters = new Map();
+        const note = (key, section, subject, values) => counters.set(key + " " + subject, { section, subject, values });
+        for (const zone of [...now.server_zones, ...now.stream.server_zones]) {
+            note("zone", "zones", zone.name, [zone.responses["5xx"], sum(zone.responses)]);
+        }
+        for (const log of now.logs) note("log", "logs", log.name, [log.lost_lines, 0]);
+        for (const pool of now.pools) note("pool", "pools", pool.name, [pool.refused, pool.served]);
+        for (const cache of now.caches) note("cache", "caches", cache.name, [cache.fills.unstored, cache.fills.begun]);
+        for (const one of now.loops) note("loop", "loops", "loop " + one.index, [one.stalls - one.stalls_without_processor, 0]);
+        for (const zone of [...now.limit_reqs, ...now.limit_conns]) {
+            note("limit", "zones", zone.name, [zone.rejected, zone.rejected + zone.passed]);
+        }
+        const at = performance.now() / 1000;
+        this.samples = this.samples.filter((sample) => sample.pid === now.pid && sample.at > at - 60);
+        this.samples.push({ at, pid: now.pid, counters });
+        const old = this.samples[0].counters;
+        const words = {
+            zone: (bad, all) => bad > .01 * all && `${percent(bad / all)} of its answers in the last minute are 5xx (${bad}).`,
+            log: (bad) => bad > 0 && `${bad} lines were lost in the last minute.`,
+            pool: (bad) => bad > 0 && `${bad} tasks were refused in the last minute, because the queue was full.`,
+            cache: (bad) => bad > 0 && `${bad} objects could not be stored in the last minute.`,
+            loop: (bad) => bad > 0 && `It was held up ${bad} times in the last minute; the error log says in which step.`,
+            limit: (bad, all) => bad > .05 * all && `${percent(bad / all)} of its requests in the last minute were refused (${bad}).`,
+        };
+        const found = [];
+        for (const [key, { section, subject, values: [bad, all] }] of counters) {
+            const was = old.get(key)?.values;
+            const text = was && words[key.split(" ")[0]](bad - was[0], all - was[1]);
+            if (text) found.push({ section, subject, text });
+        }
+        return found;
+    }
+}
+
+{
+    const calm = make("p", { class: "good" }, "Waiting for the first answer…");
+    const list = make("ul", { id: "problem-list" });
+    section("problems", "Problems", calm, list);
+    const link = document.querySelector('#nav a[href="#problems"]');
+    const changes = new Changes();
+    parts.push((now) => {
+        const found = [...now.problems, ...changes.find(now)];
+        put(calm, "There are none.");
+        calm.hidden = found.length > 0;
+        while (list.children.length > found.length) list.lastElementChild.remove();
+        while (list.children.length < found.length) {
+            list.append(make("li", {}, make("a", {}), make("span")));
+        }
+        found.forEach(({ section, subject, text }, i) => {
+            const [name, said] = list.children[i].children;
+            if (name.getAttribute("href") !== "#" + section) name.setAttribute("href", "#" + section);
+            put(name, subject || "…");
+            put(said, ": " + text);
+        });
+        const badge = found.length ? ` (${found.length})` : "";
+        put(link, "Problems" + badge);
+        link.className = found.length ? "bad" : "";
+        const title = (found.length ? `(${found.length}) ` : "") + "freerun: status";
+        if (document.title !== title) document.title = title;
+    });
+}
 {
     const longest = new Card("longest", "Longest turn of a loop's own", us);
     const stalls = new Card("stalls", "Stalls (turns over 10 ms)", count);
@@ -347,7 +412,7 @@ const parts = [];
     const connections = new Card("connections", "Connections", count);
     const idle = new Card("idle", "Idle connections", count);
     const accepted = new Card("accepted", "New connections", rate(short));
-    const out = new Card("sent", "Sent by servers and locations with zones", rate(bytes));
+    const out = new Card("sent", "Sent by servers", rate(bytes));
     const failed = new Card("failed", "5xx of these", rate(short));
     const extra = make("div", { class: "cards" }, out.element, failed.element);
     section("traffic", "Traffic", cards(requests, accepted, connections, idle), extra);
@@ -584,7 +649,7 @@ function servers(now, before, time, kind) {
         figure("Half below", (row) => row.recent ? quantile(row.recent, .5) : NaN, us),
         figure("99 % below", (row) => row.recent ? quantile(row.recent, .99) : NaN, us),
     ];
-    const servers = new Table("Server zones", (row) => row.name, columns("Server"), { column: 1, down: true });
+    const servers = new Table("Servers", (row) => row.name, columns("Server"), { column: 1, down: true });
     const locations = new Table("Location zones", (row) => row.name, columns("Location"), { column: 1, down: true });
     const limits = new Table("Limit zones", (row) => row.kind + row.name, [
         word("Zone", (row) => row.name), word("Kind", (row) => row.kind),
@@ -594,7 +659,7 @@ function servers(now, before, time, kind) {
         figure("Refused now", (row) => row.refusing, rate(short), { line: true }),
         figure("Would be refused (dry run)", (row) => row.rejected_dry_run, count),
     ], { column: 4, down: true });
-    section("zones", "Zones", make("h3", {}, "Servers with status_zone"), servers.element,
+    section("zones", "Zones", make("h3", {}, "Servers"), servers.element,
         make("h3", {}, "Locations with status_zone"), locations.element,
         make("h3", {}, "Limits"), limits.element);
     const rows = (now, before, time) => {
@@ -661,9 +726,11 @@ async function ask() {
         show(JSON.parse(text));
         put(stateOf, "");
         stateOf.className = "";
+        document.getElementById("main").classList.remove("old");
     } catch (error) {
         put(stateOf, `No answer (${error.message}), trying again`);
         stateOf.className = "bad";
+        document.getElementById("main").classList.add("old");
     }
     working = false;
     timer = setTimeout(ask, 1000 * Math.max(Number(every.value), size > LARGE ? 5 : 0));

@@ -21,4 +21,37 @@ pub struct StatusZones {
     pub locations: ZonesByName,
     /// Zones of servers of stream.
     pub stream_servers: ZonesByName,
+    /// Virtual servers of http without `status_zone`.
+    pub own_servers: ZonesByName,
+    /// Servers of stream without `status_zone`.
+    pub own_stream_servers: ZonesByName,
+}
+
+/// The protocol of a server that is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServerKind {
+    /// A virtual server of http.
+    Http,
+    /// A server of stream.
+    Stream,
+}
+
+impl ServerKind {
+    /// The beginning of the key of a server's figures.
+    fn key(self) -> &'static str {
+        match self {
+            ServerKind::Http => "server",
+            ServerKind::Stream => "stream server",
+        }
+    }
+}
+
+impl StatusZones {
+    /// The servers of this kind that have no `status_zone`.
+    fn own_zones(&mut self, kind: ServerKind) -> &mut ZonesByName {
+        match kind {
+            ServerKind::Http => &mut self.own_servers,
+            ServerKind::Stream => &mut self.own_stream_servers,
+        }
+    }
 }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use freerun_conf::{Contexts, Cx, Node, Problem, Shape, Value, settings};
 
-use super::{StatusZones, ZoneFigures};
+use super::{ServerKind, StatusZones, ZoneFigures, ZonesByName};
 use crate::configuration::zones::ZoneTable;
+use crate::listen::ListenSpec;
 
 settings! {
     /// Requests and sessions are counted by zones.
@@ -20,7 +21,66 @@ settings! {
         /// counts in the zone of the location where it ends. `status` and `api` show what was counted, which goes on over a
         /// reload. Of the statuses, each event loop counts 32 one by one in a zone; others count in their classes.
         status_zone: StatusZone, in SERVER | LOCATION | LOCATION_IF | STREAM_SERVER;
+        /// Whether the requests, or the sessions of `stream`, of a server without `status_zone` are counted too.
+        ///
+        /// `status` has them beside the zones, with the name of the server and its port: `shop.example:443`. A server without
+        /// a name has its address: `0.0.0.0:80`. `api` at version 9 lists the zones of `status_zone` alone, as NGINX Plus does.
+        /// Of more than 4096 such servers the rest is counted together, as `(other servers)`.
+        status_servers: bool = "on", in HTTP | SERVER | STREAM | STREAM_SERVER, fidelity = Own;
     }
+}
+
+/// Number of servers without `status_zone` that have counters of their own. The counters of one take some 1 KB for each
+/// event loop.
+const MAX_OWN_ZONES: usize = 4_096;
+
+/// The name under which the rest is counted together.
+const OTHER_SERVERS: &str = "(other servers)";
+
+impl StatusZoneSettings {
+    /// The zone of a server with these settings, which has this first name and this first address: the zone of
+    /// `status_zone`, or one of the server's own.
+    pub fn of_server(
+        &self,
+        kind: ServerKind,
+        name: &str,
+        address: &ListenSpec,
+        cx: &mut Cx,
+    ) -> Option<Arc<ZoneFigures>> {
+        if let StatusZone::Server(zone) = &self.status_zone {
+            return Some(zone.clone());
+        }
+        if !self.status_servers {
+            return None;
+        }
+        let label = label(name, address);
+        let zones = cx.extensions.get_or_default::<StatusZones>().own_zones(kind);
+        let name = match zones.len() {
+            MAX_OWN_ZONES.. => OTHER_SERVERS.to_owned(),
+            _ => unused(label, zones),
+        };
+        let zone = cx.extensions.get_or_default::<ZoneTable>();
+        let zone = zone.keep(&format!("{} {name}", kind.key()), ZoneFigures::default);
+        cx.extensions.get_or_default::<StatusZones>().own_zones(kind).insert(name.into(), zone.clone());
+        Some(zone)
+    }
+}
+
+/// The name of a server for its figures: its first name with the port, or its address.
+fn label(name: &str, address: &ListenSpec) -> String {
+    match address.ip {
+        Some(ip) if !matches!(name, "" | "_") => format!("{name}:{}", ip.port()),
+        _ => address.name.clone(),
+    }
+}
+
+/// The name, with a number behind it if another server has that name.
+fn unused(name: String, zones: &ZonesByName) -> String {
+    if !zones.contains_key(name.as_str()) {
+        return name;
+    }
+    let mut names = (2u32..).map(|number| format!("{name} ({number})"));
+    names.find(|name| !zones.contains_key(name.as_str())).unwrap_or(name)
 }
 
 /// The value of `status_zone`.
@@ -36,11 +96,6 @@ pub enum StatusZone {
 }
 
 impl StatusZone {
-    /// The zone of a server whose settings have this value.
-    pub fn of_server(&self) -> Option<Arc<ZoneFigures>> {
-        if let StatusZone::Server(zone) = self { Some(zone.clone()) } else { None }
-    }
-
     /// The zone of a location with this value. It may be the zone of the server around the location.
     pub fn of_location(&self) -> Option<Arc<ZoneFigures>> {
         if let StatusZone::Location(zone) = self { Some(zone.clone()) } else { None }
