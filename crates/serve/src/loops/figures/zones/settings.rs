@@ -152,23 +152,35 @@ mod tests {
         &settings.get::<StatusZoneSettings>().status_zone
     }
 
+    /// The zone of a server of the configuration that has no name.
+    fn server_zone(settings: &SettingsSet, cx: &mut Cx) -> Arc<ZoneFigures> {
+        named_zone(settings, "", 80, cx).expect("a zone")
+    }
+
+    /// The zone of a server with this name and port.
+    fn named_zone(settings: &SettingsSet, name: &str, port: u16, cx: &mut Cx) -> Option<Arc<ZoneFigures>> {
+        let address = ([127, 0, 0, 1], port).into();
+        let spec = ListenSpec::new("http", Some(address), address.to_string());
+        settings.get::<StatusZoneSettings>().of_server(ServerKind::Http, name, &spec, cx)
+    }
+
     #[test]
     fn locations_inherit_of_locations_alone() {
         let mut cx = Cx::new(Sources::default());
         let server = level("status_zone a;", Contexts::SERVER, None, &mut cx).unwrap();
         let bare = level("", Contexts::LOCATION, Some(&server), &mut cx).unwrap();
-        assert!(zone(&server).of_server().is_some() && zone(&bare).of_location().is_none());
+        assert!(zone(&bare).of_location().is_none());
         let location = level("status_zone a;", Contexts::LOCATION, Some(&server), &mut cx).unwrap();
         let inside = level("", Contexts::LOCATION, Some(&location), &mut cx).unwrap();
         let (own, inherited) = (zone(&location).of_location().unwrap(), zone(&inside).of_location().unwrap());
         assert!(Arc::ptr_eq(&own, &inherited));
-        assert!(!Arc::ptr_eq(&own, &zone(&server).of_server().unwrap()), "a location's zone is not the server's");
+        assert!(!Arc::ptr_eq(&own, &server_zone(&server, &mut cx)), "a location's zone is not the server's");
         let off = level("status_zone off;", Contexts::LOCATION, Some(&location), &mut cx).unwrap();
         assert!(zone(&off).of_location().is_none());
         let shared = level("status_zone a;", Contexts::LOCATION_IF, Some(&off), &mut cx).unwrap();
         assert!(Arc::ptr_eq(&own, &zone(&shared).of_location().unwrap()));
         let session = level("status_zone off;", Contexts::STREAM_SERVER, None, &mut cx).unwrap();
-        assert!(zone(&session).of_server().is_some(), "a server has no zone to leave out");
+        assert!(matches!(zone(&session), StatusZone::Server(_)), "a server has no zone to leave out");
         let zones = cx.extensions.get_or_default::<StatusZones>();
         let names = |zones: &super::super::ZonesByName| zones.keys().map(|name| name.to_string()).collect::<Vec<_>>();
         assert_eq!(names(&zones.servers), ["a"]);
@@ -191,11 +203,35 @@ mod tests {
     #[test]
     fn what_was_counted_goes_on_over_a_reload() {
         let mut first = Cx::new(Sources::default());
-        let before = zone(&level("status_zone a;", Contexts::SERVER, None, &mut first).unwrap()).of_server().unwrap();
+        let level_of = |text, cx: &mut Cx| level(text, Contexts::SERVER, None, cx).unwrap();
+        let (named, bare) = (level_of("status_zone a;", &mut first), level_of("", &mut first));
+        let before = (server_zone(&named, &mut first), server_zone(&bare, &mut first));
         let zones = first.extensions.get_or_default::<ZoneTable>().zones();
         let mut next = Cx::new(Sources::default());
         next.extensions.insert(ZoneTable::seeded(zones));
-        let after = zone(&level("status_zone a;", Contexts::SERVER, None, &mut next).unwrap()).of_server().unwrap();
-        assert!(Arc::ptr_eq(&before, &after));
+        let (named, bare) = (level_of("status_zone a;", &mut next), level_of("", &mut next));
+        assert!(Arc::ptr_eq(&before.0, &server_zone(&named, &mut next)));
+        assert!(Arc::ptr_eq(&before.1, &server_zone(&bare, &mut next)));
+    }
+
+    #[test]
+    fn servers_without_a_zone_have_names_of_their_own_and_a_bound() {
+        let mut cx = Cx::new(Sources::default());
+        let on = level("", Contexts::SERVER, None, &mut cx).unwrap();
+        let off = level("status_servers off;", Contexts::SERVER, None, &mut cx).unwrap();
+        assert!(named_zone(&off, "silent.example", 80, &mut cx).is_none());
+        for (name, port) in [("a.example", 443), ("a.example", 443), ("_", 80), ("", 81), ("a.example", 80)] {
+            named_zone(&on, name, port, &mut cx).expect("a zone");
+        }
+        let names = |cx: &mut Cx| -> Vec<String> {
+            let zones = cx.extensions.get_or_default::<StatusZones>();
+            zones.own_servers.keys().map(|name| name.to_string()).collect()
+        };
+        let wanted = ["127.0.0.1:80", "127.0.0.1:81", "a.example:443", "a.example:443 (2)", "a.example:80"];
+        assert_eq!(names(&mut cx), wanted);
+        let all: Vec<_> = (0..MAX_OWN_ZONES).map(|n| named_zone(&on, &format!("h{n}"), 80, &mut cx).unwrap()).collect();
+        assert_eq!(names(&mut cx).len(), MAX_OWN_ZONES + 1);
+        assert!(names(&mut cx).contains(&OTHER_SERVERS.to_owned()));
+        assert!(Arc::ptr_eq(&all[MAX_OWN_ZONES - 1], &all[MAX_OWN_ZONES - 2]), "the rest is counted together");
     }
 }
