@@ -1,18 +1,34 @@
-//! Other programs that a chore runs.
+//! Other programs that a chore runs, the files that it works with, and the error of both.
 
 use std::ffi::OsStr;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A command did not start or failed.
+/// The reason why a step of a chore was not done.
 #[derive(Debug, thiserror::Error)]
-#[error("{command}: {reason}")]
-pub struct CommandError {
-    /// The command.
-    command: String,
-    /// The manner in which it ended.
-    reason: String,
+pub enum StepError {
+    /// A command did not start or failed.
+    #[error("{command}: {reason}")]
+    Command {
+        /// The command.
+        command: String,
+        /// The manner in which it ended.
+        reason: String,
+    },
+    /// A file or folder cannot be made or read.
+    #[error("{}: {reason}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        reason: std::io::Error,
+    },
+}
+
+/// The result of an operation at `path`.
+pub fn at<T>(path: &Path, result: std::io::Result<T>) -> Result<T, StepError> {
+    result.map_err(|reason| StepError::File { path: path.to_path_buf(), reason })
 }
 
 /// Cargo, to be run in the repository: the same that runs this program, if one does.
@@ -22,14 +38,14 @@ pub fn cargo(repository: &Path) -> Command {
     cargo
 }
 
-fn failed(command: &Command, reason: impl fmt::Display) -> CommandError {
+fn failed(command: &Command, reason: impl fmt::Display) -> StepError {
     let words: Vec<_> =
         std::iter::once(command.get_program()).chain(command.get_args()).map(OsStr::to_string_lossy).collect();
-    CommandError { command: words.join(" "), reason: reason.to_string() }
+    StepError::Command { command: words.join(" "), reason: reason.to_string() }
 }
 
 /// Runs a command, whose output is the user's.
-pub fn run(command: &mut Command) -> Result<(), CommandError> {
+pub fn run(command: &mut Command) -> Result<(), StepError> {
     match command.status() {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(failed(command, status)),
@@ -38,7 +54,7 @@ pub fn run(command: &mut Command) -> Result<(), CommandError> {
 }
 
 /// Runs a command and answers what it wrote to standard output.
-pub fn ask(command: &mut Command) -> Result<String, CommandError> {
+pub fn ask(command: &mut Command) -> Result<String, StepError> {
     match command.output() {
         Ok(output) if output.status.success() => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
         Ok(output) => {

@@ -29,10 +29,13 @@ usage: cargo xtask tidy|map|release|package|book|fuzz|instructions|peer
     --record  lower the numbers of both in xtask/tidy.toml to what is there, then check
   map [PATH]
             print each Rust file below PATH with the first sentence of what it says about itself
-  release   build freerun with what a load on it has shown (profile-guided): see docs/running.md
-  package [--binary FILE [--static FILE]] [--image]
-            make what is installed in target/package: packages of Debian, archives
-            --binary  of this binary, instead of a release that is built first
+  release [--profile FILE]
+            build freerun with what a load on it has shown (profile-guided): see docs/running.md
+            --profile  with what an earlier build was shown: target/pgo/freerun.profdata
+  package [--profile FILE | --binary FILE [--static FILE]] [--image]
+            make what is installed in target/package: packages of Debian and RPM, archives
+            --profile  for the release that is built first
+            --binary  of this binary, instead of a release
             --static  and of this one without shared libraries, for the archive
             --image   make container images, too
   book      build the guide, the reference and the design notes as a static site, with mdBook, and check its links
@@ -73,7 +76,8 @@ fn main() -> ExitCode {
         },
         ["map"] => map_command(""),
         ["map", below] => map_command(below),
-        ["release"] => release_command(),
+        ["release"] => release_command(None),
+        ["release", "--profile", profile] => release_command(Some(Path::new(profile))),
         ["package", options @ ..] => package_command(options),
         ["book"] => book_command(),
         ["fuzz"] => fuzz_command("60"),
@@ -111,8 +115,8 @@ fn map_command(below: &str) -> ExitCode {
 }
 
 /// Builds the binary and prints where it is.
-fn release_command() -> ExitCode {
-    match release::release(&repository(), &[]) {
+fn release_command(profile: Option<&Path>) -> ExitCode {
+    match release::release(&repository(), &[], profile) {
         Ok(binary) => {
             println!("{}", binary.display());
             ExitCode::SUCCESS

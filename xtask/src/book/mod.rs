@@ -10,7 +10,7 @@ mod pages;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use crate::command;
+use crate::command::{self, StepError, at};
 use crate::tidy::{self, Tree};
 
 /// The reason why the book was not made.
@@ -19,17 +19,9 @@ pub enum BookError {
     /// The repository cannot be read.
     #[error(transparent)]
     Tree(#[from] tidy::TidyError),
-    /// mdBook did not build or did not run.
+    /// mdBook did not build or did not run, or a file cannot be read or written.
     #[error(transparent)]
-    Command(#[from] command::CommandError),
-    /// A file cannot be read or written.
-    #[error("{}: {reason}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        reason: io::Error,
-    },
+    Step(#[from] StepError),
     /// The book has links that lead nowhere.
     #[error("{} links of the book lead nowhere", .0)]
     Broken(usize),
@@ -73,24 +65,20 @@ fn fill(repository: &Path, source: &Path) -> Result<(), BookError> {
     }
     write(&inside.join("SUMMARY.md"), pages.summary().as_bytes())?;
     let settings = repository.join("xtask/book/book.toml");
-    write(&source.join("book.toml"), &at(&settings, fs::read(&settings))?)
+    Ok(write(&source.join("book.toml"), &at(&settings, fs::read(&settings))?)?)
 }
 
 /// Removes what an earlier run has left.
-fn remove(folder: &Path) -> Result<(), BookError> {
+fn remove(folder: &Path) -> Result<(), StepError> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => at(folder, Err(error)),
         _ => Ok(()),
     }
 }
 
-fn write(path: &Path, contents: &[u8]) -> Result<(), BookError> {
+fn write(path: &Path, contents: &[u8]) -> Result<(), StepError> {
     if let Some(folder) = path.parent() {
         at(folder, fs::create_dir_all(folder))?;
     }
     at(path, fs::write(path, contents))
-}
-
-fn at<T>(path: &Path, result: io::Result<T>) -> Result<T, BookError> {
-    result.map_err(|reason| BookError::File { path: path.to_path_buf(), reason })
 }

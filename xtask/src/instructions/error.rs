@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 
-use crate::command;
+use crate::command::StepError;
 
 /// The reason for which there are no counts.
 #[derive(Debug, thiserror::Error)]
 pub enum CountError {
     /// A command did not start or failed.
     #[error(transparent)]
-    Command(#[from] command::CommandError),
+    Command(#[from] StepError),
     /// Without valgrind nothing can be counted.
     #[error("valgrind is not installed; on Debian: apt-get install valgrind")]
     NoValgrind,

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::command::{self, run};
+use crate::command::{StepError, run};
 use crate::release::ReleaseError;
 
 /// The reason why there are no packages.
@@ -12,25 +12,18 @@ pub enum PackageError {
     /// There is no binary.
     #[error(transparent)]
     Build(#[from] ReleaseError),
-    /// A command did not start or failed.
+    /// A command failed, or a file cannot be made or read.
     #[error(transparent)]
-    Failed(#[from] command::CommandError),
-    /// A file or folder cannot be made or read.
-    #[error("{}: {reason}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        reason: std::io::Error,
-    },
+    Step(#[from] StepError),
+    /// A library in the program has no text of its licence.
+    #[error("{0} has no text of its licence: packaging/licences is the place for it")]
+    NoLicence(String),
+    /// cargo-cyclonedx has written something else than JSON.
+    #[error("the list of cargo-cyclonedx: {0}")]
+    NoList(serde_json::Error),
     /// A binary that is no freerun.
     #[error("{} prints no version of freerun", .0.display())]
     NotFreerun(PathBuf),
-}
-
-/// The result of an operation at `path`.
-pub(super) fn at<T>(path: &Path, result: std::io::Result<T>) -> Result<T, PackageError> {
-    result.map_err(|reason| PackageError::File { path: path.to_path_buf(), reason })
 }
 
 /// The facts that all packages have.
@@ -50,6 +43,11 @@ pub(super) struct Build {
 }
 
 impl Build {
+    /// The begin of the names of files that no distribution has a rule for.
+    pub(super) fn name(&self) -> String {
+        format!("freerun-{}-linux-{}", self.version, std::env::consts::ARCH)
+    }
+
     /// The folder with the files as they are installed.
     pub(super) fn tree(&self) -> PathBuf {
         self.folder.join("tree")
@@ -57,8 +55,8 @@ impl Build {
 }
 
 /// Sets the times of everything below a folder to the commit's, so that archives are the same each time.
-pub(super) fn set_times(build: &Build, folder: &Path) -> Result<(), PackageError> {
+pub(super) fn set_times(build: &Build, folder: &Path) -> Result<(), StepError> {
     let mut command = Command::new("find");
     command.arg(folder).args(["-exec", "touch", "--no-dereference", "--date"]).arg(format!("@{}", build.epoch));
-    Ok(run(command.args(["{}", "+"]))?)
+    run(command.args(["{}", "+"]))
 }

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::build::{Build, PackageError, at};
+use super::build::{Build, PackageError};
 use super::tree;
-use crate::command::{ask, cargo};
+use crate::command::{StepError, ask, at, cargo};
 
 /// The page with the reasons.
 const REASONS: &str = "docs/dependencies.md";
@@ -15,74 +15,113 @@ const REASONS: &str = "docs/dependencies.md";
 const FOLDER: &str = "usr/share/doc/freerun";
 
 /// Names of files with a licence begin so.
-const LICENCE_NAMES: [&str; 4] = ["LICENSE", "LICENCE", "COPYING", "NOTICE"];
+const LICENCE_NAMES: [&str; 5] = ["LICENSE", "LICENCE", "COPYING", "NOTICE", "UNLICENSE"];
+
+/// The number of levels below the folder of a package where such files are looked for: libraries in C have folders there.
+const DEPTH: usize = 3;
+
+/// The folder with texts that the packages of cargo leave out, in files with the names of these.
+const MISSING: &str = "packaging/licences";
+
+/// The begin of a text that is one of two to choose from, where the other one is chosen.
+const NOT_CHOSEN: &str = "GNU GENERAL PUBLIC LICENSE";
+
+/// The texts of freerun's own licences.
+const OWN: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
 
 /// Writes both.
 pub(super) fn write(build: &Build) -> Result<(), PackageError> {
     let reasons = build.repository.join(REASONS);
     tree::write(&build.tree(), &format!("{FOLDER}/dependencies.md"), &at(&reasons, fs::read(&reasons))?)?;
-    tree::write(&build.tree(), &format!("{FOLDER}/licences"), licences(build)?.as_bytes())
+    Ok(tree::write(&build.tree(), &format!("{FOLDER}/licences"), licences(&build.repository)?.as_bytes())?)
 }
 
 /// A package in the binary.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct LinkedPackage {
+pub(super) struct LinkedPackage {
     /// The name and the version: `libc v0.2.1`.
-    name: String,
+    pub(super) name: String,
     licence: String,
 }
 
-/// The packages of others that are in the binary, as cargo says.
-fn linked(build: &Build) -> Result<BTreeSet<LinkedPackage>, PackageError> {
-    let mut command = cargo(&build.repository);
+/// The packages that are in the binary, as cargo says: others' packages, and freerun's own.
+pub(super) fn linked(repository: &Path) -> Result<(BTreeSet<LinkedPackage>, BTreeSet<LinkedPackage>), StepError> {
+    let mut command = cargo(repository);
     command.args(["tree", "--locked", "--package", "freerun", "--edges", "normal", "--prefix", "none"]);
     let text = ask(command.args(["--no-dedupe", "--format", "{p}|{l}"]))?;
-    let lines = text.lines().filter_map(|line| line.split_once('|'));
-    // freerun's own have a path behind the version.
-    let others = lines.filter(|(name, _)| !name.contains(" (/"));
-    let linked = |(name, licence): (&str, &str)| LinkedPackage {
-        name: name.replace(" (proc-macro)", ""),
-        licence: licence.replace('/', " OR "),
-    };
-    Ok(others.map(linked).collect())
+    let (mut others, mut own) = (BTreeSet::new(), BTreeSet::new());
+    for (name, licence) in text.lines().filter_map(|line| line.split_once('|')) {
+        // freerun's own have a path behind the version.
+        let (name, packages) = match name.split_once(" (/") {
+            Some((name, _)) => (name.to_owned(), &mut own),
+            None => (name.replace(" (proc-macro)", ""), &mut others),
+        };
+        packages.insert(LinkedPackage { name, licence: licence.replace('/', " OR ") });
+    }
+    Ok((others, own))
 }
 
 /// The texts of all licences, each with the packages that have it.
-fn licences(build: &Build) -> Result<String, PackageError> {
-    let metadata = ask(cargo(&build.repository).args(["metadata", "--locked", "--format-version", "1"]))?;
+fn licences(repository: &Path) -> Result<String, PackageError> {
+    let metadata = ask(cargo(repository).args(["metadata", "--locked", "--format-version", "1"]))?;
     let folders = folders(&metadata);
     let mut packages = String::new();
     let mut texts: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for LinkedPackage { name, licence } in linked(build)? {
+    for LinkedPackage { name, licence } in linked(repository)?.0 {
         packages += &format!("{name}: {licence}\n");
-        let Some(folder) = folders.get(&name) else { continue };
-        for text in licence_texts(folder)? {
+        let mut own = match folders.get(&name) {
+            Some(folder) => licence_texts(folder, DEPTH)?,
+            None => Vec::new(),
+        };
+        let missing = repository.join(MISSING).join(name.split(' ').next().unwrap_or_default());
+        if missing.is_file() {
+            own.push(text(&missing)?);
+        }
+        if own.is_empty() {
+            return Err(PackageError::NoLicence(name));
+        }
+        for text in own {
             texts.entry(text).or_default().insert(name.clone());
         }
     }
-    let mut all = format!("The packages in the program, with their licences:\n\n{packages}");
+    let mut all = format!("The libraries in the program, with their licences:\n\n{packages}");
+    for name in OWN {
+        all += &section("freerun", &text(&repository.join(name))?);
+    }
     for (text, names) in texts {
-        let names: Vec<String> = names.into_iter().collect();
-        all += &format!("\n{}\n{}\n\n{text}\n", "-".repeat(100), names.join(", "));
+        all += &section(&names.into_iter().collect::<Vec<_>>().join(", "), &text);
     }
     Ok(all)
 }
 
-/// The texts of the licences in a package's folder.
-fn licence_texts(folder: &Path) -> Result<Vec<String>, PackageError> {
+/// A licence below the names of those who have it.
+fn section(names: &str, text: &str) -> String {
+    format!("\n{}\n{names}\n\n{text}\n", "-".repeat(100))
+}
+
+/// The text in a file, in the same form for all.
+fn text(path: &Path) -> Result<String, StepError> {
+    Ok(String::from_utf8_lossy(&at(path, fs::read(path))?).trim().replace('\r', ""))
+}
+
+/// The texts of the licences in a package's folder, and in that many levels of folders below it.
+fn licence_texts(folder: &Path, depth: usize) -> Result<Vec<String>, StepError> {
     let mut texts = Vec::new();
     for entry in at(folder, fs::read_dir(folder))? {
         let path = at(folder, entry)?.path();
         let name = path.file_name().map(|name| name.to_string_lossy().to_uppercase()).unwrap_or_default();
-        if path.is_file() && LICENCE_NAMES.iter().any(|begin| name.starts_with(begin)) {
-            texts.push(String::from_utf8_lossy(&at(&path, fs::read(&path))?).trim().replace('\r', ""));
+        if path.is_dir() && depth > 0 {
+            texts.extend(licence_texts(&path, depth - 1)?);
+        } else if path.is_file() && LICENCE_NAMES.iter().any(|begin| name.starts_with(begin)) {
+            texts.push(text(&path)?);
         }
     }
+    texts.retain(|text| !text.starts_with(NOT_CHOSEN));
     Ok(texts)
 }
 
 /// The folders of packages by name and version (`libc v0.2.1`), from what `cargo metadata` prints.
-fn folders(metadata: &str) -> BTreeMap<String, PathBuf> {
+pub(super) fn folders(metadata: &str) -> BTreeMap<String, PathBuf> {
     let Ok(metadata) = serde_json::from_str::<serde_json::Value>(metadata) else { return BTreeMap::new() };
     let packages = metadata["packages"].as_array().map(Vec::as_slice).unwrap_or_default();
     let folder = |package: &serde_json::Value| {
@@ -111,6 +150,16 @@ mod tests {
         let rows = text.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
         let explained: BTreeSet<String> = rows.map(|(name, _)| name.to_owned()).collect();
         assert_eq!(explained, declared(), "{REASONS} has one row for each dependency of the workspace");
+    }
+
+    #[test]
+    fn each_library_in_the_program_has_the_text_of_its_licence() {
+        let all = licences(&crate::repository()).expect("licences");
+        // Those of freerun, of a library's C code, and of one that has the text here.
+        for part in ["\nfreerun\n", "University of Cambridge", "Zoltan Herczeg", "Brotli Authors", "Daan Leijen"] {
+            assert!(all.contains(part), "{part}");
+        }
+        assert!(!all.contains(NOT_CHOSEN));
     }
 
     #[test]

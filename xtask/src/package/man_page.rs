@@ -6,7 +6,7 @@ use std::path::Path;
 use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 use roff::{Inline, Roff, bold, italic, roman};
 
-use super::build::{PackageError, at};
+use crate::command::{StepError, at};
 
 /// The length of a line in the page's source, in bytes, behind which no further word is put. mandoc(1) wants less than 80 in
 /// all; a name in another font, which stands in brackets without a space, may be longer by 34.
@@ -26,7 +26,7 @@ fn source_length(word: &str) -> usize {
 type Markdown = String;
 
 /// The pages of the reference that freerun.conf(5) is made of: the directives, and at the end the variables.
-pub(super) fn reference_pages(repository: &Path) -> Result<Vec<Markdown>, PackageError> {
+pub(super) fn reference_pages(repository: &Path) -> Result<Vec<Markdown>, StepError> {
     const VARIABLES: &str = "variables.md";
     let folder = repository.join("docs/reference");
     let mut names = Vec::new();

@@ -8,6 +8,9 @@ mod build;
 mod debian;
 mod inventory;
 mod man_page;
+mod rpm;
+mod sbom;
+mod scripts;
 mod tarball;
 mod tools;
 mod tree;
@@ -16,9 +19,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use build::{Build, at};
+use build::Build;
 
-use crate::command::{ask, run};
+use crate::command::{StepError, ask, at, run};
 use crate::release;
 
 pub use build::PackageError;
@@ -30,6 +33,8 @@ pub struct PackageOptions {
     pub binary: Option<PathBuf>,
     /// The same for the binary without shared libraries, which the archive has.
     pub static_binary: Option<PathBuf>,
+    /// The profile of an earlier release, for a release that is built first.
+    pub profile: Option<PathBuf>,
     /// Whether container images are made, too.
     pub image: bool,
 }
@@ -43,11 +48,14 @@ impl PackageOptions {
             match *word {
                 "--binary" => read.binary = Some(words.next()?.into()),
                 "--static" => read.static_binary = Some(words.next()?.into()),
+                "--profile" => read.profile = Some(words.next()?.into()),
                 "--image" => read.image = true,
                 _ => return None,
             }
         }
-        Some(read)
+        // A binary that is there is not built with a profile.
+        let is_possible = read.binary.is_none() || read.profile.is_none();
+        is_possible.then_some(read)
     }
 }
 
@@ -65,7 +73,7 @@ pub fn package(repository: &Path, options: &PackageOptions) -> Result<(), Packag
             let is_changed = !git(&["status", "--porcelain"])?.trim().is_empty();
             let commit = format!("{}{}", commit.trim(), if is_changed { "-modified" } else { "" });
             let variables = [("FREERUN_COMMIT", commit.as_str()), ("SOURCE_DATE_EPOCH", &epoch)];
-            let binary = release::release(repository, &variables)?;
+            let binary = release::release(repository, &variables, options.profile.as_deref())?;
             (binary, Some(release::release_static(repository, &variables)?))
         }
     };
@@ -81,7 +89,12 @@ pub fn package(repository: &Path, options: &PackageOptions) -> Result<(), Packag
     inventory::write(&build)?;
     tree::compress(&build)?;
     let mut files = debian::packages(&build)?;
+    files.push(rpm::package(&build)?);
+    files.push(sbom::write(&build)?);
     files.extend(tarball::tarballs(&build)?);
+    if options.binary.is_none() {
+        files.extend(profile(&build)?);
+    }
     sums(&build, &files)?;
     if options.image {
         images(&build)?;
@@ -90,7 +103,7 @@ pub fn package(repository: &Path, options: &PackageOptions) -> Result<(), Packag
 }
 
 /// Makes the container images, for root and for another user.
-fn images(build: &Build) -> Result<(), PackageError> {
+fn images(build: &Build) -> Result<(), StepError> {
     for kind in ["privileged", "unprivileged"] {
         let name = if kind == "privileged" { "image" } else { "image-unprivileged" };
         let mut script = Command::new(build.repository.join("packaging/image/build"));
@@ -100,8 +113,19 @@ fn images(build: &Build) -> Result<(), PackageError> {
     Ok(())
 }
 
+/// Copies the profile that the binary was built with, for those who want to build the same.
+fn profile(build: &Build) -> Result<Vec<PathBuf>, StepError> {
+    let mut files = Vec::new();
+    for (file, ending) in release::profile_files(&build.repository) {
+        let copy = build.folder.join(format!("{}.{ending}", build.name()));
+        at(&file, fs::copy(&file, &copy))?;
+        files.push(copy);
+    }
+    Ok(files)
+}
+
 /// Writes the checksums, and prints the size of each file.
-fn sums(build: &Build, files: &[PathBuf]) -> Result<(), PackageError> {
+fn sums(build: &Build, files: &[PathBuf]) -> Result<(), StepError> {
     let names: Vec<_> = files.iter().filter_map(|file| file.file_name()).collect();
     let sums = ask(Command::new("sha256sum").current_dir(&build.folder).args(&names))?;
     let path = build.folder.join("SHA256SUMS");
@@ -111,4 +135,18 @@ fn sums(build: &Build, files: &[PathBuf]) -> Result<(), PackageError> {
         println!("{size:>12} {}", file.strip_prefix(&build.repository).unwrap_or(file).display());
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_binary_that_is_there_has_no_profile() {
+        let read = PackageOptions::read(&["--profile", "a.profdata", "--image"]).expect("options");
+        assert_eq!((read.profile, read.image), (Some("a.profdata".into()), true));
+        assert!(PackageOptions::read(&["--binary", "a", "--static", "b"]).is_some());
+        assert_eq!(PackageOptions::read(&["--binary", "a", "--profile", "a.profdata"]), None);
+        assert_eq!(PackageOptions::read(&["--profile"]), None);
+    }
 }

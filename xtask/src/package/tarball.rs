@@ -4,12 +4,12 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::build::{Build, PackageError};
-use crate::command::run;
+use super::build::Build;
+use crate::command::{StepError, run};
 
 /// Makes the archives and answers where they are.
-pub(super) fn tarballs(build: &Build) -> Result<Vec<PathBuf>, PackageError> {
-    let name = format!("freerun-{}-linux-{}", build.version, std::env::consts::ARCH);
+pub(super) fn tarballs(build: &Build) -> Result<Vec<PathBuf>, StepError> {
+    let name = build.name();
     let mut archives = Vec::new();
     if let Some(program) = &build.static_binary {
         let tree = build.folder.join("static-tree");
@@ -26,9 +26,9 @@ pub(super) fn tarballs(build: &Build) -> Result<Vec<PathBuf>, PackageError> {
 }
 
 /// Archives a file or folder that is in another one, with equal owners and times.
-fn pack(build: &Build, folder: &Path, name: &Path, archive: &Path) -> Result<(), PackageError> {
+fn pack(build: &Build, folder: &Path, name: &Path, archive: &Path) -> Result<(), StepError> {
     let mut tar = Command::new("tar");
     tar.args(["--create", "--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--format=gnu"]);
     tar.arg(format!("--mtime=@{}", build.epoch)).arg("--use-compress-program=gzip --best --no-name");
-    Ok(run(tar.arg("--file").arg(archive).arg("--directory").arg(folder).arg(name))?)
+    run(tar.arg("--file").arg(archive).arg("--directory").arg(folder).arg(name))
 }

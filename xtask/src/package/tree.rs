@@ -4,9 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use super::build::{Build, PackageError, at, set_times};
+use super::build::{Build, PackageError, set_times};
 use super::man_page::{conf_page, reference_pages};
-use crate::command::{ask, run};
+use crate::command::{StepError, ask, at, run};
 
 /// The files of the repository that are installed as they are, with their places in the tree.
 const FILES: [(&str, &str); 13] = [
@@ -58,7 +58,7 @@ pub(super) fn lay_out(build: &Build) -> Result<(), PackageError> {
     write(&tree, "usr/share/man/man8/freerun.8", page.as_bytes())?;
     let header = header_of(&page).ok_or_else(|| PackageError::NotFreerun(build.binary.clone()))?;
     let page = conf_page(header, &reference_pages(&build.repository)?);
-    write(&tree, "usr/share/man/man5/freerun.conf.5", page.as_bytes())
+    Ok(write(&tree, "usr/share/man/man5/freerun.conf.5", page.as_bytes())?)
 }
 
 /// The date and the version in the header of a manual page: `.TH NAME 8 DATE "VERSION" …`.
@@ -69,7 +69,7 @@ fn header_of(page: &str) -> Option<(&str, &str)> {
 }
 
 /// The binary without debug information, and a file with that information, which debuggers find by the build's number.
-fn split_binary(build: &Build) -> Result<(), PackageError> {
+fn split_binary(build: &Build) -> Result<(), StepError> {
     let debug = build.folder.join(format!("freerun-{}.debug", build.version));
     write(&build.tree(), "usr/sbin/freerun", b"")?;
     let stripped = build.tree().join("usr/sbin/freerun");
@@ -79,11 +79,11 @@ fn split_binary(build: &Build) -> Result<(), PackageError> {
         .arg(&debug))?;
     let link = format!("--add-gnu-debuglink={}", debug.display());
     run(Command::new("objcopy").args(["--strip-all", &link]).arg(&build.binary).arg(&stripped))?;
-    Ok(run(Command::new("chmod").args(["755"]).arg(&stripped))?)
+    run(Command::new("chmod").args(["755"]).arg(&stripped))
 }
 
 /// Writes a file of the tree, with the folders above it.
-pub(super) fn write(tree: &Path, name: &str, bytes: &[u8]) -> Result<(), PackageError> {
+pub(super) fn write(tree: &Path, name: &str, bytes: &[u8]) -> Result<(), StepError> {
     let path = tree.join(name);
     if let Some(folder) = path.parent() {
         at(folder, fs::create_dir_all(folder))?;
@@ -91,8 +91,26 @@ pub(super) fn write(tree: &Path, name: &str, bytes: &[u8]) -> Result<(), Package
     at(&path, fs::write(&path, bytes))
 }
 
+/// The names of all files of a tree, in order.
+pub(super) fn files(tree: &Path) -> Result<Vec<String>, StepError> {
+    let mut names = Vec::new();
+    let mut folders = vec![tree.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for entry in at(&folder, fs::read_dir(&folder))? {
+            let path = at(&folder, entry)?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if let Ok(name) = path.strip_prefix(tree) {
+                names.push(name.to_string_lossy().into_owned());
+            }
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
 /// Compresses what is installed compressed, and sets all times.
-pub(super) fn compress(build: &Build) -> Result<(), PackageError> {
+pub(super) fn compress(build: &Build) -> Result<(), StepError> {
     let tree = build.tree();
     run(Command::new("gzip").args(["--best", "--no-name"]).args(COMPRESSED.map(|name| tree.join(name))))?;
     set_times(build, &tree)
@@ -114,5 +132,25 @@ mod tests {
         for (from, _) in FILES {
             assert!(crate::repository().join(from).is_file(), "{from}");
         }
+    }
+
+    #[test]
+    fn packages_of_debian_know_all_files_of_the_configuration() {
+        let manifest = fs::read_to_string(crate::repository().join("crates/freerun/Cargo.toml")).expect("the manifest");
+        let manifest: toml::Table = toml::from_str(&manifest).expect("the manifest");
+        let known = manifest["package"]["metadata"]["deb"]["conf-files"].as_array().expect("conf-files");
+        let mut known: Vec<_> = known.iter().filter_map(toml::Value::as_str).collect();
+        known.sort_unstable();
+        let mut here: Vec<_> =
+            FILES.iter().map(|(_, to)| format!("/{to}")).filter(|to| to.starts_with("/etc/")).collect();
+        here.sort_unstable();
+        assert_eq!(known, here);
+    }
+
+    #[test]
+    fn the_files_of_a_tree_are_named_in_order() {
+        let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/package");
+        let names = files(&tree).expect("this folder");
+        assert!(names.is_sorted() && names.contains(&"tree.rs".to_owned()), "{names:?}");
     }
 }

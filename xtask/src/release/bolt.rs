@@ -9,7 +9,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{Compiler, LEAST_COUNTS, ReleaseError, ask, at, empty};
+use super::{Compiler, LEAST_COUNTS, ReleaseError, empty};
+use crate::command::{StepError, ask, at};
 
 /// The information that the linker has to leave in a program for BOLT: the places of addresses.
 pub const LINKED: &str = "-Clink-arg=-Wl,--emit-relocs";
@@ -41,16 +42,16 @@ impl Bolt {
         merge.is_file().then_some(Bolt { bolt, merge })
     }
 
-    /// Lays `program` out anew as `placed`, with what `load` makes it do; `folder` is for what is counted.
-    pub fn place(
+    /// Writes to `counted` what `load` makes `program` do; `folder` is for the files on the way there.
+    pub fn count(
         &self,
         program: &Path,
-        placed: &Path,
+        counted: &Path,
         folder: &Path,
         load: impl FnOnce(&Path) -> Result<(), ReleaseError>,
     ) -> Result<(), ReleaseError> {
         empty(folder)?;
-        let (raw, counted, counting) = (folder.join("raw"), folder.join("counts"), folder.join("freerun"));
+        let (raw, counting) = (folder.join("raw"), folder.join("freerun"));
         empty(&raw)?;
         // Each process writes a file of its own, the workers of another user too.
         at(&raw, fs::set_permissions(&raw, fs::Permissions::from_mode(0o777)))?;
@@ -65,23 +66,27 @@ impl Bolt {
         for file in at(&raw, fs::read_dir(&raw))? {
             let file = at(&raw, file)?.path();
             // A process that was ended while it wrote has left a part of its counts, which cannot be read.
-            if ask(Command::new(&self.merge).arg(&file).arg("-o").arg(&counted)).is_ok() {
+            if ask(Command::new(&self.merge).arg(&file).arg("-o").arg(counted)).is_ok() {
                 whole.push(file);
             }
         }
         if !whole.is_empty() {
-            ask(Command::new(&self.merge).args(&whole).arg("-o").arg(&counted))?;
+            ask(Command::new(&self.merge).args(&whole).arg("-o").arg(counted))?;
         }
-        let counts = if counted.exists() { total(&at(&counted, fs::read_to_string(&counted))?) } else { 0 };
+        let counts = if counted.exists() { total(&at(counted, fs::read_to_string(counted))?) } else { 0 };
         if counts < LEAST_COUNTS {
             return Err(ReleaseError::NotCounted { counts, folder: raw });
         }
+        Ok(())
+    }
 
+    /// Lays `program` out anew as `placed`, with what was counted.
+    pub fn place(&self, program: &Path, placed: &Path, counted: &Path) -> Result<(), StepError> {
         let mut place = Command::new(&self.bolt);
         place.arg(program).arg("-o").arg(placed).arg(format!("-data={}", counted.display())).args(PLACED);
         ask(&mut place)?;
         // What it made has to start before it is anybody's.
-        Ok(ask(Command::new(placed).arg("-v")).map(drop)?)
+        ask(Command::new(placed).arg("-v")).map(drop)
     }
 }
 

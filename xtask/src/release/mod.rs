@@ -3,7 +3,8 @@
 //! The code of a request is long and runs between system calls. Its place, and the code next to it, are a quarter of
 //! its user time (`docs/design/0016-profile-guided-builds.md`). So the binary is built twice: first a binary that
 //! counts where it goes, then, after the benchmarks have run on it for a few seconds each, the final binary. Where BOLT
-//! is installed, the result is counted and laid out once more ([`bolt`]).
+//! is installed, the result is counted and laid out once more ([`bolt`]). The counts are files, the *profile*: a later build
+//! takes them instead of a load, and two builds with one profile are equal.
 
 mod bolt;
 
@@ -14,7 +15,7 @@ use std::process::{Command, Stdio};
 
 use bolt::Bolt;
 
-use crate::command::{self, ask, cargo, run};
+use crate::command::{StepError, ask, at, cargo, run};
 
 /// The benchmarks that the counting binary runs: files, connections that come and go, logs, packing, limits, proxied and
 /// cached responses, tunnels.
@@ -22,6 +23,12 @@ const TRAINING: [&str; 7] = ["warm", "connections", "log", "compress", "proxy", 
 
 /// Seconds of each of a benchmark's measurements in the training.
 const TRAINING_SECONDS: &str = "1";
+
+/// The ending of the file with the counts.
+const COUNTS: &str = "profdata";
+
+/// The ending of the file with the counts of BOLT.
+const BOLT_COUNTS: &str = "fdata";
 
 /// The folder of the final build.
 const GUIDED: &str = "guided";
@@ -52,17 +59,17 @@ pub enum ReleaseError {
         /// The folder that it is written to.
         folder: PathBuf,
     },
-    /// A command did not start or failed.
-    #[error(transparent)]
-    Failed(#[from] command::CommandError),
-    /// A file or folder cannot be made.
-    #[error("{}: {reason}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        reason: std::io::Error,
+    /// A profile has counts for BOLT, which is not there.
+    #[error("{} needs llvm-bolt of LLVM {llvm} or newer, which is not there", counts.display())]
+    NoBolt {
+        /// The file with the counts.
+        counts: PathBuf,
+        /// The version of the compiler's LLVM.
+        llvm: String,
     },
+    /// A command failed, or a file cannot be made or read.
+    #[error(transparent)]
+    Step(#[from] StepError),
 }
 
 /// The compiler's own description.
@@ -75,18 +82,66 @@ struct Compiler {
 }
 
 /// Builds the binary and answers where it is. Everything is in `target/pgo` (the folder `pgo` in `CARGO_TARGET_DIR`). The final
-/// build has these variables.
-pub fn release(repository: &Path, variables: &[(&str, &str)]) -> Result<PathBuf, ReleaseError> {
+/// build has these variables. Without a profile that was made before, a load makes one.
+pub fn release(repository: &Path, variables: &[(&str, &str)], profile: Option<&Path>) -> Result<PathBuf, ReleaseError> {
     let folder = folder(repository);
     let compiler = Compiler::ask()?;
-    let profdata = compiler.profdata()?;
     let bolt = Bolt::find(&compiler);
+    let bolt = match profile {
+        Some(profile) => take_profile(profile, &folder, bolt, &compiler)?,
+        None => {
+            make_profile(repository, &folder, &compiler)?;
+            bolt
+        }
+    };
 
-    let (raw, counted, guided) = (folder.join("raw"), counts_file(&folder), folder.join(GUIDED));
-    // Counts of another build would be merged with the counts of this one. Cargo does not know that a build with them
-    // is of no use.
-    empty(&raw)?;
+    say("the binary to use");
+    // Cargo does not know that a build with other counts is of no use.
+    let guided = folder.join(GUIDED);
     empty(&guided)?;
+    let mut flags = use_counts(&folder);
+    if bolt.is_some() {
+        flags += &format!(" {}", bolt::LINKED);
+    }
+    let variables: Vec<_> = variables.iter().copied().chain([TOLD]).collect();
+    let built = compiler.build(repository, &guided, &flags, &variables)?;
+    let binary = folder.join("freerun");
+    let finished = match bolt {
+        Some(bolt) => {
+            let counted = bolt_counts_file(&folder);
+            if profile.is_none() {
+                say("the same load, on the jumps of that binary");
+                bolt.count(&built, &counted, &folder.join("placing"), |counting| {
+                    load(repository, &folder.join("scratch"), counting)
+                })?;
+            }
+            say("its code laid out anew");
+            let placed = folder.join("placed");
+            bolt.place(&built, &placed, &counted)?;
+            placed
+        }
+        None => {
+            let why = match profile {
+                Some(_) => "the profile has no counts for llvm-bolt".to_owned(),
+                None => format!("no llvm-bolt of LLVM {} or newer is there", compiler.llvm),
+            };
+            say(&format!("{why}: its code stays as the linker laid it"));
+            built
+        }
+    };
+    // Not copied: a running binary could not be written to.
+    at(&binary, fs::rename(&finished, &binary))?;
+    say(&format!("its profile is {}", counts_file(&folder).display()));
+    Ok(binary)
+}
+
+/// Has a load make the profile in `folder`, without the part of BOLT.
+fn make_profile(repository: &Path, folder: &Path, compiler: &Compiler) -> Result<(), ReleaseError> {
+    let profdata = compiler.profdata()?;
+    let (raw, counted) = (folder.join("raw"), counts_file(folder));
+    // Counts of another build would be merged with the counts of this one.
+    empty(&raw)?;
+    remove(&bolt_counts_file(folder))?;
 
     say("a binary that counts");
     let count = format!("-Cprofile-generate={}", raw.display());
@@ -110,35 +165,39 @@ pub fn release(repository: &Path, variables: &[(&str, &str)]) -> Result<PathBuf,
     if counts < LEAST_COUNTS {
         return Err(ReleaseError::NotCounted { counts, folder: raw });
     }
+    Ok(())
+}
 
-    say("the binary to use");
-    let mut flags = use_counts(&folder);
-    if bolt.is_some() {
-        flags += &format!(" {}", bolt::LINKED);
+/// Puts a profile that was made before into `folder`. BOLT is used if the profile has counts for it, since a build without it
+/// would be another one.
+fn take_profile(
+    profile: &Path,
+    folder: &Path,
+    bolt: Option<Bolt>,
+    compiler: &Compiler,
+) -> Result<Option<Bolt>, ReleaseError> {
+    at(folder, fs::create_dir_all(folder))?;
+    let counts = profile.with_extension(BOLT_COUNTS);
+    // Read before it is written: the profile may be in `folder` already.
+    let taken = at(profile, fs::read(profile))?;
+    at(folder, fs::write(counts_file(folder), taken))?;
+    if !counts.is_file() {
+        remove(&bolt_counts_file(folder))?;
+        return Ok(None);
     }
-    let variables: Vec<_> = variables.iter().copied().chain([TOLD]).collect();
-    let built = compiler.build(repository, &guided, &flags, &variables)?;
-    let binary = folder.join("freerun");
-    let finished = match bolt {
-        Some(bolt) => {
-            say("its code laid out anew, after the same load");
-            let placed = folder.join("placed");
-            bolt.place(&built, &placed, &folder.join("placing"), |counting| {
-                load(repository, &folder.join("scratch"), counting)
-            })?;
-            placed
-        }
-        None => {
-            say(&format!(
-                "no llvm-bolt of LLVM {} or newer is there: its code stays as the linker laid it",
-                compiler.llvm
-            ));
-            built
-        }
-    };
-    // Not copied: a running binary could not be written to.
-    at(&binary, fs::rename(&finished, &binary))?;
-    Ok(binary)
+    let taken = at(&counts, fs::read(&counts))?;
+    at(folder, fs::write(bolt_counts_file(folder), taken))?;
+    match bolt {
+        Some(bolt) => Ok(Some(bolt)),
+        None => Err(ReleaseError::NoBolt { counts, llvm: compiler.llvm.clone() }),
+    }
+}
+
+/// The files of the profile that the last [`release`] was guided by, each with its ending.
+pub fn profile_files(repository: &Path) -> Vec<(PathBuf, &'static str)> {
+    let folder = folder(repository);
+    let files = [(counts_file(&folder), COUNTS), (bolt_counts_file(&folder), BOLT_COUNTS)];
+    files.into_iter().filter(|(file, _)| file.is_file()).collect()
 }
 
 /// Builds the binary without shared libraries, for systems with another C library or none, with the counts of the [`release`]
@@ -165,7 +224,12 @@ fn folder(repository: &Path) -> PathBuf {
 
 /// The file with the counts.
 fn counts_file(folder: &Path) -> PathBuf {
-    folder.join("freerun.profdata")
+    folder.join("freerun").with_extension(COUNTS)
+}
+
+/// The file with the counts of BOLT, beside the other one.
+fn bolt_counts_file(folder: &Path) -> PathBuf {
+    folder.join("freerun").with_extension(BOLT_COUNTS)
 }
 
 /// The options that have the compiler use the counts. A function that exists in several units under one name has the counts of
@@ -247,7 +311,7 @@ impl Compiler {
     /// The command of cargo for such a build.
     fn cargo(&self, repository: &Path, name: &str, target: &Path, flags: &str, told: &[(&str, &str)]) -> Command {
         let mut build = cargo(repository);
-        build.args([name, "--release", "--package", "freerun", "--target", &self.host]);
+        build.args([name, "--locked", "--release", "--package", "freerun", "--target", &self.host]);
         // No path of this machine is in the binary: neither of Rust's code nor of that in C.
         let mut flags = flags.to_owned();
         let mut c_flags = String::new();
@@ -257,6 +321,8 @@ impl Compiler {
         }
         build.env("CARGO_TARGET_DIR", target).env("RUSTFLAGS", flags).env("CARGO_INCREMENTAL", "0");
         build.env("CFLAGS", c_flags.trim()).env("CXXFLAGS", c_flags.trim());
+        // A variable of the user leaves the debug information as it is in the manifest: packages have it.
+        build.env_remove("CARGO_PROFILE_RELEASE_DEBUG");
         // One unit: what is counted decides across all crates.
         build.env("CARGO_PROFILE_RELEASE_LTO", "fat").env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1");
         build.envs(told.iter().copied());
@@ -279,17 +345,17 @@ fn total(text: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("Total count: "))?.trim().parse().ok()
 }
 
-/// The result of an operation at `path`.
-fn at<T>(path: &Path, result: std::io::Result<T>) -> Result<T, ReleaseError> {
-    result.map_err(|reason| ReleaseError::File { path: path.to_path_buf(), reason })
-}
-
 /// Makes an empty folder.
-fn empty(folder: &Path) -> Result<(), ReleaseError> {
+fn empty(folder: &Path) -> Result<(), StepError> {
     if folder.exists() {
         at(folder, fs::remove_dir_all(folder))?;
     }
     at(folder, fs::create_dir_all(folder))
+}
+
+/// Removes a file, if it is there.
+fn remove(file: &Path) -> Result<(), StepError> {
+    if file.exists() { at(file, fs::remove_file(file)) } else { Ok(()) }
 }
 
 fn say(what: &str) {
