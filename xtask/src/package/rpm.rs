@@ -16,7 +16,7 @@ const MOVED: (&str, &str) = ("usr/share/zsh/vendor-completions/", "usr/share/zsh
 
 /// Makes the package and answers where it is.
 pub(super) fn package(build: &Build) -> Result<PathBuf, StepError> {
-    scripts::complete(build, "rpm", &["post", "preun", "postun"])?;
+    scripts::complete(build, "rpm", &["post.sh", "preun.sh", "postun.sh"])?;
     let names = tree::files(&build.tree())?;
     tree::write(&build.folder, "rpm/assets.toml", assets(&names).as_bytes())?;
     let architecture = std::env::consts::ARCH;
