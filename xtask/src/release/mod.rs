@@ -370,7 +370,53 @@ fn say(what: &str) {
 
 #[cfg(test)]
 mod tests {
+    use freerun_testkit::TempDir;
+
     use super::*;
+
+    fn compiler() -> Compiler {
+        Compiler { host: "x86_64-unknown-linux-gnu".into(), llvm: "22.1.2".into(), tools: PathBuf::new() }
+    }
+
+    #[test]
+    fn a_profile_is_taken_with_all_of_its_counts() {
+        let dir = TempDir::new("profile");
+        let (folder, profile) = (dir.path().join("pgo"), dir.path().join("given.profdata"));
+        fs::write(&profile, "counts").expect("a profile");
+        fs::create_dir(&folder).expect("a folder");
+        // Counts of another build, which the profile does not have.
+        fs::write(bolt_counts_file(&folder), "old").expect("counts");
+        assert!(take_profile(&profile, &folder, None, &compiler()).expect("a profile").is_none());
+        assert_eq!(fs::read_to_string(counts_file(&folder)).expect("counts"), "counts");
+        assert!(!bolt_counts_file(&folder).exists());
+        // The profile that is there already.
+        take_profile(&counts_file(&folder), &folder, None, &compiler()).expect("the profile");
+        assert_eq!(fs::read_to_string(counts_file(&folder)).expect("counts"), "counts");
+        // Without BOLT its counts cannot be used.
+        fs::write(profile.with_extension(BOLT_COUNTS), "jumps").expect("counts");
+        let error = take_profile(&profile, &folder, None, &compiler()).err().expect("no BOLT");
+        assert!(error.to_string().ends_with("needs llvm-bolt of LLVM 22.1.2 or newer, which is not there"), "{error}");
+    }
+
+    #[test]
+    fn no_folder_of_the_machine_stays_in_the_names_of_files() {
+        let repository = Path::new("/a/repository");
+        let build = compiler().cargo(repository, "build", Path::new("/a/repository/target/pgo/guided"), "-Cx", &[]);
+        let flags = |name: &str| {
+            let value = build.get_envs().find(|(variable, _)| *variable == name).and_then(|(_, value)| value);
+            value.expect(name).to_string_lossy().into_owned()
+        };
+        assert!(flags("RUSTFLAGS").starts_with("-Cx "));
+        let folders = Compiler::folders(repository);
+        for (name, option) in [("RUSTFLAGS", "--remap-path-prefix"), ("CFLAGS", "-ffile-prefix-map")] {
+            for (folder, stands) in &folders {
+                let flag = format!("{option}={}={stands}", folder.display());
+                assert!(flags(name).split(' ').any(|word| word == flag), "{name} without {flag}");
+            }
+        }
+        // The folder of the build may be inside the repository: the last flag counts.
+        assert!(folders[2].0.ends_with("pgo"));
+    }
 
     #[test]
     fn the_version_of_a_tool_is_found_in_what_it_says() {
