@@ -113,6 +113,11 @@ impl QuicConnection {
         transmit
     }
 
+    /// The most bytes of a datagram, by what the way has taken so far.
+    pub fn datagram_size(&self) -> usize {
+        self.connection.current_mtu().into()
+    }
+
     // ---- a client that moves -----------------------------------------------------------------------------------------
 
     /// The next datagrams, without those that an address must not get. For the client these are lost.

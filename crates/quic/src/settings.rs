@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 
 use quinn_proto::crypto::ServerConfig as ServerCrypto;
 use quinn_proto::{
-    EndpointConfig, IdleTimeout, ServerConfig, TokenLog, TokenReuseError, TransportConfig, ValidationTokenConfig,
-    VarInt,
+    EndpointConfig, IdleTimeout, MtuDiscoveryConfig, ServerConfig, TokenLog, TokenReuseError, TransportConfig,
+    ValidationTokenConfig, VarInt,
 };
 
 use crate::congestion::BoundedCubicConfig;
@@ -36,6 +36,13 @@ const FIRST_SEND_WINDOW: u64 = 64 << 10;
 /// The most bytes of datagrams that are kept until a ClientHello is whole and its settings are known.
 const MOST_WAITING: u64 = 96 << 10;
 
+/// The length of the longest datagram that is tried: the 1500 bytes of Ethernet, less the headers of UDP and of IPv4 or IPv6.
+const LONGEST_IPV4: u16 = 1500 - 28;
+const LONGEST_IPV6: u16 = 1500 - 48;
+
+/// The step in bytes from which on longer datagrams are still looked for. DSL leaves paths 1492 bytes, so these are found.
+const DATAGRAM_STEP: u16 = 8;
+
 /// Settings of connections of one side.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ConnectionSettings {
@@ -49,6 +56,8 @@ pub struct ConnectionSettings {
     pub idle_timeout: Duration,
     /// Whether the kernel may cut several datagrams out of one message.
     pub gso: bool,
+    /// Whether the peer has an address of IPv4, whose header is shorter.
+    pub is_ipv4: bool,
 }
 
 /// The longest time without a datagram of a connection whose settings are not chosen yet.
@@ -63,6 +72,7 @@ impl Default for ConnectionSettings {
             connection_window: 2 << 20,
             idle_timeout: IDLE,
             gso: true,
+            is_ipv4: false,
         }
     }
 }
@@ -77,7 +87,10 @@ impl ConnectionSettings {
     /// The settings for the library.
     pub fn transport(&self) -> Arc<TransportConfig> {
         let mut transport = TransportConfig::default();
+        let mut sizes = MtuDiscoveryConfig::default();
+        sizes.upper_bound(if self.is_ipv4 { LONGEST_IPV4 } else { LONGEST_IPV6 }).minimum_change(DATAGRAM_STEP);
         transport
+            .mtu_discovery_config(Some(sizes))
             .max_concurrent_bidi_streams(self.max_streams.into())
             .max_concurrent_uni_streams(UNIDIRECTIONAL.into())
             .stream_receive_window(self.stream_window.into())

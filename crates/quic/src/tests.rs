@@ -98,6 +98,7 @@ fn connection_settings() -> ConnectionSettings {
         connection_window: 1 << 20,
         idle_timeout: Duration::from_secs(10),
         gso: true,
+        is_ipv4: true,
     }
 }
 
@@ -196,11 +197,16 @@ fn sent(now: Instant, connection: &mut QuicConnection) -> Vec<BytesMut> {
 
 /// Has both sides exchange datagrams until none is left.
 fn exchange(now: Instant, client: &mut Client, server: &mut QuicConnection) {
+    exchange_over(usize::MAX, now, client, server);
+}
+
+/// The same on a path that loses longer datagrams of the server than these.
+fn exchange_over(longest: usize, now: Instant, client: &mut Client, server: &mut QuicConnection) {
     loop {
         let (mut output, mut any) = (Vec::new(), false);
         while let Some(transmit) = server.transmit(now, 10, &mut output) {
             let segment = transmit.segment_size.unwrap_or(transmit.size);
-            output.chunks(segment).for_each(|one| client.receive(now, one));
+            output.chunks(segment).filter(|one| one.len() <= longest).for_each(|one| client.receive(now, one));
             output.clear();
             any = true;
         }
@@ -215,6 +221,10 @@ fn exchange(now: Instant, client: &mut Client, server: &mut QuicConnection) {
 }
 
 fn connect() -> (Instant, Client, Box<QuicConnection>, QuicSession) {
+    connect_over(usize::MAX)
+}
+
+fn connect_over(longest: usize) -> (Instant, Client, Box<QuicConnection>, QuicSession) {
     let (now, server) = (Instant::now(), Server::new());
     let mut client = Client::new(now, "quic.test", b"h3");
     let mut datagrams = client.transmit(now).into_iter();
@@ -225,7 +235,7 @@ fn connect() -> (Instant, Client, Box<QuicConnection>, QuicSession) {
     assert_eq!(hello.server_name(pending.hello()), Some(&b"quic.test"[..]));
     let (settings, session) = server.settings();
     let Ok(mut connection) = pending.accept(now, settings, &mut Vec::new()) else { panic!("the handshake begins") };
-    exchange(now, &mut client, &mut connection);
+    exchange_over(longest, now, &mut client, &mut connection);
     (now, client, connection, session)
 }
 
@@ -255,6 +265,28 @@ fn the_client_hello_is_read_before_the_handshake_and_data_goes_both_ways_after_i
     let mut chunks = stream.read(true).unwrap();
     assert_eq!(&chunks.next(100).unwrap().unwrap().bytes[..], b"to the client");
     let _ = chunks.finalize();
+}
+
+/// The size of a server's datagrams after a while on a path that loses longer ones than these.
+fn datagram_size(longest: usize) -> usize {
+    let (mut now, mut client, mut server, _) = connect_over(longest);
+    for _ in 0..50 {
+        now += Duration::from_millis(100);
+        server.advance(now);
+        client.connection.handle_timeout(now);
+        server.inner().ping();
+        exchange_over(longest, now, &mut client, &mut server);
+    }
+    server.datagram_size()
+}
+
+#[test]
+fn datagrams_grow_to_nearly_what_the_path_takes() {
+    assert_eq!(datagram_size(usize::MAX), 1472);
+    // What PPPoE leaves of 1500 bytes.
+    let size = datagram_size(1492 - 28);
+    assert!((1457..=1464).contains(&size), "{size}");
+    assert_eq!(datagram_size(1200), 1200);
 }
 
 #[test]

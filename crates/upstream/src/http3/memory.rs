@@ -84,6 +84,7 @@ impl ReceiveWindow {
             connection_window: number(self.0),
             idle_timeout: IDLE,
             gso: true,
+            is_ipv4: false,
         }
     }
 }

@@ -17,6 +17,7 @@ use freerun_quic::hello::HelloProgress;
 use freerun_quic::http3::{OwnStreams, machine_id, quic_code};
 use freerun_quic::pending::PendingConnection;
 use freerun_runtime::loops;
+use freerun_runtime::net::udp;
 use freerun_runtime::waiter::Waiter;
 use freerun_serve::Address;
 use freerun_serve::tls::client_facts::CertificateHolder;
@@ -46,10 +47,6 @@ pub(super) const BLOCKED_STREAMS: u16 = 16;
 
 /// The size of the table of fields that this side fills.
 const ENCODER_TABLE: u32 = 4096;
-
-/// Number of datagrams of one size that leave with one call, if the kernel takes them apart. Together they are one packet for
-/// the kernel, whose length has 16 bits.
-const SEGMENTS: usize = 45;
 
 /// Number of calls for datagrams of one connection before other tasks get their turn.
 const CALLS: usize = 8;
@@ -239,7 +236,11 @@ impl H3Client {
                 break;
             }
             output.clear();
-            let Some(transmit) = self.with_quic(|quic| quic.transmit(now, SEGMENTS, &mut output)).flatten() else {
+            let run = |quic: &mut QuicConnection| {
+                let most = udp::most_in_run(quic.datagram_size());
+                quic.transmit(now, most, &mut output)
+            };
+            let Some(transmit) = self.with_quic(run).flatten() else {
                 has_more = false;
                 break;
             };

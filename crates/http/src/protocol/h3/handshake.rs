@@ -11,6 +11,7 @@ use freerun_quic::settings::{self, ConnectionSettings};
 use freerun_runtime::log::clock;
 use freerun_runtime::loops;
 use freerun_runtime::timer::Timer;
+use freerun_serve::Address;
 use freerun_serve::tls::handshake::{HandshakeError, Offer, run_step, takes_long};
 use freerun_tls::session::{QuicServer, SessionFailure};
 
@@ -65,7 +66,7 @@ pub(super) async fn begin(client: &Rc<H3Client>) -> Option<()> {
         return refuse(client, Alert::ProtocolVersion);
     };
     let named = facts.tls().map_or(&servers.default, |facts| servers.negotiated(facts));
-    let transport = connection_settings(&named.entry);
+    let transport = connection_settings(&named.entry, &facts.first_peer);
     session.set_limits(&early_limits(&named.entry, &transport));
     let settings = settings::server(client.socket.keys(), crypto, transport.transport());
     let pending = client.take_pending()?;
@@ -117,8 +118,8 @@ fn refuse(client: &H3Client, alert: Alert) -> Option<()> {
     None
 }
 
-/// The settings of connections of a server.
-fn connection_settings(entry: &Location) -> ConnectionSettings {
+/// The settings of a connection of a server with this client.
+fn connection_settings(entry: &Location, client: &Address) -> ConnectionSettings {
     let settings = entry.settings.get::<Http3Settings>();
     let size = u32::try_from(settings.http3_stream_buffer_size.0).unwrap_or(u32::MAX);
     ConnectionSettings {
@@ -127,6 +128,7 @@ fn connection_settings(entry: &Location) -> ConnectionSettings {
         connection_window: size.max(LEAST_WINDOW).saturating_mul(STREAM_WINDOWS),
         idle_timeout: entry.core.keepalive_timeout.timeout.max(LEAST_IDLE),
         gso: settings.quic_gso.unwrap_or(true),
+        is_ipv4: matches!(client, Address::Ip(address) if address.is_ipv4()),
     }
 }
 

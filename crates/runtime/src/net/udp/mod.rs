@@ -21,7 +21,7 @@ pub mod steering;
 pub use datagram_buffers::{BATCH, LONGEST_RUN};
 pub use freerun_sys::datagrams::{DatagramDetail, DatagramOptions, Ecn, ReceivedDatagrams, Receiver};
 pub use queue::SendQueue;
-pub use runs::{DatagramTarget, Runs};
+pub use runs::{DatagramTarget, Runs, most_in_run};
 pub use socket::{Datagrams, UnsentDatagrams};
 
 /// The most bytes that a datagram can carry, over IPv4 (RFC 768: a length of 16 bits, less the headers).

@@ -14,6 +14,11 @@ const LONGEST: usize = 65_535 - 48;
 
 const _: () = assert!(LONGEST <= u16::MAX as usize, "the kernel is told the length of a datagram in sixteen bits");
 
+/// The most datagrams of this size that leave as one message.
+pub fn most_in_run(size: usize) -> usize {
+    (LONGEST / size.max(1)).clamp(1, MOST)
+}
+
 /// Target of a datagram, and the details of sending it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DatagramTarget {
@@ -81,7 +86,7 @@ pub(super) fn split<'a>(
     if bytes.is_empty() || segment == 0 || segment >= bytes.len() {
         return each(DatagramRun::new(target, bytes.len(), bytes.len()), bytes);
     }
-    let in_one = segment * (LONGEST / segment).clamp(1, MOST);
+    let in_one = segment * most_in_run(segment);
     for piece in bytes.chunks(in_one) {
         each(DatagramRun::new(target, piece.len(), segment.min(piece.len())), piece);
     }
@@ -210,6 +215,17 @@ mod tests {
         let first = runs.headed(b"H", false);
         assert_eq!((bytes(&first).as_str(), first.totals()), ("H,aa,bb,,cc,dd,ee", (6, 11)));
         assert_eq!(lengths(&first), [(1, 3, 0), (1, 2, 2), (1, 0, 0), (3, 6, 2)]);
+    }
+
+    #[test]
+    fn datagrams_that_fill_a_run_are_one_message() {
+        assert_eq!([0, 1, 1200, 1452, 1472, 65_487, 65_507].map(most_in_run), [MOST, MOST, 54, 45, 44, 1, 1]);
+        let bytes = vec![0; 65_536];
+        for size in [1200, 1452, 1472] {
+            let mut runs = Runs::default();
+            runs.push(DatagramTarget::default(), &bytes[..size * most_in_run(size)], Some(size));
+            assert_eq!(lengths(&runs), [(most_in_run(size), size * most_in_run(size), size)]);
+        }
     }
 
     #[test]
