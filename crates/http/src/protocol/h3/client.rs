@@ -48,6 +48,9 @@ pub(super) const BLOCKED_STREAMS: u16 = 16;
 /// The size of the table of fields that this side fills.
 const ENCODER_TABLE: u32 = 4096;
 
+/// The room for opened streams that stays when there are none.
+const SHORT_LIST: usize = 32;
+
 /// Number of calls for datagrams of one connection before other tasks get their turn.
 const CALLS: usize = 8;
 
@@ -444,7 +447,13 @@ impl H3Client {
 
     /// The next stream that the client has opened and that nobody has looked at; unidirectional ones first.
     pub(super) fn next_opened(&self) -> Option<StreamId> {
-        self.opened.borrow_mut().pop_front()
+        let mut opened = self.opened.borrow_mut();
+        let next = opened.pop_front();
+        if opened.is_empty() && opened.capacity() > SHORT_LIST {
+            // A client that has begun many streams at once may now wait for long.
+            *opened = VecDeque::new();
+        }
+        next
     }
 
     fn end_streams(&self, end: impl Fn(&H3Stream)) {

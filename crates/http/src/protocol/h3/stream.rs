@@ -53,6 +53,14 @@ pub(super) enum Framing {
     Bare,
 }
 
+/// The received pieces of a body that were not read yet.
+#[derive(Default)]
+struct UnreadPieces {
+    pieces: VecDeque<Bytes>,
+    /// Their length, with `PIECE` for each.
+    len: usize,
+}
+
 /// The stream of one request.
 pub(super) struct H3Stream {
     client: Rc<H3Client>,
@@ -61,9 +69,8 @@ pub(super) struct H3Stream {
     peer: Option<Rc<Address>>,
     /// The priority among the streams of the connection, for QUIC.
     priority: Cell<i32>,
-    /// The received pieces of the body that were not read yet, and their length.
-    body: RefCell<VecDeque<Bytes>>,
-    unread: Cell<usize>,
+    /// The received pieces of the body that were not read yet. Most requests have none.
+    body: RefCell<Option<Box<UnreadPieces>>>,
     /// Nothing is read of QUIC for this stream, because the pieces are many.
     is_paused: Cell<bool>,
     state: StreamState,
@@ -81,7 +88,7 @@ pub(super) struct H3Stream {
     /// The end was given to QUIC.
     finished: Cell<bool>,
     /// The code for the client when its response is sent and nobody reads the rest of its request.
-    stops: Cell<Option<H3ErrorCode>>,
+    stops: Cell<Option<Box<H3ErrorCode>>>,
     /// The limits of reading that rest.
     rest_limits: Cell<RestLimits>,
 }
@@ -95,7 +102,7 @@ fn length(head: &ResponseHead) -> Option<u64> {
 impl H3Stream {
     /// The stream of a request; `body_ended` says that nothing follows its head.
     pub(super) fn new(client: Rc<H3Client>, id: StreamId, framing: Framing, body_ended: bool) -> Rc<H3Stream> {
-        let (priority, body, unread, is_paused, tail, pieces, unsent, is_blocked, ends, finished) = Default::default();
+        let (priority, body, is_paused, tail, pieces, unsent, is_blocked, ends, finished) = Default::default();
         let (stops, rest_limits, peer) = (Cell::default(), Cell::default(), client.peer());
         Rc::new(H3Stream {
             client,
@@ -103,7 +110,6 @@ impl H3Stream {
             peer,
             priority,
             body,
-            unread,
             is_paused,
             state: StreamState::new(body_ended),
             framing,
@@ -124,15 +130,18 @@ impl H3Stream {
     pub(super) fn received(&self, bytes: Bytes) {
         // A short piece would keep the whole datagram that it has come in.
         let piece = if bytes.len() < SPARSE { Bytes::copy_from_slice(&bytes) } else { bytes };
-        self.unread.set(self.unread.get() + piece.len() + PIECE);
-        self.body.borrow_mut().push_back(piece);
+        let mut body = self.body.borrow_mut();
+        let unread = body.get_or_insert_default();
+        unread.len += piece.len() + PIECE;
+        unread.pieces.push_back(piece);
+        drop(body);
         self.state.reader.wake();
     }
 
     /// Whether further bytes have to wait, because nobody reads those that have come. The connection's task is asked to go
     /// on when they are read.
     pub(super) fn pauses(&self) -> bool {
-        let is_full = self.unread.get() >= MOST_UNREAD;
+        let is_full = self.body.borrow().as_ref().is_some_and(|unread| unread.len >= MOST_UNREAD);
         self.is_paused.set(is_full);
         is_full
     }
@@ -151,7 +160,6 @@ impl H3Stream {
     pub(super) fn leave(&self) {
         self.state.leave(|| {
             self.body.take();
-            self.unread.set(0);
             self.pieces.take();
             self.tail.take();
         });
@@ -178,10 +186,17 @@ impl H3Stream {
                 return self.leave();
             };
             self.unsent.set(self.unsent.get() - bytes);
-            if whole == 0 {
+            let [rest] = only;
+            if bytes == 0 && whole == 0 {
                 // It may wait for long: it has no more memory than it needs.
-                pieces.reserve_exact(1);
-                pieces.push_back(Bytes::copy_from_slice(&only[0]));
+                let mut tail = Vec::from(rest);
+                tail.shrink_to_fit();
+                self.tail.replace(tail);
+                self.is_blocked.set(true);
+                return;
+            }
+            if whole == 0 {
+                pieces.push_back(rest);
             }
         }
         self.close_tail(&mut pieces);
@@ -206,7 +221,7 @@ impl H3Stream {
         if self.ends.get() && !self.finished.replace(true) {
             self.client.finish_stream(self.id);
             if let Some(code) = self.stops.take() {
-                self.client.discard_rest(self.id, code, self.rest_limits.get());
+                self.client.discard_rest(self.id, *code, self.rest_limits.get());
             }
         }
         if self.unsent.get() < MOST_UNSENT {
@@ -265,7 +280,7 @@ impl H3Stream {
 
     /// Notes that nothing follows.
     fn end(&self) {
-        self.stops.set(self.client.machine(|machine| machine.end(self.id)));
+        self.stops.set(self.client.machine(|machine| machine.end(self.id)).map(Box::new));
         self.ends.set(true);
     }
 
@@ -330,15 +345,18 @@ impl Stream for H3Stream {
             return Poll::Ready(Err(self.state.over()));
         }
         let mut body = self.body.borrow_mut();
-        if let Some(first) = body.front_mut() {
+        if let Some(UnreadPieces { pieces, len }) = body.as_deref_mut()
+            && let Some(first) = pieces.front_mut()
+        {
             let (piece, of_piece) = if first.len() > most {
                 (first.split_to(most), 0)
             } else {
-                (body.pop_front().unwrap_or_default(), PIECE)
+                (pieces.pop_front().unwrap_or_default(), PIECE)
             };
+            *len -= piece.len() + of_piece;
+            let has_room = *len < MOST_UNREAD / 2;
             drop(body);
-            self.unread.set(self.unread.get() - piece.len() - of_piece);
-            if self.is_paused.get() && self.unread.get() < MOST_UNREAD / 2 {
+            if self.is_paused.get() && has_room {
                 self.is_paused.set(false);
                 self.client.wanting.borrow_mut().push(self.id);
                 self.client.wake();
@@ -349,7 +367,7 @@ impl Stream for H3Stream {
     }
 
     fn is_body_taken(&self) -> bool {
-        self.state.has_body() && self.body.borrow().is_empty()
+        self.state.has_body() && self.body.borrow().as_ref().is_none_or(|unread| unread.pieces.is_empty())
     }
 
     fn send_interim(&self, head: &ResponseHead) {
@@ -475,5 +493,17 @@ impl Stream for H3Stream {
 
     fn settle_session(&self, is_good: bool) {
         freerun_serve::tls::client_facts::CertificateHolder::settle(&*self.client, is_good);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_that_waits_is_small() {
+        let shared = size_of::<H3Stream>() + 2 * size_of::<usize>();
+        assert!(shared <= 288, "{shared}");
+        assert!(size_of::<RestLimits>() <= 12, "{}", size_of::<RestLimits>());
     }
 }

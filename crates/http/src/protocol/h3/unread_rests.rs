@@ -15,21 +15,22 @@ use crate::request::core_settings::{CoreSettings, LingeringClose};
 /// another.
 const MOST_RESTS: usize = 16;
 
-/// The limits of reading the rest of a request, by the location that has answered it. Without them none is read.
+/// The limits of reading the rest of a request, by the location that has answered it. Without them none is read. Each stream
+/// has them, so they are short: times are in milliseconds, at most 49 days.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct RestLimits {
     /// Whether it is read at all (`lingering_close`).
     is_read: bool,
     /// The time for all of it (`lingering_time`).
-    total: Duration,
+    total: u32,
     /// The time without a piece of it (`lingering_timeout`).
-    silence: Duration,
+    silence: u32,
 }
 
 impl From<&CoreSettings> for RestLimits {
     fn from(core: &CoreSettings) -> RestLimits {
         let is_read = core.lingering_close != LingeringClose::Off;
-        RestLimits { is_read, total: core.lingering_time, silence: core.lingering_timeout }
+        RestLimits { is_read, total: millis(core.lingering_time), silence: millis(core.lingering_timeout) }
     }
 }
 
@@ -95,6 +96,10 @@ impl UnreadRests {
     }
 }
 
-fn after(time: Duration) -> u64 {
-    loops::millis().saturating_add(loops::millis_of(time))
+fn millis(time: Duration) -> u32 {
+    u32::try_from(loops::millis_of(time)).unwrap_or(u32::MAX)
+}
+
+fn after(millis: u32) -> u64 {
+    loops::millis().saturating_add(millis.into())
 }

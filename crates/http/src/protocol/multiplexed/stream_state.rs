@@ -13,8 +13,8 @@ use crate::connection::stream::{StreamError, StreamFault};
 pub(in crate::protocol) struct StreamState {
     /// The whole body has been received.
     body_ended: Cell<bool>,
-    /// The reason why the body is none.
-    fault: RefCell<Option<StreamFault>>,
+    /// The reason why the body is none. It is rare and long, so it is in a box.
+    fault: RefCell<Option<Box<StreamFault>>>,
     /// The client has reset the stream, or the connection has ended.
     gone: Cell<bool>,
     /// The connection has failed, which is logged.
@@ -49,7 +49,7 @@ impl StreamState {
 
     /// Notes that the body is none. The first reason counts.
     pub(in crate::protocol) fn fail_body(&self, fault: StreamFault) {
-        self.fault.borrow_mut().get_or_insert(fault);
+        self.fault.borrow_mut().get_or_insert_with(|| Box::new(fault));
         self.reader.wake();
     }
 
@@ -59,7 +59,7 @@ impl StreamState {
     /// The body is none.
     pub(in crate::protocol) fn poll_end(&self, context: &Context<'_>) -> Poll<Result<Option<Bytes>, StreamError>> {
         if let Some(fault) = &*self.fault.borrow() {
-            return Poll::Ready(Err(StreamError::Faulty(Box::new(fault.clone()))));
+            return Poll::Ready(Err(StreamError::Faulty(fault.clone())));
         }
         if self.body_ended.get() {
             return Poll::Ready(Ok(None));
