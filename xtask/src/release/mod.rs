@@ -327,6 +327,8 @@ impl Compiler {
         }
         build.env("CARGO_TARGET_DIR", target).env("RUSTFLAGS", flags).env("CARGO_INCREMENTAL", "0");
         build.env("CFLAGS", c_flags.trim()).env("CXXFLAGS", c_flags.trim());
+        // Its own PCRE2, also where the machine has one: packages are used on others.
+        build.env("PCRE2_SYS_STATIC", "1");
         // A variable of the user leaves the debug information as it is in the manifest: packages have it.
         build.env_remove("CARGO_PROFILE_RELEASE_DEBUG");
         // One unit: what is counted decides across all crates.
