@@ -40,11 +40,23 @@ pub(crate) struct Lexer<'a> {
     cut_off: Option<Place>,
     /// Whether the word that was read last began with a quote.
     in_quotes: bool,
+    /// The comments that were passed over, each from its `#` to the end of its line.
+    pub(crate) comments: Vec<(Place, &'a [u8])>,
 }
 
 impl<'a> Lexer<'a> {
     pub(crate) fn new(text: &'a [u8], file: u32) -> Self {
-        Lexer { text, file, at: 0, line: 1, line_start: 0, after_quote: false, cut_off: None, in_quotes: false }
+        Lexer {
+            text,
+            file,
+            at: 0,
+            line: 1,
+            line_start: 0,
+            after_quote: false,
+            cut_off: None,
+            in_quotes: false,
+            comments: Vec::new(),
+        }
     }
 
     fn place(&self, start: usize, width: usize) -> Place {
@@ -141,7 +153,9 @@ impl<'a> Lexer<'a> {
                 }
                 b'#' => {
                     // The line end is left for the next round, which counts it.
-                    self.at = memchr(b'\n', &self.text[self.at..]).map_or(self.text.len(), |skip| self.at + skip);
+                    let end = memchr(b'\n', &self.text[self.at..]).map_or(self.text.len(), |skip| self.at + skip);
+                    self.comments.push((self.place(self.at, end - self.at), &self.text[self.at..end]));
+                    self.at = end;
                     continue;
                 }
                 b'"' | b'\'' => return self.quoted(byte),

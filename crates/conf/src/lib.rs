@@ -53,6 +53,7 @@
 
 mod apply;
 mod cidr;
+mod comments;
 mod contexts;
 mod cx;
 mod diagnostics;
@@ -83,6 +84,7 @@ mod value;
 
 pub use apply::apply_block;
 pub use cidr::{Cidr, parse_address};
+pub use comments::{Comment, comments};
 pub use contexts::Contexts;
 pub use cx::{Cx, MAX_PROBLEMS, TypeMap};
 pub use diagnostics::{Diagnostics, MAX_SHOWN};
