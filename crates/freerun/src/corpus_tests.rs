@@ -155,6 +155,43 @@ fn refusal(context: &str, file: &Path) -> Option<String> {
     Some(message)
 }
 
+/// Findings of the lint in the corpus, for a person to judge: with `FREERUN_LINT_SHOW=1` each is printed, with its line.
+///
+/// A fragment lacks its surroundings: what nothing uses, and what has no resolver, is counted in whole files alone.
+#[test]
+fn the_lint_finds_few_things_in_files_that_work() {
+    let corpus = folder();
+    require::need("corpus", corpus.is_some(), "no corpus (FREERUN_CORPUS)");
+    let Some(corpus) = corpus else { return };
+    let index = std::fs::read_to_string(corpus.join("index.tsv")).unwrap();
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    let (mut files, mut with) = (0, 0);
+    let mut out = std::io::stdout();
+    for row in index.lines().skip(1) {
+        let columns: Vec<&str> = row.split('\t').collect();
+        let [name, context, ..] = columns[..] else { continue };
+        let file = corpus.join(name);
+        let mut loader = Stubs { main: wrap(context, &file, ""), file: file.clone() };
+        let tree = freerun_conf::parse(MAIN, None, "/stub/", &mut loader);
+        let found = crate::commands::lint_tree(&tree);
+        let needs_all = |rule: &str| rule.ends_with("-unused") || rule == "resolver-missing";
+        let found = found.iter().filter(|(rule, ..)| context == "main" || !needs_all(rule));
+        files += 1;
+        let before = counts.values().sum::<usize>();
+        for (rule, place, line) in found {
+            *counts.entry(rule).or_default() += 1;
+            if std::env::var_os("FREERUN_LINT_SHOW").is_some() {
+                let _ = writeln!(out, "{name}:{place} [{rule}] {line}");
+            }
+        }
+        with += usize::from(counts.values().sum::<usize>() > before);
+    }
+    let sum: usize = counts.values().sum();
+    let _ = writeln!(out, "corpus: the lint finds {sum} things in {with} of {files} files: {counts:?}");
+    assert!(counts.len() > 5, "{counts:?}");
+    assert!(sum < 2 * files, "{sum} findings in {files} files");
+}
+
 #[test]
 fn what_nginx_accepts_and_freerun_has_is_accepted() {
     let corpus = folder();

@@ -2,5 +2,6 @@
 
 pub mod bytes_in_names;
 pub mod command_line;
+pub mod lint;
 pub mod migrate;
 pub mod serve;

@@ -240,6 +240,7 @@ macro_rules! pages {
 pages! {
     the_first_minutes "first-minutes.md",
     mistakes "mistakes.md",
+    lint "lint.md",
     coming_from_nginx "from-nginx.md" "nginx",
     moving_a_site "moving-a-site.md" "nginx" "php-fpm8.2",
     slow_disks "slow-disks.md",

@@ -52,6 +52,12 @@ pub struct CommandRow {
 /// The option that makes a warning an error of `-t`.
 pub const STRICT: &str = "--strict";
 
+/// The option that has `-t` say what is legal and most likely wrong.
+pub const LINT: &str = "--lint";
+
+/// The option that has `--lint` print JSON.
+pub const JSON: &str = "--json";
+
 /// The shells that there are completions for.
 pub const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
 
@@ -102,6 +108,7 @@ pub fn program() -> CommandRow {
         synopsis: &[
             "[-?hvVtTq]",
             "[--strict]",
+            "[--lint [--json]]",
             "[-s signal]",
             "[-p prefix]",
             "[-e filename]",
@@ -124,6 +131,12 @@ pub fn program() -> CommandRow {
                 STRICT,
                 "with -t or -T: a warning about the configuration, such as a name without an address, is an error",
             ),
+            long(
+                LINT,
+                "with -t: print what is legal and most likely wrong as file:line:column: level: text [name]; the exit code is 1 if \
+                 there is any. \"freerun explain NAME\" has the reason, a comment \"# lint: allow NAME\" silences it",
+            ),
+            long(JSON, "with -t --lint: print it as JSON"),
             letter("q", "suppress non-error messages during configuration testing"),
             letter("s", "send signal to a master process: stop, quit, reopen, reload")
                 .value("signal", ValueKind::Words(&ORDERS)),
@@ -338,6 +351,7 @@ mod tests {
             assert!(parse(vec![name.into()]).is_ok(), "{name}");
         }
         assert!(parse(vec!["-t".into(), STRICT.into()]).is_ok());
+        assert!(parse(vec!["-t".into(), LINT.into(), JSON.into()]).is_ok());
     }
 
     #[test]

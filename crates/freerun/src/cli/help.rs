@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn the_short_help_is_nginx_s_and_the_long_one_has_everything() {
         let (short, long) = (short(), long());
-        assert!(short.starts_with("Usage: freerun [-?hvVtTq] [--strict] [-s signal]"), "{short}");
+        assert!(short.starts_with("Usage: freerun [-?hvVtTq] [--strict] [--lint [--json]]"), "{short}");
         assert!(short.contains("\n  -c filename   : set configuration file (default: /"), "{short}");
         assert!(short.contains("\nCommands: serve, migrate, explain, "), "{short}");
         for row in commands() {

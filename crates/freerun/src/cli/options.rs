@@ -6,7 +6,7 @@ use std::ffi::OsString;
 
 use freerun_conf::text_of_os;
 
-use super::command_table::STRICT;
+use super::command_table::{JSON, LINT, STRICT};
 use super::usage_error::UsageError;
 use crate::paths::Paths;
 
@@ -27,6 +27,10 @@ pub struct Options {
     pub quiet: bool,
     /// Whether `--strict` was given: a warning makes the test fail.
     pub strict: bool,
+    /// Whether `--lint` was given: what is legal and most likely wrong is printed.
+    pub lint: bool,
+    /// Whether `--json` was given: the lint prints JSON.
+    pub json: bool,
     /// The signal to send: `-s`.
     pub signal: Option<Order>,
     /// The prefix of relative paths: `-p`.
@@ -79,8 +83,14 @@ pub fn parse(args: Vec<OsString>) -> Result<Options, UsageError> {
     let mut options = Options::default();
     let mut args = args.into_iter().map(|arg| text_of_os(&arg).into_owned());
     while let Some(arg) = args.next() {
-        if arg == STRICT {
-            options.strict = true;
+        let long = match arg.as_str() {
+            STRICT => Some(&mut options.strict),
+            LINT => Some(&mut options.lint),
+            JSON => Some(&mut options.json),
+            _ => None,
+        };
+        if let Some(long) = long {
+            *long = true;
             continue;
         }
         let Some(letters) = arg.strip_prefix('-') else {
@@ -124,5 +134,14 @@ pub fn parse(args: Vec<OsString>) -> Result<Options, UsageError> {
             }
         }
     }
-    if options.strict && !options.test { Err(UsageError::InvalidOption(STRICT.to_owned())) } else { Ok(options) }
+    // The output of -T and the findings would be one stream.
+    let misplaced = [
+        (options.strict && !options.test, STRICT),
+        (options.lint && (!options.test || options.dump), LINT),
+        (options.json && !options.lint, JSON),
+    ];
+    match misplaced.into_iter().find(|(is_misplaced, _)| *is_misplaced) {
+        Some((_, name)) => Err(UsageError::InvalidOption(name.to_owned())),
+        None => Ok(options),
+    }
 }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use thiserror::Error;
 
-use super::command_table::{CommandRow, ORDERS, STRICT, commands, program};
+use super::command_table::{CommandRow, JSON, LINT, ORDERS, STRICT, commands, program};
 
 /// An invalid command line; the messages are nginx's for nginx's options.
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -44,7 +44,12 @@ impl UsageError {
                     None => format!("there is no option \"{name}\"; {see}"),
                 })
             }
-            UsageError::InvalidOption(wrong) if wrong == STRICT => Some(format!("\"{STRICT}\" goes with \"-t\"")),
+            UsageError::InvalidOption(wrong) if wrong == STRICT || wrong == LINT => {
+                Some(format!("\"{wrong}\" goes with \"-t\""))
+            }
+            UsageError::InvalidOption(wrong) if wrong == JSON => {
+                Some(format!("\"{JSON}\" goes with \"-t {LINT}\" and with \"freerun migrate\""))
+            }
             UsageError::InvalidOption(wrong) => Some(match wrong.strip_prefix("-s ") {
                 Some(order) => match freerun_conf::near(order, ORDERS.into_iter()) {
                     Some(near) => format!("did you mean \"-s {near}\"?"),

@@ -3,16 +3,18 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use freerun_conf::Problem;
+use freerun_conf::{Problem, Tree};
 use freerun_proxy::upstream::{self, Upstreams};
 use freerun_runtime::log::{ErrorLog, Level};
 use freerun_serve::configuration::parts::FolderNeed;
+use freerun_serve::configuration::zones::Zones;
 use freerun_serve::upstream::resolver::NamedServers;
 use freerun_stream::upstream::Upstreams as StreamUpstreams;
 
+use super::lint;
 use super::missing_configuration::tell_ways_on;
 use crate::cli::Options;
-use crate::configuration::{self, Configuration, Side};
+use crate::configuration::{self, Configuration, KnownFacts, Side};
 use crate::error::Error;
 use crate::logs::{self, Logs};
 use crate::master::listeners;
@@ -21,8 +23,30 @@ use crate::source::Input;
 use crate::source::loader::Recorder;
 use crate::{console, kernel_limits, pidfile, temp_folders};
 
-/// Tests the configuration, reports the result, and with `-T` prints every file.
+/// Tests the configuration, reports the result, and with `-T` prints every file; with `--lint` it says what is legal and most
+/// likely wrong.
 pub fn run(options: &Options, input: &Input, log: &ErrorLog) -> ExitCode {
+    let mut loader = Recorder::default();
+    let tree = freerun_conf::parse(&input.conf, input.globals.as_deref(), &input.conf_prefix, &mut loader);
+    let linted = options.lint.then(|| tree.clone());
+    let tested = test(options, input, log, (tree, &mut loader));
+    let is_clean = linted.is_none_or(|tree| {
+        let problems: &[Problem] = tested.as_ref().err().map_or(&[], Vec::as_slice);
+        lint::run(&tree, problems, &input.conf_prefix, (options.json, options.quiet))
+    });
+    if tested.is_ok() && is_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Tests a configuration whose texts have been read, and reports the result.
+///
+/// # Errors
+/// The test has failed: the problems that have a place in the texts.
+fn test(
+    options: &Options,
+    input: &Input,
+    log: &ErrorLog,
+    (tree, loader): (Tree, &mut Recorder),
+) -> Result<(), Vec<Problem>> {
     let tell = |what: &str| {
         if !options.quiet {
             console::print(&format!("nginx: {what}\n"));
@@ -31,9 +55,9 @@ pub fn run(options: &Options, input: &Input, log: &ErrorLog) -> ExitCode {
     let syntax_ok = format!("the configuration file {} syntax is ok", input.conf);
     let failed = || {
         console::print(&format!("nginx: configuration file {} test failed\n", input.conf));
-        ExitCode::FAILURE
     };
-    let configuration = match configuration::read(input, &mut Recorder::default(), Side::Master) {
+    let known = (KnownFacts::default(), Zones::default());
+    let configuration = match configuration::build_tree(input, tree, loader, Side::Master, known.0, known.1) {
         Ok(configuration) => configuration,
         Err(failure) => {
             if failure.syntax_ok {
@@ -41,7 +65,8 @@ pub fn run(options: &Options, input: &Input, log: &ErrorLog) -> ExitCode {
             }
             console::tell_failure(log, &failure);
             tell_ways_on(options, &input.conf);
-            return failed();
+            failed();
+            return Err(failure.problems.0);
         }
     };
     console::tell_warnings(log, &configuration.warnings, &configuration.sources);
@@ -53,14 +78,16 @@ pub fn run(options: &Options, input: &Input, log: &ErrorLog) -> ExitCode {
         Err(error) => {
             log.write(Level::Emerg, None, format_args!("{error}"));
             console::tell_help(&error);
-            return failed();
+            failed();
+            return Err(Vec::new());
         }
     }
     let warnings = configuration.warnings.len() + unknown.len();
     if options.strict && warnings > 0 {
         let (many, is) = if warnings == 1 { ("warning", "is an error") } else { ("warnings", "are errors") };
         console::print(&format!("nginx: {warnings} {many}, which {is} with --strict\n"));
-        return failed();
+        failed();
+        return Err(Vec::new());
     }
     tell_sandbox(configuration.main().worker_sandbox, tell);
     tell(&format!("configuration file {} test is successful", input.conf));
@@ -68,7 +95,7 @@ pub fn run(options: &Options, input: &Input, log: &ErrorLog) -> ExitCode {
         // A reader that closes its end early, such as head, does not make the test fail.
         let _ = std::io::stdout().lock().write_all(&freerun_conf::dump(&configuration.sources));
     }
-    ExitCode::SUCCESS
+    Ok(())
 }
 
 /// Says what the worker's sandbox would lack. A whole one is not worth a line, and tools read those that nginx prints.

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use freerun_conf::{Contexts, Directive, fold, near, unmarked};
 
+use super::lint;
 use super::reference::{additions, variables};
 use crate::configuration::registry;
 use crate::console;
@@ -34,7 +35,8 @@ fn explained(name: &str) -> Result<String, String> {
         None => (name, false),
     };
     let directive = if is_variable { None } else { freerun_conf::explain(registry(), word, &additions()) };
-    let found: Vec<String> = [directive, variables::explain(word)].into_iter().flatten().collect();
+    let rule = if is_variable { None } else { lint::rules::explain(word) };
+    let found: Vec<String> = [directive, variables::explain(word), rule].into_iter().flatten().collect();
     if !found.is_empty() {
         return Ok(found.join("\n"));
     }

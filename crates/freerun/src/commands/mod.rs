@@ -2,6 +2,7 @@
 
 mod check;
 mod explain;
+mod lint;
 mod manual;
 mod migrate;
 mod missing_configuration;
@@ -19,6 +20,9 @@ use freerun_conf::Contexts;
 use crate::cli::{self, Command, UsageError, help};
 use crate::configuration::registry;
 use crate::{console, version};
+
+#[cfg(test)]
+pub use lint::lint_tree;
 
 /// The program, unless it is a worker.
 pub fn run() -> ExitCode {

@@ -193,6 +193,24 @@ mod tests {
         assert!(wrong.is_empty(), "{wrong}");
     }
 
+    /// Findings of the lint that an example may have: it shows a part of a configuration.
+    const PARTIAL: &[&str] = &["zone-unused", "upstream-unused"];
+
+    #[test]
+    fn the_lint_finds_nothing_in_examples() {
+        let mut wrong = String::new();
+        for example in all().0 {
+            let text = whole(example.context, &example.text);
+            let tree = freerun_conf::parse(MAIN, None, "/stub/", &mut Text(text));
+            for (rule, _, line) in
+                crate::commands::lint_tree(&tree).into_iter().filter(|(rule, ..)| !PARTIAL.contains(rule))
+            {
+                wrong += &format!("{}: [{rule}] {line}\n", example.names.join(" "));
+            }
+        }
+        assert!(wrong.is_empty(), "{wrong}");
+    }
+
     #[test]
     fn every_directive_has_an_example() {
         let all = all();

@@ -13,6 +13,7 @@ use freerun_conf::Additions;
 use freerun_modules::content::api::openapi;
 use freerun_runtime::log::Errno;
 
+use super::lint;
 use crate::cli::{Reference, help};
 use crate::configuration;
 use crate::console;
@@ -27,6 +28,7 @@ pub fn additions() -> Additions {
             page("subjects.md", "The directives by subject", include_str!("subjects.txt").to_owned()),
             page("variables.md", "Variables", variables::page()),
             page("status_fields.md", "The fields of `status`", status),
+            page("lint.md", "Rules of the lint", lint::rules::page()),
             page("freerun-api.md", "freerun's own API", openapi::page()),
         ],
     }
