@@ -258,7 +258,7 @@ fn explain() -> CommandRow {
         name: "explain",
         synopsis: &["DIRECTIVE | '$variable' | WORD"],
         summary: "print what the reference says of a directive, a variable or a word",
-        about: "prints what the reference says of a directive or a variable; of another word, the names of those that speak of \
+        about: "prints what the reference says of a directive, a variable or a rule of the lint; of another word, the names of those that speak of \
                 it. The exit code is 1 if there are none"
             .to_owned(),
         operand: Some(ValueKind::Directive),

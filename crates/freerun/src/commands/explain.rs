@@ -45,7 +45,8 @@ fn explained(name: &str) -> Result<String, String> {
     let directives = if is_variable { None } else { near(word, registry().names(Contexts::ANY)) };
     let near = directives
         .map(str::to_owned)
-        .or_else(|| near(word, variables::names().into_iter()).map(|name| format!("${name}")));
+        .or_else(|| near(word, variables::names().into_iter()).map(|name| format!("${name}")))
+        .or_else(|| near(word, lint::rules::all().map(|rule| rule.name)).map(str::to_owned));
     let module = freerun_conf::module_of(word).filter(|_| !is_variable);
     if near.is_none() && module.is_none() && !is_variable {
         let speaking = speaking_of(word);

@@ -83,7 +83,7 @@ fn page_of(unix: u64) -> String {
     }
     page.control("SH", ["EXIT STATUS"]);
     page.text(lines(
-        "0 if everything is well, 1 if not: the configuration is refused, a signal cannot be sent, or the server has \
+        "0 if everything is well, 1 if not: the configuration is refused, the lint finds something in it, a signal cannot be sent, or the server has \
          refused the configuration of a reload. \"freerun migrate\" has codes of its own, see there.",
     ));
     page.control("SH", ["SEE ALSO"]).text([bold("freerun.conf"), roman("(5)")]);

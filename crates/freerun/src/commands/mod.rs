@@ -66,7 +66,8 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// The names of all directives, sorted.
+/// The names that `explain` takes, sorted: directives, and rules of the lint.
 fn directives() -> Vec<&'static str> {
-    registry().names(Contexts::ANY).collect::<BTreeSet<_>>().into_iter().collect()
+    let rules = lint::rules::all().map(|rule| rule.name);
+    registry().names(Contexts::ANY).chain(rules).collect::<BTreeSet<_>>().into_iter().collect()
 }

@@ -1,5 +1,8 @@
 //! The blocks of a configuration with their contexts and what is around them, for rules that look at several levels.
 
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+
 use freerun_conf::{Block, Contexts, Node, Registry};
 
 /// A block, or the main level.
@@ -13,6 +16,8 @@ pub struct ConfigBlock<'t> {
     pub parent: Option<usize>,
     /// The directives in it.
     pub children: &'t [Node],
+    /// The index behind the last block in it.
+    end: usize,
 }
 
 /// All blocks, each before those in it; the first is the main level.
@@ -22,6 +27,14 @@ pub struct BlockTree<'t> {
     pub blocks: Vec<ConfigBlock<'t>>,
     /// The directives of the main level.
     pub nodes: &'t [Node],
+    /// The directives of each block by name.
+    names: HashMap<(usize, &'t str), Vec<&'t Node>>,
+    /// The values that `set` gives variables, by server and name.
+    set: HashMap<(usize, &'t str), Vec<&'t str>>,
+    /// The maps, by the names of their variables.
+    maps: HashMap<&'t str, &'t Node>,
+    /// The names of the groups of servers.
+    pub groups: HashSet<&'t str>,
 }
 
 /// The contexts of `http` and what is in it, `upstream` not counted.
@@ -35,26 +48,48 @@ const OF_HTTP: Contexts = Contexts::HTTP
 impl<'t> BlockTree<'t> {
     /// Finds the blocks of a configuration.
     pub fn new(registry: &Registry, nodes: &'t [Node]) -> Self {
-        let main = ConfigBlock { node: None, context: Contexts::MAIN, parent: None, children: nodes };
-        let mut blocks = vec![main];
-        let mut at = 0;
-        while at < blocks.len() {
-            let (context, children) = (blocks[at].context, blocks[at].children);
-            for node in children.iter().filter(|node| node.block.is_some()) {
-                let inside = match registry.lookup(&node.name.text, context).map(|directive| directive.shape.block) {
-                    Some(Block::Inside(inside)) => inside,
-                    _ => Contexts::NONE,
-                };
-                blocks.push(ConfigBlock {
-                    node: Some(node),
-                    context: inside,
-                    parent: Some(at),
-                    children: node.children(),
-                });
+        let mut tree = BlockTree {
+            blocks: Vec::new(),
+            nodes,
+            names: HashMap::new(),
+            set: HashMap::new(),
+            maps: HashMap::new(),
+            groups: HashSet::new(),
+        };
+        let main = ConfigBlock { node: None, context: Contexts::MAIN, parent: None, children: nodes, end: 0 };
+        tree.add(registry, main);
+        for at in 0..tree.blocks.len() {
+            let server = tree.server(at).unwrap_or(0);
+            for node in tree.blocks[at].children {
+                tree.names.entry((at, node.name.as_str())).or_default().push(node);
+                let variable = |index: usize| node.arg(index).and_then(|word| word.strip_prefix('$'));
+                match (node.name.as_str(), variable(0), variable(1)) {
+                    ("set", Some(name), _) => {
+                        tree.set.entry((server, name)).or_default().extend(node.arg(1));
+                    }
+                    ("upstream", ..) => tree.groups.extend(node.arg(0)),
+                    ("map", _, Some(name)) => drop(tree.maps.insert(name, node)),
+                    _ => {}
+                }
             }
-            at += 1;
         }
-        BlockTree { blocks, nodes }
+        tree
+    }
+
+    /// Adds a block and those in it, which are at most [`freerun_conf::MAX_BLOCKS`] deep.
+    fn add(&mut self, registry: &Registry, block: ConfigBlock<'t>) {
+        let (at, context, children) = (self.blocks.len(), block.context, block.children);
+        self.blocks.push(block);
+        for node in children.iter().filter(|node| node.block.is_some()) {
+            let inside = match registry.lookup(&node.name.text, context).map(|directive| directive.shape.block) {
+                Some(Block::Inside(inside)) => inside,
+                _ => Contexts::NONE,
+            };
+            let block =
+                ConfigBlock { node: Some(node), context: inside, parent: Some(at), children: node.children(), end: 0 };
+            self.add(registry, block);
+        }
+        self.blocks[at].end = self.blocks.len();
     }
 
     /// The blocks of these contexts.
@@ -73,23 +108,37 @@ impl<'t> BlockTree<'t> {
     }
 
     /// The block and those in it.
-    pub fn within(&self, at: usize) -> impl Iterator<Item = usize> + '_ {
-        (at..self.blocks.len()).filter(move |inner| self.around(*inner).any(|block| block == at))
+    pub fn within(&self, at: usize) -> Range<usize> {
+        at..self.blocks[at].end
+    }
+
+    /// The values that `set` gives a variable in the server of a block.
+    pub fn set_values<'s>(&'s self, at: usize, name: &'s str) -> impl Iterator<Item = &'t str> + 's {
+        self.set.get(&(self.server(at).unwrap_or(0), name)).into_iter().flatten().copied()
+    }
+
+    /// The `map` that makes a variable.
+    pub fn map_of(&self, name: &str) -> Option<&'t Node> {
+        self.maps.get(name).copied()
     }
 
     /// The directives of a name in a block itself.
-    pub fn own<'s>(&'s self, at: usize, name: &'s str) -> impl Iterator<Item = &'t Node> + 's {
-        self.blocks[at].children.iter().filter(move |node| node.name.text == name)
+    pub fn own<'s>(
+        &'s self,
+        at: usize,
+        name: &'s str,
+    ) -> impl DoubleEndedIterator<Item = &'t Node> + Clone + use<'s, 't> {
+        self.names.get(&(at, name)).map(Vec::as_slice).unwrap_or_default().iter().copied()
     }
 
     /// The first directive of a name in a block itself.
     pub fn first(&self, at: usize, name: &str) -> Option<&'t Node> {
-        self.own(at, name).next()
+        self.names.get(&(at, name))?.first().copied()
     }
 
     /// Whether a block itself has one of these directives.
     pub fn has(&self, at: usize, names: &[&str]) -> bool {
-        self.blocks[at].children.iter().any(|node| names.contains(&node.name.text.as_str()))
+        names.iter().any(|name| self.names.contains_key(&(at, *name)))
     }
 
     /// The nearest block, itself or around it, that has the directive: the level that counts for a directive that is

@@ -1,5 +1,7 @@
 //! Rules about limits, caches, logs and groups of servers: what is defined and does nothing.
 
+use std::collections::HashMap;
+
 use freerun_conf::{Contexts, Node};
 
 use super::rule::{FaultList, LintRule, RuleLevel, Subject};
@@ -105,22 +107,34 @@ fn claimed_keys(subject: &Subject<'_>, findings: &mut FaultList) {
     });
 }
 
-/// Whether a directive other than this one has a word with the name in it.
-fn is_named(subject: &Subject<'_>, name: &str, by: &Node) -> bool {
-    let mut found = false;
-    let is_part =
-        |letter: Option<char>| letter.is_some_and(|letter| letter.is_alphanumeric() || "_-.".contains(letter));
-    let has = |text: &str| {
-        text.match_indices(name)
-            .any(|(at, _)| !is_part(text[..at].chars().next_back()) && !is_part(text[at + name.len()..].chars().next()))
-    };
-    subject.tree.each(|node| {
-        found |= !std::ptr::eq(node, by) && (node.args.iter().any(|word| has(&word.text)) || has(&node.name.text));
-    });
-    found
+/// The number of times that each name stands in a word of the configuration.
+struct NameCounts<'t>(HashMap<&'t str, usize>);
+
+/// The names in a word: what stands between signs that no name of a zone or group has.
+fn names(word: &str) -> impl Iterator<Item = &str> {
+    word.split(|letter: char| !letter.is_alphanumeric() && !"_-.".contains(letter)).filter(|name| !name.is_empty())
+}
+
+impl<'t> NameCounts<'t> {
+    fn of(subject: &Subject<'t>) -> Self {
+        let mut counts = HashMap::new();
+        subject.tree.each(|node| {
+            for name in std::iter::once(&node.name).chain(&node.args).flat_map(|word| names(&word.text)) {
+                *counts.entry(name).or_default() += 1;
+            }
+        });
+        NameCounts(counts)
+    }
+
+    /// Whether another directive than this one names it. A name with other signs counts as named.
+    fn has_other(&self, name: &str, by: &Node) -> bool {
+        let own = by.args.iter().flat_map(|word| names(&word.text)).filter(|other| *other == name).count();
+        own == 0 || self.0.get(name).is_some_and(|count| *count > own)
+    }
 }
 
 fn unused_zones(subject: &Subject<'_>, findings: &mut FaultList) {
+    let counts = NameCounts::of(subject);
     subject.tree.each(|node| {
         let key = match node.name.as_str() {
             "limit_req_zone" | "limit_conn_zone" => "zone=",
@@ -128,7 +142,7 @@ fn unused_zones(subject: &Subject<'_>, findings: &mut FaultList) {
             _ => return,
         };
         let zone = node.args.iter().find_map(|word| Some((word, word.text.strip_prefix(key)?.split(':').next()?)));
-        if let Some((word, zone)) = zone.filter(|(_, zone)| !is_named(subject, zone, node)) {
+        if let Some((word, zone)) = zone.filter(|(_, zone)| !counts.has_other(zone, node)) {
             findings.at_word(word, format!("nothing uses the zone \"{zone}\""));
         }
     });
@@ -136,9 +150,10 @@ fn unused_zones(subject: &Subject<'_>, findings: &mut FaultList) {
 
 fn unused_upstreams(subject: &Subject<'_>, findings: &mut FaultList) {
     let tree = &subject.tree;
+    let counts = NameCounts::of(subject);
     for at in tree.of(Contexts::UPSTREAM | Contexts::STREAM_UPSTREAM) {
         if let Some(node) = tree.blocks[at].node
-            && let Some(word) = node.args.first().filter(|word| !is_named(subject, &word.text, node))
+            && let Some(word) = node.args.first().filter(|word| !counts.has_other(&word.text, node))
         {
             findings.at_word(word, format!("nothing names the upstream \"{}\"", word.text));
         }

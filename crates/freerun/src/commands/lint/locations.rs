@@ -170,7 +170,7 @@ fn dots(subject: &Subject<'_>, findings: &mut FaultList) {
         let text = &word.text;
         let found = text.match_indices('.').find(|(at, _)| {
             // In a name that is written out, as in index.php, any letter in the place of the dot does no harm.
-            let is_for_ends = text[..*at].chars().next_back().is_none_or(|before| "*+)/^".contains(before));
+            let is_for_ends = text[..*at].chars().next_back().is_none_or(|before| "*+/^".contains(before));
             let is_in_class = text[..*at].rfind('[').is_some_and(|open| !text[open..*at].contains(']'));
             is_for_ends && !is_in_class && end_names(&text[at + 1..]).is_some_and(|(_, rest)| matches!(rest, "" | "$"))
         });
@@ -184,7 +184,12 @@ fn ends(subject: &Subject<'_>, findings: &mut FaultList) {
     let mut found = Vec::new();
     subject.tree.each(|node| {
         let splits = node.children().iter().any(|inner| inner.name.text == "fastcgi_split_path_info");
-        if node.name.text == "location" && !splits {
+        // It does no harm to refuse too much.
+        let refuses = node.children().iter().any(|inner| {
+            let word = inner.arg(0).unwrap_or_default();
+            inner.name.text == "deny" || inner.name.text == "return" && word.starts_with('4')
+        });
+        if node.name.text == "location" && !splits && !refuses {
             found.extend(expression(node).map(|(_, word)| word));
         }
     });

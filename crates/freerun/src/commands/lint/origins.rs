@@ -132,11 +132,18 @@ fn origins(subject: &Subject<'_>, findings: &mut FaultList) {
     };
     tree.each(|node| match (node.name.as_str(), node.args.as_slice()) {
         ("if", _) => {
-            if let Some(PatternComparison { variable, word, text, .. }) = comparison(node) {
+            // A list of what is refused may be as wide as it likes.
+            let refuses = node
+                .children()
+                .iter()
+                .any(|inner| inner.name.text == "return" && inner.arg(0).is_some_and(|code| code.starts_with('4')));
+            if let Some(PatternComparison { variable, is_negated, word, text }) = comparison(node)
+                && (is_negated || !refuses)
+            {
                 look(variable, word, text);
             }
         }
-        ("map", [source, _]) => {
+        ("map", [source, _]) if source.text == "$http_origin" => {
             for entry in node.children() {
                 if let Some(pattern) = entry.name.text.strip_prefix('~')
                     && entry.arg(0).is_some_and(|value| !matches!(value, "" | "0"))

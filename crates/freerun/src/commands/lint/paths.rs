@@ -175,8 +175,10 @@ fn missing_roots(subject: &Subject<'_>, findings: &mut FaultList) {
         if tree.in_force(server, "root").is_some() || tree.first(server, "return").is_some() {
             continue;
         }
-        let locations: Vec<usize> =
-            tree.of(Contexts::LOCATION).filter(|at| tree.blocks[*at].parent == Some(server)).collect();
+        let is_location = |at: &usize| {
+            tree.blocks[*at].parent == Some(server) && tree.blocks[*at].context.intersects(Contexts::LOCATION)
+        };
+        let locations: Vec<usize> = tree.within(server).filter(is_location).collect();
         let Some(other) = locations.iter().find_map(|at| tree.first(*at, "root")) else { continue };
         for at in locations {
             let is_plain = !tree.has(at, &ANSWERS) && !tree.within(at).any(|inner| inner != at);

@@ -505,4 +505,29 @@ mod tests {
         }
         assert!(Pattern::parse(r"[[:alpha:]\d\]-]{2}[]a](?i:x)(?i)y\x41\Az\b", false).is_some());
     }
+
+    #[test]
+    fn texts_that_are_no_expressions_are_survived() {
+        let signs = [
+            "a", "\\", "[", "]", "(", ")", "?", "*", "+", "{1,", "}", "|", "^", "$", ".", "<", ">", ":", "-", "x4",
+            "[:", "é",
+        ];
+        let mut seed: u32 = 7;
+        let (mut read, mut refused) = (0, 0);
+        for _ in 0..20_000 {
+            let mut text = String::new();
+            for _ in 0..8 {
+                seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                text += signs[(seed >> 16) as usize % signs.len()];
+            }
+            match Pattern::parse(&text, true) {
+                Some(pattern) => {
+                    let _ = (pattern.is_exponential(), pattern.group("1"));
+                    read += 1;
+                }
+                None => refused += 1,
+            }
+        }
+        assert!(read > 100 && refused > 100, "{read} {refused}");
+    }
 }

@@ -220,12 +220,8 @@ fn is_known(subject: &Subject<'_>, host: &str) -> bool {
     name.is_empty()
         || name.parse::<std::net::IpAddr>().is_ok()
         || host.starts_with("unix:")
-        || subject.tree.of(Contexts::UPSTREAM).any(|upstream| {
-            subject.tree.blocks[upstream]
-                .node
-                .and_then(|node| node.arg(0))
-                .is_some_and(|group| group == host || group == name)
-        })
+        || subject.tree.groups.contains(host)
+        || subject.tree.groups.contains(name)
 }
 
 /// Whether all values of a variable are known without a resolver, as far as the configuration says.

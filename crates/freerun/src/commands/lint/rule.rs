@@ -1,5 +1,7 @@
 //! A rule, and a place of a configuration that is against it.
 
+use std::collections::HashSet;
+
 use freerun_conf::{Contexts, Node, Place, Sources, Word};
 
 use super::blocks::BlockTree;
@@ -80,6 +82,7 @@ pub struct LintFault {
 #[derive(Debug, Default)]
 pub struct FaultList {
     rule: Option<&'static LintRule>,
+    seen: HashSet<(Place, &'static str)>,
     /// The faults, in the order of the rules.
     pub list: Vec<LintFault>,
 }
@@ -104,7 +107,7 @@ impl FaultList {
     /// Adds a finding.
     pub fn add(&mut self, place: Place, message: impl Into<String>) {
         let Some(rule) = self.rule else { return };
-        if !self.list.iter().any(|other| other.place == place && other.rule.name == rule.name) {
+        if self.seen.insert((place, rule.name)) {
             self.list.push(LintFault { rule, place, message: message.into() });
         }
     }

@@ -1,5 +1,7 @@
 //! Rules about `server` blocks: their names, their listeners, TLS, and the address of the client.
 
+use std::collections::HashSet;
+
 use freerun_conf::{Contexts, Node};
 
 use super::rule::{FaultList, LintRule, RuleLevel, Subject};
@@ -112,13 +114,13 @@ fn plain_ports(subject: &Subject<'_>, findings: &mut FaultList) {
     let tree = &subject.tree;
     let has_tls = |node: &Node| node.args.iter().any(|word| matches!(word.as_str(), "ssl" | "quic"));
     // Whoever listens with TLS on an address does so for all servers there.
-    let mut encrypted = Vec::new();
+    let mut encrypted = HashSet::new();
     let servers = Contexts::SERVER;
     for at in tree.of(servers) {
         encrypted.extend(tree.own(at, "listen").filter(|node| has_tls(node)).filter_map(|node| node.arg(0)));
     }
     for at in tree.of(servers) {
-        let is_plain = |node: &Node| !has_tls(node) && !node.arg(0).is_some_and(|address| encrypted.contains(&address));
+        let is_plain = |node: &Node| !has_tls(node) && !node.arg(0).is_some_and(|address| encrypted.contains(address));
         let listens: Vec<&Node> = tree.own(at, "listen").collect();
         let all_plain =
             listens.iter().all(|node| is_plain(node)) && !tree.around(at).any(|level| tree.has(level, &["ssl"]));

@@ -1,6 +1,6 @@
 //! Texts with variables: `http://$host/x`.
 
-use freerun_conf::{Contexts, Node, Word};
+use freerun_conf::{Node, Word};
 
 use super::blocks::BlockTree;
 use super::pattern::{ByteSet, Pattern};
@@ -100,25 +100,10 @@ impl BlockTree<'_> {
         }
     }
 
-    /// The values that `set` gives a variable in the server of a block.
-    pub fn set_values<'s>(&'s self, at: usize, name: &'s str) -> impl Iterator<Item = &'s str> {
-        let root = self.server(at).unwrap_or(0);
-        self.within(root).flat_map(|block| self.own(block, "set")).filter_map(move |node| {
-            (node.arg(0).and_then(|word| word.strip_prefix('$')) == Some(name)).then(|| node.arg(1)).flatten()
-        })
-    }
-
-    /// The `map` that makes a variable.
-    pub fn map_of(&self, name: &str) -> Option<&Node> {
-        self.of(Contexts::HTTP | Contexts::STREAM)
-            .flat_map(|http| self.own(http, "map"))
-            .find(|map| map.arg(1).and_then(|word| word.strip_prefix('$')) == Some(name))
-    }
-
     /// The bytes that the group of a variable may match, if an expression around a block has such a group.
     fn captured(&self, at: usize, name: &str) -> Option<ByteSet> {
         self.around(at).find_map(|block| {
-            let rewritten = self.blocks[block].children.iter().rev().filter(|node| node.name.text == "rewrite");
+            let rewritten = self.own(block, "rewrite").rev();
             let own = self.blocks[block].node.and_then(expression);
             let expressions = rewritten.filter_map(|node| node.arg(0)).chain(own.iter().copied());
             expressions.filter_map(|text| Pattern::parse(text, false)).find_map(|pattern| pattern.group(name))
