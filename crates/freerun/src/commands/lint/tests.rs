@@ -3,10 +3,14 @@
 use std::collections::BTreeSet;
 
 use freerun_conf::{Contexts, OneText, parse};
+use freerun_serve::configuration::zones::Zones;
+use freerun_serve::tls::files::{KnownFile, SecretFiles};
 
 use super::machine::Machine;
 use super::rule::LintRule;
 use super::{find, rules};
+use crate::configuration::{KnownFacts, Side, read_after};
+use crate::source::Input;
 
 /// A machine on which everybody may read one key.
 pub struct OpenKey;
@@ -98,6 +102,39 @@ const CASES: &[(&str, &str, &[u32])] = &[
     ("listen-without-ssl", "listen 80;\nssl_certificate a.crt;", &[5]),
     ("ssl-ciphers-weak", "ssl_ciphers HIGH:!aNULL:!MD5:+3DES;", &[]),
 ];
+
+/// The first problem that the program has with an example.
+fn problem(text: &str) -> Option<String> {
+    let input = Input {
+        conf: "a.conf".to_owned(),
+        globals: None,
+        prefix: String::new(),
+        conf_prefix: String::new(),
+        error_log: "stderr".to_owned(),
+        privileged: true,
+    };
+    let file = |path: &str, contents: &[u8]| (path.to_owned(), KnownFile::read(contents.to_vec(), None));
+    let key = include_bytes!("../../../../tls/tests/fixtures/ec.key");
+    let secrets = SecretFiles::from_iter([
+        file("a.crt", include_bytes!("../../../../tls/tests/fixtures/ec.crt")),
+        file("a.key", key),
+        file("open.key", key),
+    ]);
+    let known = KnownFacts { secrets, ..KnownFacts::default() };
+    let failure = read_after(&input, &mut OneText(text), Side::Worker, known, Zones::default()).err()?;
+    Some(failure.problems.render(&failure.sources, ""))
+}
+
+#[test]
+fn examples_are_configurations_that_are_accepted() {
+    let mut wrong = String::new();
+    for LintRule { name, context, bad, good, .. } in rules::all() {
+        for text in [bad, good] {
+            wrong += &problem(&whole(*context, text)).map(|problem| format!("{name}: {problem}")).unwrap_or_default();
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
 
 #[test]
 fn cases_beside_the_examples_are_judged() {
