@@ -223,6 +223,12 @@ mod tests {
         assert_eq!((shown.codes.len(), shown.codes[&400], shown.codes.get(&449)), (MAX_CODES, 2, None));
     }
 
+    /// Thousands of servers have counters (`status_servers`), and each loop has its own.
+    #[test]
+    fn counters_of_a_loop_are_small() {
+        assert!(size_of::<LoopCounters>() <= 1024, "{}", size_of::<LoopCounters>());
+    }
+
     #[test]
     fn a_status_without_a_class_has_a_code() {
         let zone = ZoneFigures::default();

@@ -19,7 +19,8 @@ settings! {
         /// Several servers may share a zone, and so may several locations; a server and a location of one name have two. A
         /// location that is inside another one counts in the zone of that one, unless it has its own, or `off`. A request
         /// counts in the zone of the location where it ends. `status` and `api` show what was counted, which goes on over a
-        /// reload. Of the statuses, each event loop counts 32 one by one in a zone; others count in their classes.
+        /// reload. Of the statuses, each event loop counts 32 one by one in a zone; others count in their classes. A request that
+        /// ends in the step of its event loop in which it began has taken no time.
         status_zone: StatusZone, in SERVER | LOCATION | LOCATION_IF | STREAM_SERVER;
         /// Whether the requests, or the sessions of `stream`, of a server without `status_zone` are counted too.
         ///
