@@ -18,8 +18,10 @@ use bolt::Bolt;
 use crate::command::{StepError, ask, at, cargo, run};
 
 /// The benchmarks that the counting binary runs: files, connections that come and go, logs, packing, limits, proxied and
-/// cached responses, tunnels.
-const TRAINING: [&str; 7] = ["warm", "connections", "log", "compress", "proxy", "cache-hits", "tunnels"];
+/// cached responses, tunnels, HTTP/2, HTTP/3, and, with `floor`, TLS with its handshakes, sessions of stream and datagrams. A
+/// protocol that is not among them has its code placed with what never runs.
+const TRAINING: [&str; 10] =
+    ["warm", "connections", "log", "compress", "proxy", "cache-hits", "tunnels", "http2", "http3", "floor"];
 
 /// Seconds of each of a benchmark's measurements in the training.
 const TRAINING_SECONDS: &str = "1";
@@ -45,7 +47,7 @@ const TOLD: (&str, &str) = ("FREERUN_PROFILE_GUIDED", "1");
 pub enum ReleaseError {
     /// The tool that merges profiles is missing, or is too old to read what this compiler's programs write.
     #[error(
-        "no llvm-profdata of LLVM {llvm} or newer is there: `rustup component add llvm-tools`, or name one in LLVM_PROFDATA"
+        "no llvm-profdata of LLVM {llvm} or newer is there: `rustup component add llvm-tools`, Debian's llvm-{llvm}, or name one in LLVM_PROFDATA"
     )]
     NoTool {
         /// The version of the compiler's LLVM, its first number.
