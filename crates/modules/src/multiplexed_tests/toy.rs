@@ -401,7 +401,7 @@ fn begin(
     shared.borrow_mut().requests += 1;
     let shared = shared.clone();
     loops::spawn(client.number, "a stream", async move {
-        serve(http, client, arrived, &mut RequestScratch::default()).await;
+        serve(&http, client, arrived, &mut RequestScratch::default()).await;
         let mut shared = shared.borrow_mut();
         shared.requests -= 1;
         shared.driver.take().into_iter().for_each(Waker::wake);

@@ -58,7 +58,7 @@ use freerun_conf::SettingsSet;
 use freerun_proto::h1::Persistence;
 use freerun_proto::h2::hpack::BlockLimits;
 use freerun_proto::head::{self, FieldFault, FieldRules};
-use freerun_proto::{HeaderId, Version};
+use freerun_proto::{HeaderId, Status, Version};
 use freerun_runtime::loops;
 
 use crate::arrive;
@@ -149,49 +149,94 @@ pub(super) fn block_limits(settings: &ServerSettings) -> BlockLimits {
     BlockLimits { most_string: size, most_total, most_fields: (most_total / FIELD).max(LEAST_FIELDS) }
 }
 
+/// A request that has begun, beside the future that answers it.
+struct BegunRequest {
+    owned: Request,
+    stream: Rc<dyn Stream>,
+    /// The servers of the address, with the one that the client has named in its handshake.
+    servers: Rc<AnsweringServers>,
+    /// The reason why it is malformed. Few are, so it takes no room in the others.
+    fault: Option<Box<FieldFault>>,
+    received: usize,
+}
+
 /// Serves a request of a client that has a stream, from its head to its log line. The driver runs this future beside
 /// the futures of the connection's other requests, and begins an [era](freerun_runtime::arrival_era) when it has read of its
 /// connection. If the client resets the stream, the future ends by itself, as it does under HTTP/1 when the client has
 /// gone.
-pub async fn serve(http: Rc<HttpLoop>, client: ClientStream, arrived: ArrivedRequest, scratch: &mut RequestScratch) {
-    let Some(stream) = client.stream().cloned() else { return };
-    let Some((generation, servers, _)) = http.servers_of(&client, || client.local()) else { return stream.reset() };
-    let settings = servers.entry.settings.get::<ServerSettings>();
+///
+/// The future has no room for what the request was made of: many wait for their clients.
+pub fn serve<'s>(
+    http: &HttpLoop,
+    client: ClientStream,
+    arrived: ArrivedRequest,
+    scratch: &'s mut RequestScratch,
+) -> impl Future<Output = ()> + use<'s> {
+    let mut begun = begin(http, client, arrived);
+    async move {
+        if let Some(begun) = &mut begun {
+            respond(begun, scratch).await;
+        }
+        if let Some(BegunRequest { owned, .. }) = begun {
+            // Only these parts are passed on: passing the whole request would move it.
+            scratch.keep(owned.head, owned.asked.path, owned.asked.args, owned.asked.host);
+        }
+    }
+}
+
+/// Makes the request. `None` if no server listens any more: its stream is reset.
+fn begin(http: &HttpLoop, client: ClientStream, arrived: ArrivedRequest) -> Option<BegunRequest> {
+    let stream = client.stream().cloned()?;
+    let Some((generation, servers, _)) = http.servers_of(&client, || client.local()) else {
+        stream.reset();
+        return None;
+    };
     client.loop_state.stats.requests.add_alone();
     client.requests.set(client.requests.get().max(arrived.serial));
     let place = (servers.server.clone(), servers.entry.clone());
     let mut owned = Request::new(client, generation, place, arrived.head, arrived.serial, loops::now());
-    let mut in_progress = InProgress::of(&mut owned);
-    let request = in_progress.request();
-    request.answered.persistence = Persistence::Kept;
+    owned.answered.persistence = Persistence::Kept;
     // What follows CONNECT is not the request's: a tunnel takes it from the stream, or nobody.
-    if arrived.has_body && !request.is_connect() {
-        let expects_continue = request.head.parsed.expect_continue;
-        request.body = ClientBody::of_stream(arrived.declared, request.head.most_bytes(), expects_continue);
+    if arrived.has_body && !owned.is_connect() {
+        let expects_continue = owned.head.parsed.expect_continue;
+        owned.body = ClientBody::of_stream(arrived.declared, owned.head.most_bytes(), expects_continue);
     }
-    let mut response_end = ResponseEnd { stream: &*stream, is_whole: false };
-    loops::note(request.client.number, "answering");
-    let whole = arrived.fault.as_ref().is_none_or(FieldFault::is_of_the_whole_head);
-    let routed = request_steps::route(request, &servers, whole, settings.merge_slashes, scratch);
-    let too_many = FieldFault::TooManyHeaders;
-    let fault = match arrived.fault {
-        None if routed.is_ok() && has_too_many_fields(request, arrived.received) => Some(&too_many),
-        ref fault => fault.as_ref(),
+    loops::note(owned.client.number, "answering");
+    Some(BegunRequest { owned, stream, servers, fault: arrived.fault.map(Box::new), received: arrived.received })
+}
+
+/// Finds the server and the location of the request, and judges its head.
+fn route(
+    request: &mut Request,
+    servers: &AnsweringServers,
+    (fault, received): (Option<&FieldFault>, usize),
+    scratch: &mut RequestScratch,
+) -> Result<(), Status> {
+    let settings = servers.entry.settings.get::<ServerSettings>();
+    let whole = fault.is_none_or(FieldFault::is_of_the_whole_head);
+    request_steps::route(request, servers, whole, settings.merge_slashes, scratch)?;
+    let fault = match fault {
+        None if has_too_many_fields(request, received) => Some(&FieldFault::TooManyHeaders),
+        fault => fault,
     };
-    let routed = match (routed, fault) {
-        (Ok(()), Some(fault)) => {
-            log_error!(request, Info, "{fault} while reading client request headers");
-            Err(fault.status())
-        }
-        (Ok(()), None) => {
-            if !request.place.server.is_same(&servers.server) {
-                apply_name_rules(&mut request.head, &servers, &request.place.server);
-            }
-            arrive::judge_protocol(request, &servers).and_then(|()| arrive::refuse_methods(request))
-        }
-        (Err(status), _) => Err(status),
-    };
-    let is_gone = match request_steps::verification(request, &servers, routed) {
+    if let Some(fault) = fault {
+        log_error!(request, Info, "{fault} while reading client request headers");
+        return Err(fault.status());
+    }
+    if !request.place.server.is_same(&servers.server) {
+        apply_name_rules(&mut request.head, servers, &request.place.server);
+    }
+    arrive::judge_protocol(request, servers).and_then(|()| arrive::refuse_methods(request))
+}
+
+/// Answers a request.
+async fn respond(begun: &mut BegunRequest, scratch: &mut RequestScratch) {
+    let BegunRequest { owned, stream, servers, fault, received } = begun;
+    let (stream, mut in_progress) = (&**stream, InProgress::of(owned));
+    let request = in_progress.request();
+    let mut response_end = ResponseEnd { stream, is_whole: false };
+    let routed = route(request, servers, (fault.as_deref(), *received), scratch);
+    let is_gone = match request_steps::verification(request, servers, routed) {
         Some(verifying) => verifying.await.is_none(),
         None => false,
     };
@@ -199,15 +244,15 @@ pub async fn serve(http: Rc<HttpLoop>, client: ClientStream, arrived: ArrivedReq
         finish::finish(request);
         return stream.reset();
     }
-    let judged = request_steps::judge(request, &servers, routed);
+    let judged = request_steps::judge(request, servers, routed);
     let answer = phases::respond(request, judged).await;
     let has_response = matches!(answer, Answer::Response(_));
     match answer {
         Answer::Response(mut response) => {
             let is_whole = match response.takeover.take() {
-                Some(takeover) => take_over(request, &*stream, &response, takeover).await,
+                Some(takeover) => take_over(request, stream, &response, takeover).await,
                 None => {
-                    let sent = send::response(request, &*stream, response).await;
+                    let sent = send::response(request, stream, response).await;
                     if let Err(error) = &sent {
                         log_failure(request, error);
                     }
@@ -225,8 +270,6 @@ pub async fn serve(http: Rc<HttpLoop>, client: ClientStream, arrived: ArrivedReq
     }
     finish::finish(request);
     in_progress.release();
-    // Only these parts are passed on: passing the whole request would move it.
-    scratch.keep(owned.head, owned.asked.path, owned.asked.args, owned.asked.host);
 }
 
 /// Chooses the fields of a head by the rules for names of the server that the request is for. The head was made by the

@@ -88,7 +88,25 @@ async fn serve(post: Rc<Post<RequestWork, SpareHead>>) {
     let mut scratch = RequestScratch::default();
     loop {
         let RequestWork { http, client, arrived } = post.work().await;
-        multiplexed::serve(http, client, arrived, &mut scratch).await;
+        multiplexed::serve(&http, client, arrived, &mut scratch).await;
         post.answer(scratch.head());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The size class of the allocator that holds a runner; the next one has 512 bytes more.
+    const CLASS: usize = 3072;
+
+    fn size_of_future<F: Future>(_: fn(Rc<Post<RequestWork, SpareHead>>) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn a_runner_fits_into_its_class() {
+        let size = size_of_future(serve);
+        assert!(size <= CLASS, "{size}");
     }
 }
