@@ -3,6 +3,8 @@
 pub mod api;
 pub mod cache_status;
 pub mod freerun_api;
+pub mod history;
+pub mod incidents;
 pub mod kernel_features;
 pub mod problems;
 pub mod status;

@@ -11,6 +11,7 @@
 //! | `mounts` | `freerun_runtime::mounts` | reads the mount table again when the kernel says that it has changed |
 //! | `acme` | `freerun_acme` | talks with the CA, if there are certificates by ACME |
 //! | `names` | `freerun_upstream::resolve` | asks name servers, and has the system's lookups made by threads of its own |
+//! | `status` | `freerun_modules::content::status::history` | takes a sample of the figures each five seconds, if a location shows them |
 //! | `cache NAME` | `freerun_cache::manager` | one for each `keys_zone`: evicts, removes files, keeps the journal; it alone waits for that disk |
 //! | `rescue` | `freerun_serve::accept` | with several loops only: gives what waits for a late loop to others, and balances connections |
 //!

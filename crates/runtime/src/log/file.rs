@@ -1,9 +1,10 @@
 //! A log file: its queue of lines, and the bound of the queue.
 
 use std::fmt;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use crossbeam_queue::SegQueue;
@@ -38,6 +39,8 @@ pub(super) struct Inner {
     pub(super) reported: AtomicU64,
     /// A thread has been writing the file for long, and others go on with the other logs.
     pub(super) held_up: AtomicBool,
+    /// The number of the error of the last write, if that failed and lines wait for the next attempt; 0 otherwise.
+    pub(super) write_error: AtomicI32,
     /// The file is in the writer's list of files with work (or in its list of files that failed).
     pub(super) scheduled: AtomicBool,
     /// `None`: there is no thread, and lines are written where they are logged.
@@ -223,6 +226,12 @@ impl LogFile {
     /// logs.
     pub fn is_held_up(&self) -> bool {
         self.0.held_up.load(Ordering::Relaxed)
+    }
+
+    /// The error of the last write, while lines wait for the next attempt.
+    pub fn write_error(&self) -> Option<io::Error> {
+        let number = self.0.write_error.load(Ordering::Relaxed);
+        (number != 0).then(|| io::Error::from_raw_os_error(number))
     }
 
     /// The bytes that wait to be written.

@@ -357,6 +357,7 @@ impl Keeper {
                 inner.waiting.fetch_sub(written, Ordering::AcqRel);
                 job.budget = job.budget.saturating_sub(written);
                 inner.broken.store(false, Ordering::Relaxed);
+                inner.write_error.store(0, Ordering::Relaxed);
                 Some(job)
             }
             WriteResult::Dropped { bytes, messages, error } => {
@@ -376,6 +377,9 @@ impl Keeper {
                 if !job.retried && inner.output.sink == Sink::File {
                     let said = format_args!("write() to \"{}\" failed ({})", inner.output.path(), Errno(&error));
                     shared.say(Level::Alert, said);
+                }
+                if error.kind() != std::io::ErrorKind::WouldBlock {
+                    inner.write_error.store(error.raw_os_error().unwrap_or(0), Ordering::Relaxed);
                 }
                 inner.scheduled.store(true, Ordering::Release);
                 // A log that was reopened meanwhile has these lines in its new file.

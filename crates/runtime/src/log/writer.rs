@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::Thread;
@@ -142,6 +142,7 @@ impl Writer {
             lost_in_all: AtomicU64::new(0),
             reported: AtomicU64::new(0),
             held_up: AtomicBool::new(false),
+            write_error: AtomicI32::new(0),
             scheduled: AtomicBool::new(false),
             shared: self.shared.clone(),
         });

@@ -102,8 +102,11 @@ fn every_endpoint_answers_as_it_is_described() {
             tried.insert(id.to_owned());
         }
     }
-    assert_eq!(tried.len(), 15, "{tried:?}");
-    assert_eq!(get(&server, ""), json!(["caches", "log", "loops", "mounts", "openapi.json", "pools"]));
+    assert_eq!(tried.len(), 17, "{tried:?}");
+    assert_eq!(
+        get(&server, ""),
+        json!(["caches", "history", "log", "loops", "mounts", "openapi.json", "pools", "problems"])
+    );
     assert_eq!(told(&server.get("/api/freerun/")), (200, json!([1])));
     let head = ask(&server, "HEAD", "/api/freerun/1/loops", "", "");
     assert_eq!((head.status, head.body.len()), (200, 0));

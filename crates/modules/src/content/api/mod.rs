@@ -34,6 +34,7 @@ use serde_json::Value;
 
 use super::answer_size::FEW;
 use super::open;
+use super::status::history;
 use super::utf8;
 use body::BodyRefused;
 use error::ApiError;
@@ -112,6 +113,7 @@ impl Setting for Api {
 fn settle(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
     if let Some(api) = settings.get::<ApiSettings>().api {
         open::warn(settings, cx, api.place, "the API");
+        history::want(cx);
     }
     Ok(())
 }

@@ -2,8 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use freerun_proxy::cached::clock::unix_now;
-use freerun_runtime::log::{LogFile, MAX_LOG_THREADS, recent_lines};
+use freerun_runtime::log::{Errno, LogFile, MAX_LOG_THREADS, recent_lines};
 use freerun_runtime::mounts::MountStatus;
 use freerun_runtime::pool::PoolStatus;
 use freerun_serve::configuration::generation::Generation;
@@ -15,7 +14,7 @@ use super::acme::AcmeCertificate;
 use super::caches::CacheFigures;
 use super::http2::Http2;
 use super::limits::LimitZone;
-use super::problems::{self, StatusProblem};
+use super::problem::StatusProblem;
 use super::quic::{Http3, Http3Upstreams, Quic};
 use super::resolvers::Resolver;
 use super::sessions::Sessions;
@@ -50,6 +49,8 @@ described! {
         /// Problems that an operator should look at first.
         #[metric(gauge "freerun_problems")]
         pub problems: Vec<StatusProblem>,
+        /// Problems that have ended in the last fifteen minutes, the newest end first.
+        pub past_problems: Vec<StatusProblem>,
         /// Limits that the worker has set for itself (`worker_sandbox`), or could not set.
         pub sandbox: Vec<SandboxLimit>,
         /// Event loops, in their order.
@@ -239,6 +240,8 @@ described! {
         #[metric(gauge "freerun_log_held_up",
             "1 while a write takes so long that other logs are written by another thread.")]
         pub held_up: bool,
+        /// Error of the last write, while lines wait for the next attempt.
+        pub error: Option<String>,
     }
 
     /// The threads that write logs.
@@ -256,14 +259,14 @@ impl Figures {
         Figure::Counts(vec![(self.version.into(), 1)])
     }
 
-    /// Collects the current values.
+    /// Collects the current values, without problems.
     pub fn collect(shared: &SharedState) -> Figures {
         // The guard is held only during the read: it keeps no state alive and makes no task wait.
         let generation = shared.generation.load();
         let now = freerun_upstream::now();
         let Zones { servers, locations, stream_servers } = super::zones::collect(&generation);
         let limits = super::limits::collect(&generation);
-        let mut figures = Figures {
+        Figures {
             version: env!("CARGO_PKG_VERSION"),
             generation: generation.number,
             // The first configuration is installed like all others.
@@ -271,6 +274,7 @@ impl Figures {
             uptime_seconds: shared.started.elapsed().as_millis() as f64 / 1000.0,
             pid: std::process::id(),
             problems: Vec::new(),
+            past_problems: Vec::new(),
             sandbox: protections().iter().map(SandboxLimit::from).collect(),
             loops: LoopFigures::all(shared),
             pools: Pool::all(&generation),
@@ -298,9 +302,7 @@ impl Figures {
                 ..Sessions::of(&shared.sessions, super::upstreams::collect(&generation, "stream", now))
             },
             acme: super::acme::collect(&generation),
-        };
-        figures.problems = problems::of(&figures, unix_now().cast_signed());
-        figures
+        }
     }
 }
 
@@ -423,6 +425,7 @@ impl From<&LogFile> for Log {
             lost_lines: file.lost_in_all(),
             waiting_bytes: file.waiting(),
             held_up: file.is_held_up(),
+            error: file.write_error().map(|error| Errno(&error).to_string()),
         }
     }
 }

@@ -5,10 +5,12 @@
 mod acme;
 pub(super) mod caches;
 pub(super) mod figures;
+pub(super) mod history;
 mod http2;
 pub(super) mod key;
 pub(super) mod limits;
 mod page;
+pub(super) mod problem;
 mod problems;
 mod prometheus;
 mod quic;
@@ -21,6 +23,8 @@ mod tls;
 pub(super) mod upstreams;
 pub(super) mod zones;
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use freerun_conf::{Cx, Problem, SettingsSet, group, settings};
 use freerun_http::body;
@@ -30,6 +34,7 @@ use freerun_http::request::Request;
 use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
 use freerun_http::request::response::{Body, LocalBoxFuture, Response};
 use freerun_proto::{Method, Status, uri};
+use freerun_runtime::log::{Errno, Level};
 use freerun_serve::configuration::generation::Generation;
 use freerun_serve::loops::shared::SharedState;
 use freerun_serve::tls::sessions::ServedTls;
@@ -37,7 +42,6 @@ use freerun_serve::tls::sessions::ServedTls;
 use super::answer_size::{FEW, zones_and_servers};
 use super::open::{self, DirectivePlace};
 use super::utf8;
-use figures::Figures;
 use key::AskedKey;
 
 settings! {
@@ -50,6 +54,8 @@ settings! {
         /// The answer is JSON, or with the argument `format=prometheus` text for Prometheus. For a browser (a client
         /// that prefers `text/html`, or `format=html`) it is a page that shows the figures and how they change. With
         /// `cache=NAME` and `key=TEXT` it is about one key of a cache: where the response is, how fresh it is, and why.
+        /// With `history=on` it is the history of the last fifteen minutes, in JSON.
+        ///
         /// The answer contains paths of the machine, so restrict the access to it. A web page may read it through the
         /// browser of a person with access, if the page's owner lets its name stand for an address of yours (DNS
         /// rebinding). Against that, give the server a `server_name`, and have a `default_server` answer all other
@@ -78,6 +84,8 @@ pub static MODULE: Module = Module {
     ],
     content: &["status"],
     settle: Some(settle),
+    finish: Some(finish),
+    begin: Some(begin),
     ..Module::EMPTY
 };
 
@@ -89,8 +97,24 @@ fn wanted(settings: &SettingsSet) -> bool {
 fn settle(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
     if let Some(DirectivePlace(place)) = settings.get::<StatusSettings>().status {
         open::warn(settings, cx, place, "the status");
+        history::want(cx);
     }
     Ok(())
+}
+
+fn finish(_: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
+    history::declare(cx);
+    Ok(())
+}
+
+/// Has the history go on.
+fn begin(generation: &Arc<Generation>, shared: &Arc<SharedState>) {
+    if let Some(history) = history::of(generation)
+        && let Err(error) = history.begin(shared)
+    {
+        let told = format_args!("status has no history: the thread for it cannot be started ({})", Errno(&error));
+        generation.error_log.write(Level::Alert, None, told);
+    }
 }
 
 /// The format of the answer.
@@ -121,7 +145,7 @@ impl StatusFormat {
 
     /// The text of the answer, with all counters as they are now.
     fn text(self, shared: &SharedState) -> serde_json::Result<Bytes> {
-        let figures = || Figures::collect(shared);
+        let figures = || history::judged_figures(shared);
         Ok(match self {
             StatusFormat::Json => utf8::json(&figures())?.into(),
             StatusFormat::Prometheus => utf8::shown(prometheus::text(&figures())).into(),
@@ -155,6 +179,9 @@ fn answer(request: &mut Request) -> Option<Outcome> {
     if argument(request, b"cache").is_some() {
         return Some(Outcome::Declined);
     }
+    if asks_for_history(request) {
+        return None;
+    }
     let Some(format) = StatusFormat::of(request) else { return Some(Outcome::Status(Status::BAD_REQUEST)) };
     let shared = request.client.loop_state.shared.clone();
     if format != StatusFormat::Html && size(&shared.generation.load()) > FEW {
@@ -174,7 +201,14 @@ fn answer_later(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
         }
         let Some(format) = StatusFormat::of(request) else { return Outcome::Status(Status::BAD_REQUEST) };
         let shared = request.client.loop_state.shared.clone();
-        let text = request.generation.pools.cpu().run(request.client_key(), move || format.text(&shared)).await;
+        let (format, is_history) = if asks_for_history(request) { (StatusFormat::Json, true) } else { (format, false) };
+        let make = move || {
+            if is_history {
+                return Ok(utf8::json(&history::show(&shared.generation.load()))?.into());
+            }
+            format.text(&shared)
+        };
+        let text = request.generation.pools.cpu().run(request.client_key(), make).await;
         match text {
             Ok(text) => outcome(request, format, text),
             Err(error) => {
@@ -194,6 +228,11 @@ fn size(generation: &Generation) -> usize {
 fn argument(request: &Request, name: &[u8]) -> Option<Vec<u8>> {
     let value = uri::argument(request.asked.args.as_deref()?, name)?;
     Some(uri::unescape(value).into_owned())
+}
+
+/// Whether a request asks for the history of the last minutes, in place of the present state.
+fn asks_for_history(request: &Request) -> bool {
+    argument(request, b"history").is_some()
 }
 
 /// Answers with the state of one key of a cache.

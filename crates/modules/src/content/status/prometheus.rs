@@ -5,7 +5,7 @@
 
 use super::figures::{Figures, Mount};
 use super::samples::{MetricRow, Text};
-use super::{acme, caches, limits, resolvers, tls, upstreams, zones};
+use super::{acme, caches, limits, problem, resolvers, tls, upstreams, zones};
 
 /// The media type of the text.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -14,6 +14,7 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 pub fn text(figures: &Figures) -> String {
     let mut out = Text(String::with_capacity(16 * 1024));
     out.objects(&[MetricRow { labels: Vec::new(), object: figures }]);
+    problem::text(&figures.problems, &mut out);
     out.objects(&rows(&figures.loops, |one| MetricRow::new("loop", &one.index, one)));
     out.objects(&rows(&figures.pools, |one| MetricRow::new("pool", &one.name, one)));
     mounts(&figures.mounts, &mut out);

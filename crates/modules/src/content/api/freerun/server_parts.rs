@@ -1,4 +1,4 @@
-//! Endpoints that are only read: the server's parts, thread pools, mounts, and the description of the API.
+//! Endpoints that are only read: thread pools, mounts, the history, problems, and the description of the API.
 
 use std::collections::BTreeSet;
 
@@ -8,6 +8,8 @@ use super::endpoint_call::{EndpointAnswer, EndpointCall, EndpointFuture};
 use super::openapi;
 use super::table::ENDPOINTS;
 use crate::content::status::figures::{Mount, Pool};
+use crate::content::status::history;
+use crate::content::status::problem::ProblemLists;
 
 /// The names of what is below.
 pub(super) fn index(_: EndpointCall<'_>) -> EndpointFuture<'_> {
@@ -26,6 +28,19 @@ pub(super) fn pools(asked: EndpointCall<'_>) -> EndpointFuture<'_> {
 /// The mounts.
 pub(super) fn mounts(asked: EndpointCall<'_>) -> EndpointFuture<'_> {
     Box::pin(asked.made(|source| Mount::all(&source.generation)))
+}
+
+/// The history of the last fifteen minutes.
+pub(super) fn history(asked: EndpointCall<'_>) -> EndpointFuture<'_> {
+    Box::pin(asked.made(|source| history::show(&source.generation)))
+}
+
+/// The problems.
+pub(super) fn problems(asked: EndpointCall<'_>) -> EndpointFuture<'_> {
+    Box::pin(asked.made(|source| {
+        let figures = history::judged_figures(&source.shared);
+        ProblemLists { now: figures.problems, past: figures.past_problems }
+    }))
 }
 
 /// The description of the API, whose paths begin with what this request's path began with.

@@ -9,7 +9,9 @@ use super::{caches, log, loops, server_parts};
 use crate::content::described::schema::{HasSchema, Schemas};
 use crate::content::status::caches::CacheFigures;
 use crate::content::status::figures::{LoopFigures, Mount, Pool};
+use crate::content::status::history::figures::HistoryFigures;
 use crate::content::status::key::KeyExplanation;
+use crate::content::status::problem::ProblemLists;
 
 /// The part of a path that leads to this API.
 pub const NAME: &str = "freerun";
@@ -86,7 +88,7 @@ pub static ENDPOINTS: &[Endpoint] = &[
         path: "/",
         id: "listPaths",
         summary: "The names of what is below.",
-        example: example("/", r#"["caches","log","loops","mounts","openapi.json","pools"]"#),
+        example: example("/", r#"["caches","history","log","loops","mounts"]"#),
         answer: Some(Vec::<String>::schema),
         run: server_parts::index,
         ..GET
@@ -154,6 +156,18 @@ pub static ENDPOINTS: &[Endpoint] = &[
         refusals: &[Code::BadBody, Code::CacheNotFound, Code::KeyNotFound, Code::TooLong],
         run: caches::purge,
         ..POST
+    },
+    Endpoint {
+        path: "/history",
+        id: "getHistory",
+        summary: "The last fifteen minutes in intervals of five seconds: requests, errors, times, states.",
+        example: example("/history", r#"{"interval_seconds":5,"left_out":0,"worker":{"requests":[0]}}"#),
+        details: "At most 256 servers of http with requests, as many of stream, and as many upstream servers have a history. It \
+                  goes on over reloads, and begins anew with another worker.",
+        answer: Some(HistoryFigures::schema),
+        refusals: &[Code::Overloaded],
+        run: server_parts::history,
+        ..GET
     },
     Endpoint {
         path: "/log",
@@ -250,6 +264,16 @@ pub static ENDPOINTS: &[Endpoint] = &[
         example: example("/pools", r#"[{"name":"default","active":0}]"#),
         answer: Some(Vec::<Pool>::schema),
         run: server_parts::pools,
+        ..GET
+    },
+    Endpoint {
+        path: "/problems",
+        id: "listProblems",
+        summary: "What an operator should look at first, and what has ended in the last fifteen minutes.",
+        example: example("/problems", r#"{"now":[],"past":[]}"#),
+        answer: Some(ProblemLists::schema),
+        refusals: &[Code::Overloaded],
+        run: server_parts::problems,
         ..GET
     },
 ];

@@ -55,6 +55,13 @@ function quantile(histogram, share) {
     return histogram.max_us;
 }
 const us = (n) => isFinite(n) ? micros(n) : "–";
+const byKey = (list, key) => new Map((list || []).map((one) => [key(one), one]));
+const count = (n) => short(n);
+/** A time in seconds since 1970 as people say it: the hour, and the day if that is another one. */
+function clock(time) {
+    const at = new Date(time * 1000), hour = at.toTimeString().slice(0, 8);
+    return at.toDateString() === new Date().toDateString() ? hour : `${at.toISOString().slice(0, 10)} ${hour}`;
+}
 
 // ---- elements --------------------------------------------------------------------------------------------------------
 
@@ -73,10 +80,11 @@ const SVG = "http://www.w3.org/2000/svg";
 
 /** A line of the last values, with its least and greatest for those who cannot see it. */
 class Line {
-    constructor(title) {
+    constructor(title, length = HISTORY) {
         this.title = title;
+        this.length = length;
         this.svg = document.createElementNS(SVG, "svg");
-        this.svg.setAttribute("viewBox", `0 0 ${HISTORY - 1} 30`);
+        this.svg.setAttribute("viewBox", `0 0 ${length - 1} 30`);
         this.svg.setAttribute("preserveAspectRatio", "none");
         this.svg.setAttribute("role", "img");
         this.line = document.createElementNS(SVG, "polyline");
@@ -85,7 +93,7 @@ class Line {
     draw(values, text) {
         const known = values.filter(isFinite);
         const most = Math.max(...known, 0) || 1;
-        const first = HISTORY - values.length;
+        const first = this.length - values.length;
         const points = [];
         values.forEach((value, i) => {
             if (isFinite(value)) points.push(`${first + i},${(28.5 - 27 * value / most).toFixed(1)}`);
@@ -226,8 +234,8 @@ class Table {
             const cell = make("td", { class: column.text ? "" : "text" });
             const text = make("span");
             cell.append(text);
-            if (column.line) {
-                const line = new Line(column.name);
+            if (column.line || column.drawn) {
+                const line = column.drawn ? new column.drawn(column.name) : new Line(column.name);
                 cell.append(line.svg);
                 lines.push(line);
             } else {
@@ -244,7 +252,9 @@ class Table {
             if (!column.text && cell.title !== text.textContent) cell.title = text.textContent;
             const grade = (column.text ? "" : "text ") + (column.grade ? column.grade(row) : "");
             if (cell.className !== grade) cell.className = grade;
-            if (column.line) {
+            if (column.drawn) {
+                shown.lines[i].show(value);
+            } else if (column.line) {
                 shown.lines[i].draw(histories.known.get(this.title + " " + key + " " + column.name)?.values || [], column.text);
             }
         });
@@ -271,6 +281,91 @@ function bars(svg, histogram) {
         + `${us(quantile(histogram, .999))}, the longest ${us(histogram.max_us)}`);
 }
 
+// ---- the last fifteen minutes, which the server keeps ---------------------------------------------------------------
+
+const PAST = 180; // values that the server keeps
+const PAST_INTERVAL = 5000; // milliseconds between two questions for them
+let pastAt = -PAST_INTERVAL;
+const past = { servers: new Map(), zones: new Map() };
+const pasts = []; // functions that show them
+
+const sums = (lists) => lists.reduce((all, list) => {
+    const shift = all.length - list.length; // lists end together
+    const long = shift >= 0 ? all.slice() : list.slice(), other = shift >= 0 ? list : all;
+    other.forEach((value, i) => { long[i + Math.abs(shift)] += value; });
+    return long;
+}, []);
+const most = (lists) => lists.reduce((all, list) => {
+    const long = (all.length >= list.length ? all : list).slice(), other = all.length >= list.length ? list : all;
+    other.forEach((value, i) => { const at = i + long.length - other.length; long[at] = Math.max(long[at], value); });
+    return long;
+}, []);
+const rates = (all, list) => list.map((n) => n / all.interval_seconds);
+const some = (list) => list.map((n) => n > 0 ? n : NaN);
+const shares = (parts, wholes) => wholes.map((whole, i) => whole > 0 ? parts[i] / whole : NaN);
+
+/** A figure of the last fifteen minutes: the greatest value, and how it changed. */
+class PastCard {
+    constructor(name, of, text, bad) {
+        this.of = of;
+        this.text = text;
+        this.bad = bad;
+        this.value = make("div", { class: "value" });
+        this.line = new Line(name, PAST);
+        this.element = make("div", { class: "card" }, make("div", { class: "name" }, name), this.value, this.line.svg);
+    }
+    show(all) {
+        const values = this.of(all), known = values.filter(isFinite);
+        const top = known.length ? Math.max(...known) : NaN, last = known.length ? known[known.length - 1] : NaN;
+        put(this.value, isFinite(top) ? `${this.text(last)}, at most ${this.text(top)}` : "–");
+        this.value.className = "value small " + (this.bad && top > 0 ? last > 0 ? "bad" : "warn" : "");
+        this.line.draw(values, this.text);
+        this.element.hidden = values.length === 0;
+    }
+}
+/** The states of a server in the last fifteen minutes, as a strip of colours. */
+class Strip {
+    constructor(title) {
+        this.title = title;
+        this.svg = document.createElementNS(SVG, "svg");
+        this.svg.setAttribute("viewBox", `0 0 ${PAST} 8`);
+        this.svg.setAttribute("preserveAspectRatio", "none");
+        this.svg.setAttribute("role", "img");
+    }
+    show(list) {
+        if (this.list === list) return;
+        this.list = list;
+        const runs = [];
+        list.forEach((state, i) => {
+            const last = runs[runs.length - 1];
+            if (last && last.state === state) last.length++; else runs.push({ state, at: i, length: 1 });
+        });
+        while (this.svg.children.length > runs.length) this.svg.lastElementChild.remove();
+        while (this.svg.children.length < runs.length) this.svg.append(document.createElementNS(SVG, "rect"));
+        runs.forEach((run, i) => {
+            const bar = this.svg.children[i];
+            bar.setAttribute("x", PAST - list.length + run.at);
+            bar.setAttribute("y", 0);
+            bar.setAttribute("width", run.length);
+            bar.setAttribute("height", 8);
+            bar.setAttribute("class", "state-" + run.state);
+        });
+        this.svg.setAttribute("aria-label", runs.length ? `${this.title}: ` + runs.map((run) =>
+            `${run.state} for ${seconds(run.length * past.interval)}`).join(", ") : `${this.title}: nothing yet`);
+    }
+}
+/** The errors of a server in the last fifteen minutes. */
+class Errors {
+    constructor(title) { this.line = new Line(title, PAST); this.svg = this.line.svg; }
+    show(list) { this.line.draw(list, count); }
+}
+function showPast(all) {
+    past.interval = all.interval_seconds;
+    past.servers = byKey(all.upstreams, (one) => `${one.protocol} ${one.group} ${one.address} ${one.nth}`);
+    past.zones = byKey([...all.server_zones, ...all.stream_zones], (one) => one.name);
+    for (const show of pasts) show(all);
+}
+
 // ---- sections --------------------------------------------------------------------------------------------------------
 
 /** What changed in a second, of a counter that both answers have. */
@@ -284,77 +379,60 @@ function section(id, title, ...children) {
     return element;
 }
 const cards = (...list) => make("div", { class: "cards" }, ...list.map((card) => card.element));
-const count = (n) => short(n);
 const word = (name, of, more) => ({ name, of, ...more });
 const figure = (name, of, text, more) => ({ name, of, text, ...more });
+const drawn = (name, of, drawing) => ({ name, of: (row) => of(row) || [], text: () => "", drawn: drawing });
 
 // Each part is { show(now, before, time) }, where `time` is in seconds between the two answers.
 const parts = [];
 
-/** Problems that one answer does not show, because they are changes: of counters in the last minute. */
-class Changes {
-    constructor() { this.samples = []; }
-    find(now) {
-        const counters = new Map();
-        const note = (key, section, subject, values) => counters.set(key + " " + subject, { section, subject, values });
-        for (const zone of [...now.server_zones, ...now.stream.server_zones]) {
-            note("zone", "zones", zone.name, [zone.responses["5xx"], sum(zone.responses)]);
-        }
-        for (const log of now.logs) note("log", "logs", log.name, [log.lost_lines, 0]);
-        for (const pool of now.pools) note("pool", "pools", pool.name, [pool.refused, pool.served]);
-        for (const cache of now.caches) note("cache", "caches", cache.name, [cache.fills.unstored, cache.fills.begun]);
-        for (const one of now.loops) note("loop", "loops", "loop " + one.index, [one.stalls - one.stalls_without_processor, 0]);
-        for (const zone of [...now.limit_reqs, ...now.limit_conns]) {
-            note("limit", "zones", zone.name, [zone.rejected, zone.rejected + zone.passed]);
-        }
-        const at = performance.now() / 1000;
-        this.samples = this.samples.filter((sample) => sample.pid === now.pid && sample.at > at - 60);
-        this.samples.push({ at, pid: now.pid, counters });
-        const old = this.samples[0].counters;
-        const words = {
-            zone: (bad, all) => bad > .01 * all && `${percent(bad / all)} of its answers in the last minute are 5xx (${bad}).`,
-            log: (bad) => bad > 0 && `${bad} lines were lost in the last minute.`,
-            pool: (bad) => bad > 0 && `${bad} tasks were refused in the last minute, because the queue was full.`,
-            cache: (bad) => bad > 0 && `${bad} objects could not be stored in the last minute.`,
-            loop: (bad) => bad > 0 && `It was held up ${bad} times in the last minute; the error log says in which step.`,
-            limit: (bad, all) => bad > .05 * all && `${percent(bad / all)} of its requests in the last minute were refused (${bad}).`,
-        };
-        const found = [];
-        for (const [key, { section, subject, values: [bad, all] }] of counters) {
-            const was = old.get(key)?.values;
-            const text = was && words[key.split(" ")[0]](bad - was[0], all - was[1]);
-            if (text) found.push({ section, subject, text });
-        }
-        return found;
-    }
-}
-
 {
     const calm = make("p", { class: "good" }, "Waiting for the first answer…");
-    const list = make("ul", { id: "problem-list" });
-    section("problems", "Problems", calm, list);
+    const list = make("ul", { id: "problem-list" }), over = make("ul", { id: "past-list" });
+    const ended = make("div", {}, make("h3", {}, "Over in the last 15 minutes"), over);
+    section("problems", "Problems", calm, list, ended);
     const link = document.querySelector('#nav a[href="#problems"]');
-    const changes = new Changes();
+    const fill = (list, problems, when) => {
+        while (list.children.length > problems.length) list.lastElementChild.remove();
+        while (list.children.length < problems.length) {
+            list.append(make("li", {}, make("a", {}), make("span"), make("small")));
+        }
+        problems.forEach((problem, i) => {
+            const [name, said, time] = list.children[i].children;
+            if (name.getAttribute("href") !== "#" + problem.section) name.setAttribute("href", "#" + problem.section);
+            put(name, problem.subject || "…");
+            put(said, ": " + problem.text);
+            put(time, " " + when(problem));
+        });
+    };
     parts.push((now) => {
-        const found = [...now.problems, ...changes.find(now)];
+        const found = now.problems;
         put(calm, "There are none.");
         calm.hidden = found.length > 0;
-        while (list.children.length > found.length) list.lastElementChild.remove();
-        while (list.children.length < found.length) {
-            list.append(make("li", {}, make("a", {}), make("span")));
-        }
-        found.forEach(({ section, subject, text }, i) => {
-            const [name, said] = list.children[i].children;
-            if (name.getAttribute("href") !== "#" + section) name.setAttribute("href", "#" + section);
-            put(name, subject || "…");
-            put(said, ": " + text);
-        });
+        fill(list, found, (problem) => "since " + clock(problem.since));
+        ended.hidden = now.past_problems.length === 0;
+        fill(over, now.past_problems, (problem) => `from ${clock(problem.since)} to ${clock(problem.ended)}`);
         const badge = found.length ? ` (${found.length})` : "";
         put(link, "Problems" + badge);
         link.className = found.length ? "bad" : "";
         const title = (found.length ? `(${found.length}) ` : "") + "freerun: status";
         if (document.title !== title) document.title = title;
     });
+}
+{
+    const list = [
+        new PastCard("Requests", (all) => rates(all, all.worker.requests), rate(short)),
+        new PastCard("5xx", (all) => rates(all, all.worker.errors), rate(short), true),
+        new PastCard("99 % of requests below", (all) => some(all.worker.p99_us), us),
+        new PastCard("Connections", (all) => all.worker.connections, count),
+        new PastCard("Longest turn of a loop below", (all) => most(all.loops.map((one) => one.longest_us)), us),
+        new PastCard("Servers that take no requests", (all) => sums(all.upstreams.map((one) =>
+            one.state.map((state) => state === "unavail" || state === "unhealthy" ? 1 : 0))), count, true),
+        new PastCard("Hits of caches", (all) => shares(sums(all.caches.map((one) => one.hits)),
+            sums(all.caches.map((one) => one.answers))), percent),
+    ];
+    section("history", "The last 15 minutes", cards(...list));
+    pasts.push((all) => list.forEach((card) => card.show(all)));
 }
 {
     const longest = new Card("longest", "Longest turn of a loop's own", us);
@@ -436,7 +514,6 @@ class Changes {
     });
 }
 
-const byKey = (list, key) => new Map((list || []).map((one) => [key(one), one]));
 {
     const pools = new Table("Thread pools", (row) => row.name, [
         word("Pool", (row) => row.name),
@@ -499,6 +576,7 @@ function upstreamTable(title) {
         word("State", (row) => row.state, { grade: (row) => states[row.state], order: (row) => order.indexOf(row.state) }),
         word("Group", (row) => row.group), word("Server", (row) => row.shown),
         word("Why", (row) => row.why),
+        drawn("15 minutes", (row) => past.servers.get(row.key)?.state, Strip),
         figure("Weight", (row) => row.weight, count), figure("Active", (row) => row.active, count),
         figure("Idle", (row) => row.idle, count),
         figure("Requests", (row) => row.rate, rate(short), { line: true }),
@@ -644,6 +722,7 @@ function servers(now, before, time, kind) {
         figure("3xx", (row) => row.responses["3xx"], count),
         figure("4xx", (row) => row.responses["4xx"], count, { grade: (row) => row.bad4 > 0 ? "warn" : "" }),
         figure("5xx", (row) => row.responses["5xx"], count, { grade: (row) => row.bad5 > 0 ? "bad" : "" }),
+        drawn("5xx, 15 minutes", (row) => past.zones.get(row.name)?.errors, Errors),
         figure("Received", (row) => row.receiving, rate(bytes)),
         figure("Sent", (row) => row.sending, rate(bytes)),
         figure("Half below", (row) => row.recent ? quantile(row.recent, .5) : NaN, us),
@@ -710,19 +789,28 @@ const stateOf = document.getElementById("state"), pause = document.getElementByI
 const every = document.getElementById("every");
 let paused = false, before = null, asked = 0, timer = 0, size = 0, working = false;
 
+/** The answer of this page's own address with these arguments, as text. */
+async function fetchState(search) {
+    const address = new URL(location.href);
+    address.search = search;
+    address.hash = "";
+    const response = await fetch(address, { headers: { Accept: "application/json" }, cache: "no-store",
+        signal: AbortSignal.timeout(20000) });
+    if (!response.ok) throw new Error("status " + response.status);
+    return response.text();
+}
+
 async function ask() {
     clearTimeout(timer);
     if (paused || document.hidden || working) return;
     working = true;
-    const address = new URL(location.href);
-    address.search = "?format=json";
-    address.hash = "";
     try {
-        const response = await fetch(address, { headers: { Accept: "application/json" }, cache: "no-store",
-            signal: AbortSignal.timeout(20000) });
-        if (!response.ok) throw new Error("status " + response.status);
-        const text = await response.text();
+        const text = await fetchState("?format=json");
         size = text.length;
+        if (performance.now() - pastAt > PAST_INTERVAL) {
+            pastAt = performance.now();
+            showPast(JSON.parse(await fetchState("?history=on")));
+        }
         show(JSON.parse(text));
         put(stateOf, "");
         stateOf.className = "";

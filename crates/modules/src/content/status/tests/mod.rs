@@ -1,5 +1,7 @@
 //! Both forms are well-formed for any values and names.
 
+mod problems;
+
 use super::acme::AcmeCertificate as Ordered;
 use super::http2::Http2;
 use super::quic::{Http3, Http3Upstreams, Quic};
@@ -28,9 +30,9 @@ use freerun_upstream::{
 use super::caches::CacheFigures;
 use super::figures::{Connections, Figures, Log, LogThreads, LoopFigures, Mount, Pool, SandboxLimit};
 use super::limits::LimitZone;
-use super::problems::{self, StatusProblem};
+use super::problem::{ProblemKind, StatusProblem};
 use super::resolvers::Resolver;
-use super::upstreams::{HealthChecks, Upstream};
+use super::upstreams::Upstream;
 use super::zones::Zone;
 use super::{StatusFormat, prometheus};
 use crate::content::described::histogram::Histogram;
@@ -66,7 +68,8 @@ fn figures() -> Figures {
         reloads: 2,
         uptime_seconds: 12.345,
         pid: 4711,
-        problems: vec![StatusProblem { section: "logs", subject: nasty.to_owned(), text: nasty.to_owned() }],
+        problems: vec![StatusProblem::new(ProblemKind::LogFails, nasty, nasty, nasty.to_owned(), 1)],
+        past_problems: Vec::new(),
         sandbox: vec![SandboxLimit { name: "calls", active: false, failure: nasty.to_owned() }],
         loops: vec![one_loop(0), one_loop(1)],
         pools: vec![Pool {
@@ -98,7 +101,7 @@ fn figures() -> Figures {
             stuck_us: 2_500_000,
         }],
         missing_kernel_features: vec!["cachestat"],
-        logs: vec![Log { name: nasty.to_owned(), lost_lines: 9, waiting_bytes: 10, held_up: true }],
+        logs: vec![Log { name: nasty.to_owned(), lost_lines: 9, waiting_bytes: 10, held_up: true, error: None }],
         log_threads: LogThreads { now: 2, limit: 8 },
         last_errors: vec![nasty.to_owned()],
         unsaved_states: vec![nasty.to_owned()],
@@ -290,87 +293,6 @@ fn statuses_beyond_those_that_a_zone_counts_one_by_one_are_told_by_class() {
     assert_eq!(of_zone("freerun_http_handshakes_total")[1], ("failed".into(), 1.0));
 }
 
-/// Figures without a problem.
-fn calm() -> Figures {
-    Figures {
-        upstreams: Vec::new(),
-        stream: Sessions { upstreams: Vec::new(), ..sessions() },
-        mounts: Vec::new(),
-        logs: Vec::new(),
-        unsaved_states: Vec::new(),
-        acme: vec![ordered("waiting")],
-        tls: Tls { certificates: Vec::new(), ..figures().tls },
-        ..figures()
-    }
-}
-
-/// The texts of the problems of these figures that concern an object of this name.
-fn problems_of(figures: &Figures, subject: &str, now: i64) -> Vec<String> {
-    let all = problems::of(figures, now).into_iter().filter(|problem| problem.subject == subject);
-    all.map(|problem| problem.text).collect()
-}
-
-#[test]
-fn servers_that_cannot_be_asked_are_problems_and_those_taken_out_are_none() {
-    let mut figures = Figures { upstreams: vec![upstream("app")], ..figures() };
-    let texts = |figures: &Figures| problems_of(figures, "app", 0);
-    let left_out = "127.0.0.1:81 is left out after failures. Its last failure (timeout) was 0 s ago. Requests go to 1 of 2 servers.";
-    assert_eq!(texts(&figures), [left_out]);
-    figures.upstreams[0].servers[0].state = "down";
-    assert_eq!(texts(&figures)[0], "None of 2 servers can be asked.");
-    figures.upstreams[0].servers[1].state = "down";
-    assert_eq!(texts(&figures), [""; 0], "both were taken out");
-    let servers = &mut figures.upstreams[0].servers;
-    servers.remove(0);
-    // A server without others is never left out.
-    (servers[0].state, servers[0].checks) = ("up", HealthChecks { done: 20, failed: 3, unhealthy: 1 });
-    assert_eq!(texts(&figures), ["127.0.0.1:81, the only server, has failed just now (timeout)."]);
-    figures.upstreams[0].servers[0].state = "unhealthy";
-    let unhealthy = "127.0.0.1:81 fails its health checks (3 of 20). Its last failure (timeout) was 0 s ago.";
-    assert_eq!(texts(&figures), ["The only server cannot be asked.", unhealthy]);
-    (figures.upstreams[0].servers, figures.upstreams[0].unresolved) = (Vec::new(), vec!["gone.example".to_owned()]);
-    assert_eq!(texts(&figures), ["The name gone.example has no address."]);
-}
-
-#[test]
-fn disks_queues_logs_and_certificates_are_problems_when_they_are() {
-    assert_eq!(problems::of(&calm(), 0).len(), 0);
-    let subject = calm().pools[0].name.clone();
-    let after = |change: &dyn Fn(&mut Figures)| {
-        let mut figures = calm();
-        change(&mut figures);
-        problems_of(&figures, &subject, 1_000_000)
-    };
-    assert_eq!(
-        after(&|figures| figures.pools[0].waiting = 52_429),
-        ["52429 tasks of at most 65536 wait for a thread."]
-    );
-    assert_eq!(after(&|figures| figures.pools[0].waiting = 52_000), [""; 0]);
-    let broken = "The cache is not used, because of its disk: stuck.";
-    assert_eq!(after(&|figures| figures.caches[0].disk.health = "stuck"), [broken]);
-    for (expires, told) in [
-        (1_000_000 + 86_400 * 7, None),
-        (1_000_000 + 86_400 * 2, Some("ends in 2 d.")),
-        (1_000_000 - 7_200, Some("has ended 2 h ago.")),
-    ] {
-        let ends = LoadedCertificate { expires, ..certificate(&subject) };
-        let texts = after(&|figures| figures.tls.certificates = vec![ends.clone()]);
-        assert_eq!(texts, told.map(|told| format!("The certificate {subject} {told}")).into_iter().collect::<Vec<_>>());
-    }
-    let all = problems::of(&figures(), 0);
-    for told in ["has ended for 2 s", "takes no lines; 10 bytes wait", "could not be written", "cannot be ordered"] {
-        assert!(all.iter().any(|problem| problem.text.contains(told)), "{told}: {all:?}");
-    }
-}
-
-#[test]
-fn thousands_of_problems_are_counted() {
-    let many = Figures { upstreams: (0..300).map(|n| upstream(&n.to_string())).collect(), ..figures() };
-    let told = problems::of(&many, 0);
-    assert_eq!(told.len(), 101);
-    assert!(told[100].text.starts_with("There are ") && told[100].text.ends_with(" more problems."), "{:?}", told[100]);
-}
-
 #[test]
 fn certificates_of_one_file_and_subject_are_told_apart() {
     let text = prometheus::text(&figures());
@@ -391,7 +313,7 @@ fn json_says_what_the_documentation_says() {
     let text = serde_json::to_string(&figures()).unwrap();
     let value: serde_json::Value = serde_json::from_str(&text).unwrap();
     let names = |value: &serde_json::Value| -> HashSet<String> { value.as_object().unwrap().keys().cloned().collect() };
-    let documented = include_str!("fields.md");
+    let documented = include_str!("../fields.md");
     let server = &value["upstreams"][0]["servers"][0];
     let parts = [
         &value,
