@@ -7,6 +7,7 @@ pub mod history;
 pub mod incidents;
 pub mod kernel_features;
 pub mod problems;
+pub mod routes;
 pub mod status;
 pub mod status_servers;
 pub mod status_zones;

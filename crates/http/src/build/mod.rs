@@ -2,6 +2,7 @@
 
 mod identity;
 mod location;
+pub mod route_list;
 
 use std::sync::Arc;
 
@@ -49,6 +50,7 @@ use crate::values::protocols::Protocols;
 use crate::variables::{Variable, VariableTable};
 use identity::Identities;
 use location::Kind;
+use route_list::{RouteList, WantsRouteList};
 
 /// The block directives that this file walks.
 pub static STRUCTURE: &[Directive] = &[
@@ -221,6 +223,10 @@ impl Builder<'_> {
                 }
             }
             block.finish(&settings, cx)?;
+            if cx.extensions.remove::<WantsRouteList>().is_some_and(|wants| wants.0) {
+                let list = RouteList::of(http.children(), &cx.sources);
+                cx.extensions.get_or_default::<Parts>().insert(Arc::new(list));
+            }
         }
         let listens = listens(&planned, cx)?;
         let undefined = cx.extensions.get_or_default::<VariableTable>().check();

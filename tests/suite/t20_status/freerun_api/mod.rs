@@ -102,10 +102,10 @@ fn every_endpoint_answers_as_it_is_described() {
             tried.insert(id.to_owned());
         }
     }
-    assert_eq!(tried.len(), 17, "{tried:?}");
+    assert_eq!(tried.len(), 18, "{tried:?}");
     assert_eq!(
         get(&server, ""),
-        json!(["caches", "history", "log", "loops", "mounts", "openapi.json", "pools", "problems"])
+        json!(["caches", "history", "log", "loops", "mounts", "openapi.json", "pools", "problems", "routes"])
     );
     assert_eq!(told(&server.get("/api/freerun/")), (200, json!([1])));
     let head = ask(&server, "HEAD", "/api/freerun/1/loops", "", "");

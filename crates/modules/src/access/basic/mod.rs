@@ -66,6 +66,11 @@ impl Value for UserFile {
     }
 }
 
+/// Whether a location with these settings asks for a user name and a password.
+pub fn is_checked(settings: &SettingsSet) -> bool {
+    wanted(settings)
+}
+
 fn wanted(settings: &SettingsSet) -> bool {
     let settings = settings.get::<BasicSettings>();
     let off = settings.auth_basic.as_ref().is_none_or(|realm| realm.0.constant() == Some(b"off"));

@@ -9,6 +9,7 @@
 //! What nginx's API has no place for is in `freerun/`.
 
 mod body;
+mod change_log;
 mod counters;
 mod error;
 mod freerun;
@@ -17,11 +18,12 @@ mod object;
 mod origin;
 mod read;
 mod servers;
+pub(super) mod settings;
 mod upstreams;
 mod write;
 
 use bytes::Bytes;
-use freerun_conf::{Cx, Node, Place, Problem, SettingsSet, Shape, Value as Setting, group, settings, text_of};
+use freerun_conf::{Cx, Problem, SettingsSet, group, text_of};
 use freerun_http::body::begin_discarding;
 use freerun_http::core_variables::request_id;
 use freerun_http::log_error;
@@ -40,74 +42,8 @@ use body::BodyRefused;
 use error::ApiError;
 pub use freerun::openapi;
 use read::{ApiState, VERSIONS};
+use settings::ApiSettings;
 use write::WriteAnswer;
-
-settings! {
-    /// The state of the worker in the shape of nginx's API.
-    #[module = "api"]
-    pub struct ApiSettings {
-        /// Answers with the state of the worker as nginx's API of version 9 does, so that its exporters, agents and
-        /// dashboards work. Paths are relative to the location: `/9/http/server_zones` and so on. Versions 1 to 9 are
-        /// answered alike.
-        ///
-        /// An event loop stands for a worker process: it has an entry in `workers`. `slabs` is empty, because zones need no
-        /// memory that is given out in advance, and there is no `license`. Groups of servers are shown if they have a `zone`. The
-        /// argument `fields` names the fields that are wanted. `status` shows what this API has no place for.
-        ///
-        /// With `write=on`, the API adds, changes and removes the servers of groups that have a `zone` (`POST`, `PATCH`
-        /// and `DELETE` of `/9/http/upstreams/NAME/servers`), and the pairs of a `keyval_zone`. A change is in effect
-        /// when it is answered, for requests that begin then. With a `state` it is kept. Without a `state`, a change of
-        /// servers is lost with the next reload, so that a server that was drained or is `down` gets requests again.
-        /// The field `Freerun-Note` of the answer says so. Pairs stay over reloads. Both are lost when the worker dies,
-        /// because a new worker begins with the configuration.
-        ///
-        /// Requests that a browser sends for a page of another server are refused with 403. Requests by a name that
-        /// this server does not have are refused, too, since anybody may let a name of their own stand for an address
-        /// of yours (DNS rebinding). Browsers may use an IP address, `localhost`, and the names and wildcards of
-        /// `server_name`, but not its regular expressions. Programs other than browsers may use any name. Reading is
-        /// not restricted in this way. If pages must not read either, give the server a `server_name`, and have another
-        /// server, the `default_server`, answer all other names with 444.
-        ///
-        /// The `id` of a server is a large number, and not 0, 1, 2 as in nginx: the list of a group's servers has it. A
-        /// server that is still there after a reload, at the same address or by the same name, keeps its `id`. If a
-        /// name stands for several addresses, each keeps its `id` as long as the name has it. After another start all
-        /// are new.
-        ///
-        /// Below `/freerun/1/` are the parts that nginx's API has no place for: event loops, thread pools, mounts,
-        /// single keys of caches, and levels of the error log for single clients. Loops can be drained there, and keys
-        /// explained and purged. [The page of that API](freerun-api.md) has its paths.
-        ///
-        /// The answers say much about the configuration, so restrict the access to them, and all the more with `write=on`;
-        /// `limit_except GET` restricts the changes alone.
-        api: Option<Api>, in LOCATION, content,
-            fidelity = Differs("an event loop is a worker; counters are not reset; a response time counts in the bucket of the next power of two");
-    }
-}
-
-/// The value of `api`.
-#[derive(Debug, Clone, Copy)]
-pub struct Api {
-    /// Whether it changes anything (`write=on`).
-    write: bool,
-    /// The place of the directive in the configuration.
-    place: Place,
-}
-
-impl Setting for Api {
-    const SHAPE: Shape = Shape::between(0, 1, "[write=on|off]");
-
-    fn parse(directive: &Node, _cx: &mut Cx) -> Result<Api, Problem> {
-        let write = match directive.args.first() {
-            None => false,
-            Some(word) => match word.text.as_str() {
-                "write=on" => true,
-                "write=off" => false,
-                _ => return Err(Problem::invalid_parameter(directive, word)),
-            },
-        };
-        Ok(Api { write, place: directive.name.place })
-    }
-}
 
 /// Warns of an API that everybody can ask.
 fn settle(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
@@ -118,6 +54,11 @@ fn settle(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
     Ok(())
 }
 
+fn finish(_: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
+    settings::keep_paths(cx);
+    Ok(())
+}
+
 /// The module `api`.
 pub static MODULE: Module = Module {
     name: "api",
@@ -125,6 +66,7 @@ pub static MODULE: Module = Module {
     handlers: &[Handler { phase: Phase::Content, wanted, run: Run::Later(answer) }],
     content: &["api"],
     settle: Some(settle),
+    finish: Some(finish),
     ..Module::EMPTY
 };
 

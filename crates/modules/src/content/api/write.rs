@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::ApiFailure;
 use super::body;
+use super::change_log;
 use super::error::ApiError;
 use super::keyvals as pairs;
 use super::read::ApiState;
@@ -54,6 +55,7 @@ pub async fn change(request: &mut Request, source: ApiState, path: &[&str]) -> R
         (method @ (Method::Post | Method::Patch | Method::Delete), ["keyvals", name]) => {
             let zone = source.keyvals(protocol).get(*name).cloned().ok_or(ApiError::KeyvalNotFound)?;
             let has_timeout = zone.timeout.is_some();
+            let zone_name = (*name).to_owned();
             let change = match method {
                 Method::Post => pairs::added(&json(request).await?, has_timeout)?,
                 Method::Patch => pairs::patched(&json(request).await?, has_timeout)?,
@@ -72,6 +74,8 @@ pub async fn change(request: &mut Request, source: ApiState, path: &[&str]) -> R
                 Ok(())
             });
             changed.await??;
+            // Pairs may be secrets.
+            change_log::note(request, format_args!("pairs of keyval_zone \"{zone_name}\" are changed"));
             Ok(WriteAnswer { status: if method == Method::Post { 201 } else { 204 }, value: None, is_undone: false })
         }
         (Method::Post, ["upstreams", name, "servers"]) => {
@@ -83,14 +87,18 @@ pub async fn change(request: &mut Request, source: ApiState, path: &[&str]) -> R
                 let added = servers::apply(group, &servers::ServerChange::Add(parameters), &log)?;
                 Ok(upstreams::written(&added, protocol))
             });
-            Ok(WriteAnswer { status: 201, value: Some(shown.await??), is_undone })
+            let shown = shown.await??;
+            change_log::note(request, format_args!("upstream \"{name}\": a server is added: {shown}"));
+            Ok(WriteAnswer { status: 201, value: Some(shown), is_undone })
         }
         (method @ (Method::Patch | Method::Delete), ["upstreams", name, "servers", id]) => {
             let group = source.group(protocol, name)?;
             let id: u32 = id.parse().map_err(|_| ApiError::BadServerId)?;
+            let mut wanted = None;
             let change = match method {
                 Method::Patch => {
-                    servers::ServerChange::Set(id, ServerParameters::parse(&json(request).await?, protocol)?)
+                    let body = wanted.insert(json(request).await?);
+                    servers::ServerChange::Set(id, ServerParameters::parse(body, protocol)?)
                 }
                 _ => {
                     discard(request)?;
@@ -101,12 +109,24 @@ pub async fn change(request: &mut Request, source: ApiState, path: &[&str]) -> R
             let is_undone = group.state().is_none();
             let shown = in_pool(request, move || {
                 let changed = servers::apply(group.clone(), &change, &log)?;
-                Ok(match change {
+                let server = changed.server.text.to_string();
+                let shown = match change {
                     servers::ServerChange::Remove(_) => upstreams::configured(&*group, protocol).into(),
                     _ => upstreams::written(&changed, protocol),
-                })
+                };
+                Ok((server, shown))
             });
-            Ok(WriteAnswer { status: 200, value: Some(shown.await??), is_undone })
+            let (server, shown) = shown.await??;
+            match wanted {
+                Some(wanted) => {
+                    change_log::note(
+                        request,
+                        format_args!("upstream \"{name}\": server {server} is changed: {wanted}"),
+                    );
+                }
+                None => change_log::note(request, format_args!("upstream \"{name}\": server {server} is removed")),
+            }
+            Ok(WriteAnswer { status: 200, value: Some(shown), is_undone })
         }
         _ => not_changed(request, &source, path),
     }

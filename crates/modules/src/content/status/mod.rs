@@ -15,6 +15,7 @@ mod problems;
 mod prometheus;
 mod quic;
 mod resolvers;
+pub(super) mod routes;
 mod samples;
 mod sessions;
 #[cfg(test)]
@@ -40,6 +41,7 @@ use freerun_serve::loops::shared::SharedState;
 use freerun_serve::tls::sessions::ServedTls;
 
 use super::answer_size::{FEW, zones_and_servers};
+use super::api::settings::write_path;
 use super::open::{self, DirectivePlace};
 use super::utf8;
 use key::AskedKey;
@@ -54,7 +56,9 @@ settings! {
         /// The answer is JSON, or with the argument `format=prometheus` text for Prometheus. For a browser (a client
         /// that prefers `text/html`, or `format=html`) it is a page that shows the figures and how they change. With
         /// `cache=NAME` and `key=TEXT` it is about one key of a cache: where the response is, how fresh it is, and why.
-        /// With `history=on` it is the history of the last fifteen minutes, in JSON.
+        /// With `history=on` it is the history of the last fifteen minutes, in JSON, and with `routes=on` the list of the
+        /// servers and locations of the configuration. In the page, with a location of the same server that has
+        /// `api write=on`, servers of groups are drained, taken out and brought back, and keys of caches purged.
         ///
         /// The answer contains paths of the machine, so restrict the access to it. A web page may read it through the
         /// browser of a person with access, if the page's owner lets its name stand for an address of yours (DNS
@@ -149,7 +153,7 @@ impl StatusFormat {
         Ok(match self {
             StatusFormat::Json => utf8::json(&figures())?.into(),
             StatusFormat::Prometheus => utf8::shown(prometheus::text(&figures())).into(),
-            StatusFormat::Html => page::text(),
+            StatusFormat::Html => page::text(None),
         })
     }
 
@@ -179,7 +183,7 @@ fn answer(request: &mut Request) -> Option<Outcome> {
     if argument(request, b"cache").is_some() {
         return Some(Outcome::Declined);
     }
-    if asks_for_history(request) {
+    if Section::of(request).is_some() {
         return None;
     }
     let Some(format) = StatusFormat::of(request) else { return Some(Outcome::Status(Status::BAD_REQUEST)) };
@@ -189,6 +193,10 @@ fn answer(request: &mut Request) -> Option<Outcome> {
     }
     if let Err(status) = body::begin_discarding(request) {
         return Some(Outcome::Status(status));
+    }
+    if format == StatusFormat::Html {
+        let text = page::text(write_path(request).as_deref());
+        return Some(outcome(request, format, Ok(text)));
     }
     Some(outcome(request, format, format.text(&shared)))
 }
@@ -201,12 +209,11 @@ fn answer_later(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
         }
         let Some(format) = StatusFormat::of(request) else { return Outcome::Status(Status::BAD_REQUEST) };
         let shared = request.client.loop_state.shared.clone();
-        let (format, is_history) = if asks_for_history(request) { (StatusFormat::Json, true) } else { (format, false) };
-        let make = move || {
-            if is_history {
-                return Ok(utf8::json(&history::show(&shared.generation.load()))?.into());
-            }
-            format.text(&shared)
+        let section = Section::of(request);
+        let format = if section.is_some() { StatusFormat::Json } else { format };
+        let make = move || match section {
+            Some(section) => section.text(&shared.generation.load()),
+            None => format.text(&shared),
         };
         let text = request.generation.pools.cpu().run(request.client_key(), make).await;
         match text {
@@ -230,9 +237,34 @@ fn argument(request: &Request, name: &[u8]) -> Option<Vec<u8>> {
     Some(uri::unescape(value).into_owned())
 }
 
-/// Whether a request asks for the history of the last minutes, in place of the present state.
-fn asks_for_history(request: &Request) -> bool {
-    argument(request, b"history").is_some()
+/// A part of the state that is no part of the ordinary answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Section {
+    /// The history of the last minutes.
+    History,
+    /// The servers and locations of the configuration.
+    Routes,
+}
+
+impl Section {
+    /// The section that a request asks for, in place of the present state.
+    fn of(request: &Request) -> Option<Section> {
+        let is_asked = |name: &[u8]| argument(request, name).is_some();
+        match () {
+            () if is_asked(b"history") => Some(Section::History),
+            () if is_asked(b"routes") => Some(Section::Routes),
+            () => None,
+        }
+    }
+
+    /// The text of the section, in JSON.
+    fn text(self, generation: &Generation) -> serde_json::Result<Bytes> {
+        let text = match self {
+            Section::History => utf8::json(&history::show(generation)),
+            Section::Routes => utf8::json(&routes::collect(generation)),
+        };
+        Ok(text?.into())
+    }
 }
 
 /// Answers with the state of one key of a cache.

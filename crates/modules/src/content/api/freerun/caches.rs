@@ -6,7 +6,6 @@ use bytes::Bytes;
 use freerun_cache::cache::Cache;
 use freerun_cache::purge::{MAX_TEXT, PurgeRefused};
 use freerun_conf::text_of;
-use freerun_http::log_error;
 use freerun_proto::Status;
 use freerun_proxy::cached::clock::unix_now;
 use freerun_proxy::cached::find::CacheRequest;
@@ -15,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::endpoint_call::{EndpointAnswer, EndpointCall, EndpointFailure, EndpointFuture};
 use super::refusal::{Code, Refusal};
+use crate::content::api::change_log;
 use crate::content::described::schema::Schemas;
 use crate::content::status::caches::{self, CacheFigures};
 use crate::content::status::key::{self, AskedKey};
@@ -119,7 +119,7 @@ pub(super) fn purge(mut asked: EndpointCall<'_>) -> EndpointFuture<'_> {
 /// Logs a purge, and waits until it is on the disk.
 async fn purged(asked: &EndpointCall<'_>, cache: &Cache, what: &[u8]) {
     let name = &cache.config().name;
-    log_error!(asked.request, Notice, "api: \"{}\" is purged from cache \"{name}\"", text_of(what));
+    change_log::note(asked.request, format_args!("\"{}\" is purged from cache \"{name}\"", text_of(what)));
     write_down(asked.request, cache, what).await;
 }
 

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use freerun_http::log_error;
 use freerun_runtime::log::{Level, recent_lines};
 use serde_json::{Value, json};
 
 use super::endpoint_call::{EndpointAnswer, EndpointCall, EndpointFuture};
 use super::refusal::{Code, Refusal};
+use crate::content::api::change_log;
 use crate::content::described::described;
 use crate::content::described::schema::Schemas;
 use crate::content::status::figures::{Log, LogThreads};
@@ -68,8 +68,10 @@ pub(super) fn change(mut asked: EndpointCall<'_>) -> EndpointFuture<'_> {
         changed.map_err(|too_many| Refusal::new(Code::TooManyAddresses, too_many.to_string()))?;
         for (address, level) in &changes {
             match level {
-                Some(level) => log_error!(asked.request, Notice, "api: lines about {address} from level {level} on"),
-                None => log_error!(asked.request, Notice, "api: lines about {address} as error_log says"),
+                Some(level) => {
+                    change_log::note(asked.request, format_args!("lines about {address} from level {level} on"))
+                }
+                None => change_log::note(asked.request, format_args!("lines about {address} as error_log says")),
             }
         }
         EndpointAnswer::value(&state(&asked))
@@ -81,7 +83,7 @@ pub(super) fn reset(mut asked: EndpointCall<'_>) -> EndpointFuture<'_> {
     Box::pin(async move {
         asked.without_body()?;
         asked.source.shared.client_levels.clear();
-        log_error!(asked.request, Notice, "api: lines about all addresses as error_log says");
+        change_log::note(asked.request, format_args!("lines about all addresses as error_log says"));
         EndpointAnswer::value(&state(&asked))
     })
 }

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use freerun_http::log_error;
 use freerun_runtime::timer;
 use freerun_serve::accept::drain;
 use serde_json::{Value, json};
 
 use super::endpoint_call::{EndpointAnswer, EndpointCall, EndpointFuture};
 use super::refusal::{Code, Refusal};
+use crate::content::api::change_log;
 use crate::content::described::schema::Schemas;
 use crate::content::status::figures::{LoopFigures, SERVING};
 
@@ -52,7 +52,7 @@ pub(super) fn change(mut asked: EndpointCall<'_>) -> EndpointFuture<'_> {
         let drain = drain_of(&asked.body().await?)?;
         let hears = drain::set(&asked.source.shared, index, drain).map_err(|_| Code::LastLoop)?;
         let what = if drain { "no new connections" } else { "new connections" };
-        log_error!(asked.request, Notice, "api: event loop {index} takes {what} from now on");
+        change_log::note(asked.request, format_args!("event loop {index} takes {what} from now on"));
         let _ = timer::timeout(HEARD, hears).await;
         EndpointAnswer::value(&found(&asked)?)
     })

@@ -8,8 +8,8 @@ use super::endpoint_call::{EndpointAnswer, EndpointCall, EndpointFuture};
 use super::openapi;
 use super::table::ENDPOINTS;
 use crate::content::status::figures::{Mount, Pool};
-use crate::content::status::history;
 use crate::content::status::problem::ProblemLists;
+use crate::content::status::{history, routes};
 
 /// The names of what is below.
 pub(super) fn index(_: EndpointCall<'_>) -> EndpointFuture<'_> {
@@ -41,6 +41,11 @@ pub(super) fn problems(asked: EndpointCall<'_>) -> EndpointFuture<'_> {
         let figures = history::judged_figures(&source.shared);
         ProblemLists { now: figures.problems, past: figures.past_problems }
     }))
+}
+
+/// The servers and locations of the configuration.
+pub(super) fn routes(asked: EndpointCall<'_>) -> EndpointFuture<'_> {
+    Box::pin(asked.made(|source| routes::collect(&source.generation)))
 }
 
 /// The description of the API, whose paths begin with what this request's path began with.

@@ -12,6 +12,7 @@ use crate::content::status::figures::{LoopFigures, Mount, Pool};
 use crate::content::status::history::figures::HistoryFigures;
 use crate::content::status::key::KeyExplanation;
 use crate::content::status::problem::ProblemLists;
+use crate::content::status::routes::Routes;
 
 /// The part of a path that leads to this API.
 pub const NAME: &str = "freerun";
@@ -274,6 +275,17 @@ pub static ENDPOINTS: &[Endpoint] = &[
         answer: Some(ProblemLists::schema),
         refusals: &[Code::Overloaded],
         run: server_parts::problems,
+        ..GET
+    },
+    Endpoint {
+        path: "/routes",
+        id: "listRoutes",
+        summary: "The servers and locations of the configuration, and what each does.",
+        example: example("/routes", r#"{"left_out":0,"routes":[{"kind":"server","path":"","directives":[]}]}"#),
+        details: "At most 20,000 entries. Passwords in URLs, arguments of URLs, conditions and texts of responses are left out.",
+        answer: Some(Routes::schema),
+        refusals: &[Code::Overloaded],
+        run: server_parts::routes,
         ..GET
     },
 ];

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use freerun_conf::Cx;
+use freerun_http::build::route_list::WantsRouteList;
 use freerun_proxy::cached::clock::unix_now;
 use freerun_serve::configuration::generation::Generation;
 use freerun_serve::configuration::parts::Parts;
@@ -147,6 +148,7 @@ struct ShowsState(bool);
 /// Notes that a location of the configuration that is being read shows the state.
 pub fn want(cx: &mut Cx) {
     cx.extensions.get_or_default::<ShowsState>().0 = true;
+    cx.extensions.get_or_default::<WantsRouteList>().0 = true;
 }
 
 /// Gives the configuration that was read the history, if a location shows it.

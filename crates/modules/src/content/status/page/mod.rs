@@ -11,11 +11,15 @@ use data_encoding::BASE64;
 use freerun_http::request::response::Response;
 
 use crate::filters::compress::accept_encoding;
+use crate::html;
 
 /// The document, with places for the style and the script.
 const DOCUMENT: &str = include_str!("page.html");
+/// The beginning of the document's element, which may have attributes.
+const BEGIN: &[u8] = b"<html lang=\"en\"";
 const STYLE: &str = include_str!("page.css");
-const SCRIPT: &str = include_str!("page.js");
+const SCRIPT: &str =
+    concat!(include_str!("page.js"), include_str!("actions.js"), include_str!("routes.js"), include_str!("ask.js"));
 
 /// The document as it is sent.
 static PAGE: LazyLock<Bytes> = LazyLock::new(|| DOCUMENT.replace("{css}", STYLE).replace("{js}", SCRIPT).into());
@@ -42,9 +46,14 @@ pub fn preferred(accept: &[u8]) -> bool {
 /// The type of the document.
 pub const CONTENT_TYPE: &str = "text/html; charset=utf-8";
 
-/// The document.
-pub fn text() -> Bytes {
-    PAGE.clone()
+/// The document. It knows the path of an API that may change something, if there is one.
+pub fn text(api: Option<&str>) -> Bytes {
+    let Some(api) = api else { return PAGE.clone() };
+    let mut attribute = b" data-api=\"".to_vec();
+    html::escape(api.as_bytes(), &mut attribute);
+    attribute.push(b'"');
+    let begin = memchr::memmem::find(&PAGE, BEGIN).map_or(0, |at| at + BEGIN.len());
+    [&PAGE[..begin], &attribute, &PAGE[begin..]].concat().into()
 }
 
 /// Adds the fields that keep a browser from doing anything with the page but showing it.
@@ -79,10 +88,12 @@ mod tests {
         let page = std::str::from_utf8(&PAGE).unwrap();
         // Its parts contain no place for another, which would be replaced.
         assert!(page.contains(STYLE) && page.contains(SCRIPT));
-        assert!(page.len() <= 60 * 1024, "{}", page.len());
+        assert!(page.len() <= 72 * 1024, "{}", page.len());
         for way in ["src=", "import ", "@import", "innerHTML", "insertAdjacentHTML", "document.write", "style="] {
             assert!(!page.contains(way), "{way}");
         }
+        let known = text(Some("/a\"b"));
+        assert!(std::str::from_utf8(&known).unwrap().contains("<html lang=\"en\" data-api=\"/a&quot;b\">"));
         let addresses: Vec<&str> =
             page.match_indices("http").map(|(at, _)| &page[at..page.len().min(at + 26)]).collect();
         // The name of the vocabulary of SVG is no address that is loaded; other words that begin so have no "://".

@@ -4,6 +4,7 @@
 
 // ---- numbers ---------------------------------------------------------------------------------------------------------
 
+const API = document.documentElement.dataset.api; // the path of an API with write=on, if there is one
 const HISTORY = 90; // samples that a line shows
 const PAGE = 50; // rows of a table that are in the document at a time
 const LARGE = 400000; // an answer of more bytes than this is asked for every 5 s at most
@@ -160,6 +161,7 @@ class Table {
         this.back.addEventListener("click", () => { this.page--; this.draw(); });
         this.on.addEventListener("click", () => { this.page++; this.draw(); });
         this.heads = columns.map((column, i) => {
+            if (column.act) return make("th", { scope: "col" }, column.name);
             const button = make("button", { type: "button" }, column.name);
             if (column.note) button.title = column.note;
             button.addEventListener("click", () => {
@@ -232,8 +234,9 @@ class Table {
         const lines = [];
         const cells = this.columns.map((column) => {
             const cell = make("td", { class: column.text ? "" : "text" });
-            const text = make("span");
+            const text = make(column.act ? "button" : "span", column.act ? { type: "button" } : {});
             cell.append(text);
+            if (column.act) text.addEventListener("click", () => column.act(shown.row));
             if (column.line || column.drawn) {
                 const line = column.drawn ? new column.drawn(column.name) : new Line(column.name);
                 cell.append(line.svg);
@@ -243,9 +246,11 @@ class Table {
             }
             return { cell, text };
         });
-        return { element: make("tr", {}, ...cells.map(({ cell }) => cell)), cells, lines };
+        const shown = { element: make("tr", {}, ...cells.map(({ cell }) => cell)), cells, lines };
+        return shown;
     }
     fill(shown, row, key) {
+        shown.row = row;
         this.columns.forEach((column, i) => {
             const value = column.of(row), { cell, text } = shown.cells[i];
             put(text, column.text ? column.text(value) : String(value ?? ""));
@@ -381,6 +386,7 @@ function section(id, title, ...children) {
 const cards = (...list) => make("div", { class: "cards" }, ...list.map((card) => card.element));
 const word = (name, of, more) => ({ name, of, ...more });
 const figure = (name, of, text, more) => ({ name, of, text, ...more });
+const action = (name, label, act) => API === undefined ? [] : [{ name, of: () => "", text: () => label, act }];
 const drawn = (name, of, drawing) => ({ name, of: (row) => of(row) || [], text: () => "", drawn: drawing });
 
 // Each part is { show(now, before, time) }, where `time` is in seconds between the two answers.
@@ -576,6 +582,7 @@ function upstreamTable(title) {
         word("State", (row) => row.state, { grade: (row) => states[row.state], order: (row) => order.indexOf(row.state) }),
         word("Group", (row) => row.group), word("Server", (row) => row.shown),
         word("Why", (row) => row.why),
+        ...action("Change", "Change…", (row) => changeServer(row)),
         drawn("15 minutes", (row) => past.servers.get(row.key)?.state, Strip),
         figure("Weight", (row) => row.weight, count), figure("Active", (row) => row.active, count),
         figure("Idle", (row) => row.idle, count),
@@ -596,7 +603,8 @@ function servers(now, before, time, kind) {
         return group.servers.map((server) => {
             const nth = (seen.get(server.address) || 0) + 1;
             seen.set(server.address, nth);
-            return { ...server, group: group.name, key: `${kind} ${group.name} ${server.address} ${nth}` };
+            const key = `${kind} ${group.name} ${server.address} ${nth}`;
+            return { ...server, group: group.name, kind, nth, all: group.servers.length, key };
         });
     });
     const old = byKey(flat(before), (row) => row.key);
@@ -636,6 +644,7 @@ function servers(now, before, time, kind) {
         word("Cache", (row) => row.name), word("Folder", (row) => row.path),
         word("State", (row) => row.disk.health === "in" ? row.state : `${row.disk.health}: ${row.disk.error || "out"}`,
             { grade: (row) => row.disk.health === "in" ? row.state === "ready" ? "good" : "warn" : "bad" }),
+        ...action("Keys", "Keys…", (row) => changeCache(row)),
         figure("Hits", (row) => row.ratio, percent, { line: true, note: "Hits among the answers of the last interval" }),
         figure("Answers", (row) => row.rate, rate(short)),
         figure("Objects", (row) => row.entries, count), figure("Size", (row) => row.bytes, bytes),
@@ -776,72 +785,3 @@ function servers(now, before, time, kind) {
     });
 }
 
-// ---- asking ----------------------------------------------------------------------------------------------------------
-
-/** Says something to those who cannot see it; only the last few are kept. */
-function tell(text) {
-    const news = document.getElementById("news");
-    news.append(make("p", {}, text));
-    while (news.children.length > 20) news.firstElementChild.remove();
-}
-
-const stateOf = document.getElementById("state"), pause = document.getElementById("pause");
-const every = document.getElementById("every");
-let paused = false, before = null, asked = 0, timer = 0, size = 0, working = false;
-
-/** The answer of this page's own address with these arguments, as text. */
-async function fetchState(search) {
-    const address = new URL(location.href);
-    address.search = search;
-    address.hash = "";
-    const response = await fetch(address, { headers: { Accept: "application/json" }, cache: "no-store",
-        signal: AbortSignal.timeout(20000) });
-    if (!response.ok) throw new Error("status " + response.status);
-    return response.text();
-}
-
-async function ask() {
-    clearTimeout(timer);
-    if (paused || document.hidden || working) return;
-    working = true;
-    try {
-        const text = await fetchState("?format=json");
-        size = text.length;
-        if (performance.now() - pastAt > PAST_INTERVAL) {
-            pastAt = performance.now();
-            showPast(JSON.parse(await fetchState("?history=on")));
-        }
-        show(JSON.parse(text));
-        put(stateOf, "");
-        stateOf.className = "";
-        document.getElementById("main").classList.remove("old");
-    } catch (error) {
-        put(stateOf, `No answer (${error.message}), trying again`);
-        stateOf.className = "bad";
-        document.getElementById("main").classList.add("old");
-    }
-    working = false;
-    timer = setTimeout(ask, 1000 * Math.max(Number(every.value), size > LARGE ? 5 : 0));
-}
-
-function show(now) {
-    const at = performance.now() / 1000;
-    // A new worker counts from 0.
-    const last = before && before.answer.pid === now.pid ? before : null;
-    histories.next();
-    for (const part of parts) part(now, last?.answer, last ? at - last.at : NaN);
-    put(document.getElementById("about"), `${now.version} · configuration ${now.generation}, ${now.reloads} reloads · worker `
-        + `${now.pid}, up for ${seconds(now.uptime_seconds)}`);
-    before = { answer: now, at };
-    document.documentElement.dataset.answers = String(++asked);
-}
-
-pause.addEventListener("click", () => {
-    paused = !paused;
-    pause.setAttribute("aria-pressed", String(paused));
-    put(stateOf, paused ? "Paused" : "");
-    ask();
-});
-every.addEventListener("change", ask);
-document.addEventListener("visibilitychange", ask);
-ask();

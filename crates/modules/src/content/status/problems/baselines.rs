@@ -11,7 +11,7 @@ use crate::content::status::figures::Figures;
 const MAX_COUNTERS: usize = 4096;
 
 /// The time over which answers of a server are compared with those before.
-const SHORT: Duration = Duration::from_secs(10);
+const SHORT: Duration = Duration::from_secs(5);
 
 /// The time over which most changes are judged.
 const MINUTE: Duration = Duration::from_secs(60);
@@ -160,7 +160,7 @@ mod tests {
         assert!(samples.samples.len() < 32, "{}", samples.samples.len());
         let [short, minute, oldest] = [&baselines.short, &baselines.minute, &baselines.oldest]
             .map(|one| one.as_ref().map(|one| one.at.duration_since(begin).as_secs()));
-        assert_eq!((short, minute), (Some(1785), Some(1735)));
+        assert_eq!((short, minute), (Some(1790), Some(1735)));
         assert!((895..=960).contains(&oldest.unwrap()), "{oldest:?}");
         let change = baselines.change(1, PartOfWhole { bad: 18, all: 1795 }, false).unwrap();
         assert_eq!(change.recent, PartOfWhole { bad: 1, all: 60 });

@@ -52,17 +52,27 @@ fn text(
         ProblemKind::Limit if recent.share() > REFUSED_SHARE => {
             Some(format!("The limit has refused {share} of its requests {span} ({bad} of {all})."))
         }
-        ProblemKind::LogLoses => Some(format!("{bad} lines were lost {span}.")),
-        ProblemKind::PoolFull => Some(format!("{bad} tasks were refused {span}, because the queue was full.")),
-        ProblemKind::CacheFull => Some(format!("There was no room for {bad} objects {span}.")),
-        ProblemKind::CacheUnstored => Some(format!("{bad} objects could not be stored {span}.")),
+        ProblemKind::LogLoses => Some(format!("{} lost {span}.", were(bad, "line"))),
+        ProblemKind::PoolFull => Some(format!("{} refused {span}, because the queue was full.", were(bad, "task"))),
+        ProblemKind::CacheFull => Some(format!("There was no room for {} {span}.", number_of(bad, "object"))),
+        ProblemKind::CacheUnstored => Some(format!("{} could not be stored {span}.", number_of(bad, "object"))),
         ProblemKind::LoopLate => {
             let last = last_stall(watched.subject, figures);
             let last = last.map(|last| format!(", the last time for {last}")).unwrap_or_default();
-            Some(format!("It was held up {bad} times {span}{last}."))
+            Some(format!("It was held up {} {span}{last}.", number_of(bad, "time")))
         }
         _ => None,
     }
+}
+
+/// A number of things: `1 line`, `2 lines`.
+fn number_of(count: u64, thing: &str) -> String {
+    if count == 1 { format!("1 {thing}") } else { format!("{count} {thing}s") }
+}
+
+/// A number of things, with the verb: `1 line was`, `2 lines were`.
+fn were(count: u64, thing: &str) -> String {
+    format!("{} {}", number_of(count, thing), if count == 1 { "was" } else { "were" })
 }
 
 /// The duration and the step of the last stall of a loop, as the error log has them: `12 ms in "sending a file"`.

@@ -10,7 +10,7 @@ use crate::content::status::upstreams::{Upstream, UpstreamServer};
 const RECENT_SECONDS: f64 = 10.0;
 
 /// The share of answers that take long from which on a server is slow, if it was not so before.
-const SLOW_SHARE: f64 = 0.05;
+const SLOW_SHARE: f64 = 0.02;
 
 /// The least number of slow answers that makes a server slow.
 const SLOW_ANSWERS: u64 = 3;

@@ -233,8 +233,8 @@ fn losses_refusals_and_late_loops_of_the_last_minute_are_problems() {
     past.sample(&with(&|_| {}));
     for (change, text) in [
         (
-            &(|figures: &mut Figures| figures.logs[0] = log(3, None)) as &dyn Fn(&mut Figures),
-            "3 lines were lost in the last 5 s.",
+            &(|figures: &mut Figures| figures.logs[0] = log(1, None)) as &dyn Fn(&mut Figures),
+            "1 line was lost in the last 5 s.",
         ),
         (
             &|figures| figures.logs[0] = log(0, Some("28: No space left on device")),
