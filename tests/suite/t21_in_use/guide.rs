@@ -243,6 +243,7 @@ pages! {
     lint "lint.md",
     coming_from_nginx "from-nginx.md" "nginx",
     moving_a_site "moving-a-site.md" "nginx" "php-fpm8.2",
+    incidents "incidents.md",
     slow_disks "slow-disks.md",
     a_caching_node "caching-node.md",
     http2 "http2.md",
