@@ -108,7 +108,8 @@ described! {
         pub kind: &'static str,
         /// The name of the group, mount, pool, cache, certificate, zone, loop or file.
         pub subject: String,
-        /// The part of the subject that it is about, such as the address of a server; empty for the whole.
+        /// The part of the subject that it is about, such as the address of a server, the kind of a limit
+        /// (`requests`, `connections`, `sessions`), or `stream`; empty for the whole.
         pub part: String,
         /// The problem as a sentence without the name.
         pub text: String,

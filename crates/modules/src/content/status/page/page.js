@@ -584,15 +584,15 @@ function upstreamTable(title) {
         word("Why", (row) => row.why),
         ...action("Change", "Change…", (row) => changeServer(row)),
         drawn("15 minutes", (row) => past.servers.get(row.key)?.state, Strip),
-        figure("Weight", (row) => row.weight, count), figure("Active", (row) => row.active, count),
-        figure("Idle", (row) => row.idle, count),
         figure("Requests", (row) => row.rate, rate(short), { line: true }),
         figure("Failures", (row) => row.failing, rate(short), { grade: (row) => row.failing > 0 ? "bad" : "" }),
         figure("5xx", (row) => row.responses["5xx"], count),
+        figure("Half below", (row) => quantile(row.recent, .5), us, { note: "Time to the head of the response" }),
+        figure("99 % below", (row) => quantile(row.recent, .99), us, { note: "Time to the head of the response" }),
+        figure("Weight", (row) => row.weight, count), figure("Active", (row) => row.active, count),
+        figure("Idle", (row) => row.idle, count),
         figure("Connections reused", (row) => row.reuse_ratio, percent),
         figure("Sent", (row) => row.sending, rate(bytes)), figure("Received", (row) => row.receiving, rate(bytes)),
-        figure("Head, half below", (row) => quantile(row.recent, .5), us),
-        figure("Head, 99 % below", (row) => quantile(row.recent, .99), us),
     ]);
 }
 const known = new Map();
@@ -723,7 +723,7 @@ function servers(now, before, time, kind) {
     });
 }
 {
-    const columns = (kind) => [
+    const columns = (kind, history) => [
         word(kind, (row) => row.name),
         figure("Requests", (row) => row.rate, rate(short), { line: true }),
         figure("Now", (row) => row.processing ?? NaN, count),
@@ -731,14 +731,15 @@ function servers(now, before, time, kind) {
         figure("3xx", (row) => row.responses["3xx"], count),
         figure("4xx", (row) => row.responses["4xx"], count, { grade: (row) => row.bad4 > 0 ? "warn" : "" }),
         figure("5xx", (row) => row.responses["5xx"], count, { grade: (row) => row.bad5 > 0 ? "bad" : "" }),
-        drawn("5xx, 15 minutes", (row) => past.zones.get(row.name)?.errors, Errors),
+        ...history,
         figure("Received", (row) => row.receiving, rate(bytes)),
         figure("Sent", (row) => row.sending, rate(bytes)),
         figure("Half below", (row) => row.recent ? quantile(row.recent, .5) : NaN, us),
         figure("99 % below", (row) => row.recent ? quantile(row.recent, .99) : NaN, us),
     ];
-    const servers = new Table("Servers", (row) => row.name, columns("Server"), { column: 1, down: true });
-    const locations = new Table("Location zones", (row) => row.name, columns("Location"), { column: 1, down: true });
+    const history = drawn("5xx, 15 minutes", (row) => past.zones.get(row.name)?.errors, Errors);
+    const servers = new Table("Servers", (row) => row.name, columns("Server", [history]), { column: 1, down: true });
+    const locations = new Table("Location zones", (row) => row.name, columns("Location", []), { column: 1, down: true });
     const limits = new Table("Limit zones", (row) => row.kind + row.name, [
         word("Zone", (row) => row.name), word("Kind", (row) => row.kind),
         figure("Passed", (row) => row.passed, count),

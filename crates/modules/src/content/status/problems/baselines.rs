@@ -56,8 +56,12 @@ impl CounterSample {
             if counts == PartOfWhole::default() {
                 return;
             }
-            if sample.counts.len() < MAX_COUNTERS {
-                sample.counts.insert(watched.key(), counts);
+            let key = watched.key();
+            if let Some(known) = sample.counts.get_mut(&key) {
+                // A group may have a server twice. Neither is compared until it has more than both had.
+                *known = PartOfWhole { bad: known.bad + counts.bad, all: known.all + counts.all };
+            } else if sample.counts.len() < MAX_COUNTERS {
+                sample.counts.insert(key, counts);
             } else {
                 sample.is_full = true;
             }

@@ -47,36 +47,46 @@ pub(super) fn groups(figures: &Figures) -> impl Iterator<Item = &Upstream> {
 
 /// Calls `visit` with each counter.
 pub(super) fn each_watched(figures: &Figures, visit: &mut dyn FnMut(&WatchedCounter<'_>)) {
-    let mut whole = |kind, subject: &str, bad, all| {
-        visit(&WatchedCounter { kind, subject, part: "", counts: PartOfWhole { bad, all } });
+    let mut part = |kind, subject: &str, part: &str, bad, all| {
+        visit(&WatchedCounter { kind, subject, part, counts: PartOfWhole { bad, all } });
     };
-    for zone in figures.server_zones.iter().chain(&figures.stream.server_zones) {
-        let PartOfWhole { bad, all } = errors(zone);
-        whole(ProblemKind::ServerErrors, &zone.name, bad, all);
+    for (protocol, zones) in [("", &figures.server_zones), ("stream", &figures.stream.server_zones)] {
+        for zone in zones {
+            let PartOfWhole { bad, all } = errors(zone);
+            part(ProblemKind::ServerErrors, &zone.name, protocol, bad, all);
+        }
     }
-    for log in &figures.logs {
-        whole(ProblemKind::LogLoses, &log.name, log.lost_lines, 0);
-    }
-    for pool in &figures.pools {
-        whole(ProblemKind::PoolFull, &pool.name, pool.refused, 0);
-    }
-    for cache in &figures.caches {
-        let no_room = cache.disk.full + cache.refused;
-        whole(ProblemKind::CacheFull, &cache.name, no_room, 0);
-        whole(ProblemKind::CacheUnstored, &cache.name, cache.fills.unstored.saturating_sub(no_room), 0);
-    }
-    for one in &figures.loops {
-        let own = one.stalls.saturating_sub(one.stalls_without_processor);
-        whole(ProblemKind::LoopLate, &loop_name(one.index), own, 0);
-    }
-    for zone in figures.limit_reqs.iter().chain(&figures.limit_conns).chain(&figures.stream.limit_conns) {
-        let all = zone.passed + zone.delayed + zone.rejected;
-        whole(ProblemKind::Limit, &zone.name, zone.rejected, all);
+    let limits = [
+        ("requests", &figures.limit_reqs),
+        ("connections", &figures.limit_conns),
+        ("sessions", &figures.stream.limit_conns),
+    ];
+    for (limited, zones) in limits {
+        for zone in zones {
+            let all = zone.passed + zone.delayed + zone.rejected;
+            part(ProblemKind::Limit, &zone.name, limited, zone.rejected, all);
+        }
     }
     for group in groups(figures) {
         for server in &group.servers {
-            let (subject, part, counts) = (&*group.name, &*server.address, slow_answers(server));
-            visit(&WatchedCounter { kind: ProblemKind::ServerSlow, subject, part, counts });
+            let PartOfWhole { bad, all } = slow_answers(server);
+            part(ProblemKind::ServerSlow, &group.name, &server.address, bad, all);
         }
+    }
+    let mut whole = |kind, subject: &str, bad| part(kind, subject, "", bad, 0);
+    for log in &figures.logs {
+        whole(ProblemKind::LogLoses, &log.name, log.lost_lines);
+    }
+    for pool in &figures.pools {
+        whole(ProblemKind::PoolFull, &pool.name, pool.refused);
+    }
+    for cache in &figures.caches {
+        let no_room = cache.disk.full + cache.refused;
+        whole(ProblemKind::CacheFull, &cache.name, no_room);
+        whole(ProblemKind::CacheUnstored, &cache.name, cache.fills.unstored.saturating_sub(no_room));
+    }
+    for one in &figures.loops {
+        let own = one.stalls.saturating_sub(one.stalls_without_processor);
+        whole(ProblemKind::LoopLate, &loop_name(one.index), own);
     }
 }

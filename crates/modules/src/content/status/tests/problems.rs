@@ -261,6 +261,28 @@ fn losses_refusals_and_late_loops_of_the_last_minute_are_problems() {
 }
 
 #[test]
+fn limits_of_one_name_and_servers_of_one_address_are_not_mixed_up() {
+    let with = |rejected| {
+        let mut figures = Figures { limit_reqs: figures().limit_reqs, limit_conns: figures().limit_reqs, ..calm() };
+        (figures.limit_reqs[1].passed, figures.limit_reqs[1].rejected) = (1000, 500);
+        (figures.limit_conns[1].passed, figures.limit_conns[1].rejected) = (10, rejected);
+        let mut group = super::alike();
+        for (server, slow) in group.servers.iter_mut().zip([40, 2, 1]) {
+            server.header = histogram(&vec![2_000_000; slow]);
+        }
+        figures.upstreams = vec![group];
+        figures
+    };
+    let mut past = Past::new();
+    for _ in 0..3 {
+        past.sample(&with(0));
+    }
+    assert_eq!(past.texts(&with(0)), [""; 0]);
+    let found = past.find(&with(10));
+    assert_eq!((found.len(), found[0].kind, found[0].part.as_str()), (1, "limit", "connections"), "{found:?}");
+}
+
+#[test]
 fn causes_come_before_effects() {
     let mut figures = figures();
     figures.server_zones = answered(1, 9).server_zones;
