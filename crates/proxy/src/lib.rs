@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `modules.rs` | the modules, which are registered in the list of `freerun_modules` |
 //! | `health/` | health checks: requests that find out whether servers are healthy |
+//! | `description.rs` | what would be sent, for an explanation |
 //! | `pass.rs` | the content handler: it decides between cached and uncached |
 //! | `cached/` | the path of a request through a cache |
 //! | `store.rs` | responses kept as files (`proxy_store`) |
@@ -20,6 +21,7 @@
 pub mod cached;
 pub mod caches;
 pub mod client;
+pub mod description;
 pub mod exchange;
 pub mod family;
 pub mod health;

@@ -130,7 +130,8 @@ impl Builder<'_> {
         let zone = address.and_then(|address| {
             settings.get::<StatusZoneSettings>().of_server(ServerKind::Stream, &name, &address, cx)
         });
-        let server = Arc::new(SessionServer::new(name, settings, tls, self.content(node), handlers, zone));
+        let named = (name, node.order);
+        let server = Arc::new(SessionServer::new(named, settings, tls, self.content(node), handlers, zone));
         Ok(Some((server, ListenPlace::of(node))))
     }
 

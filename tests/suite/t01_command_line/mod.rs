@@ -2,6 +2,7 @@
 
 pub mod bytes_in_names;
 pub mod command_line;
+pub mod explain;
 pub mod lint;
 pub mod migrate;
 pub mod serve;

@@ -241,6 +241,7 @@ pages! {
     the_first_minutes "first-minutes.md",
     mistakes "mistakes.md",
     lint "lint.md",
+    explain "explain.md",
     coming_from_nginx "from-nginx.md" "nginx",
     moving_a_site "moving-a-site.md" "nginx" "php-fpm8.2",
     incidents "incidents.md",

@@ -256,13 +256,43 @@ fn migrate() -> CommandRow {
 fn explain() -> CommandRow {
     CommandRow {
         name: "explain",
-        synopsis: &["DIRECTIVE | '$variable' | WORD"],
-        summary: "print what the reference says of a directive, a variable or a word",
-        about: "prints what the reference says of a directive, a variable or a rule of the lint; of another word, the names of those that speak of \
-                it. The exit code is 1 if there are none"
+        synopsis: &[
+            "DIRECTIVE | '$variable' | WORD",
+            "| --request 'METHOD URL'",
+            "[-c filename]",
+            "[-p prefix]",
+            "[-g directives]",
+            "[-H field]",
+            "[--from ADDRESS]",
+            "[--to ADDRESS]",
+            "[--json]",
+        ],
+        summary: "print what the reference says of a name, or what a configuration does with a request",
+        about: "prints what the reference says of a directive, a variable, a recipe or a rule of the lint; of another word, the \
+                names of those that speak of it. With --request it says what a configuration does with a request: the \
+                server, the location and those that were tried, rewrites, access rules, limits, files, the upstream server \
+                with what it would be sent, and the answer. No server is started, and nothing is sent. The exit code is 1 if \
+                there is nothing to say"
             .to_owned(),
         operand: Some(ValueKind::Directive),
-        options: vec![help()],
+        options: vec![
+            long(
+                "--request",
+                "a request as 'GET https://www.example.com/a?b', or a session of stream as 'tcp ADDRESS:PORT', 'udp \
+                 ADDRESS:PORT' or 'tls NAME:PORT'",
+            )
+            .value("REQUEST", ValueKind::Text),
+            letter("c", "the configuration (default: as without \"explain\")").value("filename", ValueKind::File),
+            letter("p", "the folder that relative paths start from").value("prefix", ValueKind::Folder),
+            letter("g", "directives of the main level besides those of the file").value("directives", ValueKind::Text),
+            long("--header", "a field of the request, as 'Cookie: a=b'; it may be given several times")
+                .letters("H")
+                .value("field", ValueKind::Text),
+            long("--from", "the address of the client (default: 127.0.0.1)").value("ADDRESS", ValueKind::Text),
+            long("--to", "the address that the client connects to, if the URL does not say it").value("ADDRESS", ValueKind::Text),
+            long("--json", "print the explanation as JSON"),
+            help(),
+        ],
     }
 }
 
@@ -328,6 +358,7 @@ mod tests {
         for (name, source) in [
             ("serve", include_str!("serve.rs")),
             ("migrate", include_str!("migrate.rs")),
+            ("explain", include_str!("explain.rs")),
             ("reference", include_str!("reference.rs")),
         ] {
             let row = commands().into_iter().find(|row| row.name == name).expect(name);

@@ -2,6 +2,7 @@
 
 pub mod command_table;
 mod completions;
+mod explain;
 pub mod help;
 mod migrate;
 mod options;
@@ -14,6 +15,7 @@ use std::ffi::OsString;
 use freerun_conf::text_of_os;
 
 pub use completions::Shell;
+pub use explain::{Explain, ExplainRequest};
 pub use migrate::Migrate;
 pub use options::{Options, Order};
 pub use reference::Reference;
@@ -31,8 +33,8 @@ pub enum Command {
     Reference(Reference),
     /// Report what a configuration of nginx would be here.
     Migrate(Migrate),
-    /// Print what the reference says of a name.
-    Explain(String),
+    /// Print what the reference says of a name, or what a configuration does with a request.
+    Explain(Explain),
     /// Print the completions of a shell.
     Completions(Shell),
     /// Print the manual page.
@@ -52,9 +54,7 @@ pub fn parse(args: Vec<OsString>) -> Result<Command, UsageError> {
         Some("serve") => serve::parse(rest).map(Command::Serve),
         Some("reference") => reference::parse(rest).map(Command::Reference),
         Some("migrate") => migrate::parse(rest).map(Command::Migrate),
-        Some("explain") => parse_operand("explain", rest, "DIRECTIVE, '$variable' or WORD", |name| {
-            Some(Command::Explain(text_of_os(name).into_owned()))
-        }),
+        Some("explain") => explain::parse(rest).map(|asked| asked.map_or(Command::HelpOf("explain"), Command::Explain)),
         Some("completions") => parse_operand("completions", rest, "of bash, zsh and fish", |name| {
             name.to_str().and_then(Shell::from_name).map(Command::Completions)
         }),
@@ -179,9 +179,15 @@ mod tests {
     #[test]
     fn explain_takes_exactly_one_name() {
         let explain = |line: &[&str]| parse(["explain"].iter().chain(line).map(OsString::from).collect());
-        assert_eq!(explain(&["root"]), Ok(Command::Explain("root".to_owned())));
+        assert_eq!(explain(&["root"]), Ok(Command::Explain(Explain::Word("root".to_owned()))));
         assert_eq!(explain(&["--help"]), Ok(Command::HelpOf("explain")));
         assert!(explain(&[]).is_err() && explain(&["a", "b"]).is_err());
+        let asked = explain(&["--request", "GET http://a/", "-H", "A: b", "--from=::1", "-cx.conf"]);
+        let Ok(Command::Explain(Explain::Request(asked))) = asked else { panic!("{asked:?}") };
+        assert_eq!((asked.request.as_str(), asked.fields.len()), ("GET http://a/", 1));
+        assert_eq!(asked.options.conf.as_deref(), Some("x.conf"));
+        assert!(explain(&["root", "--json"]).is_err() && explain(&["root", "--request", "x"]).is_err());
+        assert!(explain(&["--request", "x", "--from", "y"]).is_err());
         let other = |line: &[&str]| parse(line.iter().map(OsString::from).collect());
         assert_eq!(other(&["completions", "fish"]), Ok(Command::Completions(Shell::Fish)));
         assert_eq!(

@@ -32,7 +32,7 @@ pub fn run() -> ExitCode {
         Ok(Command::Serve(options)) => serve::run(&options),
         Ok(Command::Reference(options)) => reference::run(&options),
         Ok(Command::Migrate(options)) => migrate::run(&options),
-        Ok(Command::Explain(name)) => explain::run(&name),
+        Ok(Command::Explain(asked)) => explain::run(&asked),
         Ok(Command::Completions(shell)) => {
             console::output(&shell.completions(&directives()));
             ExitCode::SUCCESS

@@ -227,7 +227,8 @@ impl Worker {
         };
         let inherited = self.running.as_ref().map(|running| running.inherited.clone()).unwrap_or_default();
         let RecordedTexts { hosts, secrets, .. } = &bundle.recorded;
-        let known = KnownFacts { hosts: hosts.clone(), secrets: secrets.clone(), inherited, read: None };
+        let (hosts, secrets) = (hosts.clone(), secrets.clone());
+        let known = KnownFacts { hosts, secrets, inherited, ..KnownFacts::default() };
         let read = configuration::read_after(&bundle.input, &mut Replay(&bundle.recorded), Side::Worker, known, zones);
         let configuration = read.map_err(|failure| {
             let first = failure.problems.first().map(|problem| problem.first_line(&failure.sources));

@@ -267,7 +267,7 @@ impl Builder<'_> {
             }
         }
         let inside = Inside { content: self.content(node), conditions, ..Inside::default() };
-        let entry = Arc::new(self.compile(String::new(), settings.clone(), inside, cx)?);
+        let entry = Arc::new(self.compile(String::new(), node.order, settings.clone(), inside, cx)?);
         let name = settings.get::<ServerSettings>().server_name.first.clone();
         let tls = self.block().tls(ssl::server_tls(&settings, cx), cx)?;
         let protocols = Protocols::HTTP1.with_http2(settings.get::<Http2Settings>().http2).with_http3(http3);
@@ -356,7 +356,7 @@ impl Builder<'_> {
                 _ => {}
             }
         }
-        let mut location = self.compile(name.clone(), settings, within, cx)?;
+        let mut location = self.compile(name.clone(), node.order, settings, within, cx)?;
         location.passes_on = passes_on;
         location.no_regex = matches!(kind, Kind::Exact | Kind::Prefix { no_regex: true });
         location.alias = alias;
@@ -407,7 +407,7 @@ impl Builder<'_> {
         };
         let (settings, _) = apply_block(self.registry, context, node.children(), parent, cx)?;
         let inside = Inside { content: self.content(node).or(outer.content), ..Inside::default() };
-        let mut location = self.compile(outer.name.to_owned(), settings, inside, cx)?;
+        let mut location = self.compile(outer.name.to_owned(), node.order, settings, inside, cx)?;
         let has_root = node.children().iter().any(|child| child.name.text == "root");
         location.alias = outer.alias.filter(|_| !has_root).cloned();
         Ok(Some((node.order, condition, Arc::new(location))))
@@ -433,7 +433,7 @@ impl Builder<'_> {
         }
         let (settings, _) = apply_block(self.registry, Contexts::LIMIT_EXCEPT, node.children(), parent, cx)?;
         let inside = Inside { content: self.content(node), ..Inside::default() };
-        let mut location = self.compile(outer.name.to_owned(), settings, inside, cx)?;
+        let mut location = self.compile(outer.name.to_owned(), node.order, settings, inside, cx)?;
         location.alias = outer.alias.cloned();
         Ok(Some((methods.into(), Arc::new(location))))
     }
@@ -444,15 +444,24 @@ impl Builder<'_> {
         level.children().iter().rev().find_map(|node| named(&node.name.text)).map(|module| module.name)
     }
 
-    fn compile(&self, name: String, settings: SettingsSet, inside: Inside, cx: &mut Cx) -> Result<Location, Problem> {
-        let mut handlers: Vec<Handler> = Vec::new();
+    /// Makes a level of its parts. `order` is the position of its block in the configuration.
+    fn compile(
+        &self,
+        name: String,
+        order: u32,
+        settings: SettingsSet,
+        inside: Inside,
+        cx: &mut Cx,
+    ) -> Result<Location, Problem> {
+        let mut handlers: Vec<(Handler, &'static str)> = Vec::new();
         let mut filters: Vec<Filter> = Vec::new();
         // The order of the directives that a `limit_except` inherits is lost: the first module of the list is taken
         // then, as in nginx.
         let mut content = inside.content;
         let mut has_content = false;
         for module in self.modules {
-            let mut own = module.handlers.iter().copied().filter(|handler| (handler.wanted)(&settings)).peekable();
+            let wanted = module.handlers.iter().filter(|handler| (handler.wanted)(&settings));
+            let mut own = wanted.map(|handler| (*handler, module.name)).peekable();
             if module.content.is_empty() || own.peek().is_none() {
                 handlers.extend(own);
             } else if *content.get_or_insert(module.name) == module.name {
@@ -467,7 +476,8 @@ impl Builder<'_> {
         settings.get::<CoreSettings>().client_body_temp_path.note(false, cx);
         self.block().settle(&settings, cx)?;
         // The sort is stable: the handler that makes the content stays before the others of its phase.
-        handlers.sort_by_key(|handler| handler.phase);
+        handlers.sort_by_key(|(handler, _)| handler.phase);
+        let (handlers, handler_modules): (Vec<Handler>, Vec<&'static str>) = handlers.into_iter().unzip();
         filters.sort_by_key(|filter| filter.slot);
         let core = settings.share::<CoreSettings>();
         let internal = core.internal.0;
@@ -483,7 +493,9 @@ impl Builder<'_> {
             identity,
             settings,
             core,
+            order,
             handlers: handlers.into(),
+            handler_modules: handler_modules.into(),
             filters: filters.into(),
             script,
             limit_except: inside.limit_except,

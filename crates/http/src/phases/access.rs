@@ -8,13 +8,14 @@ use crate::log_error;
 use crate::request::Request;
 use crate::request::core_settings::{CoreSettings, Satisfy};
 use crate::request::handler::{Outcome, Phase};
+use crate::request::observer::Observer;
 
 /// Runs the handlers of the access phase, from the one at `index` on. `None` if the request may pass.
-pub(super) async fn run(request: &mut Request, index: usize) -> Option<Outcome> {
-    let refusal = judge(request, index).await;
+pub(super) async fn run<O: Observer>(request: &mut Request, index: usize, observer: O) -> Option<Outcome> {
+    let refusal = judge(request, index, observer).await;
     if let Some(Outcome::Status(Status::UNAUTHORIZED | Status::PROXY_AUTHENTICATION_REQUIRED)) = refusal {
         let delay = request.settings().get::<CoreSettings>().auth_delay;
-        if !delay.is_zero() {
+        if !delay.is_zero() && !O::OBSERVES {
             tokio::select! {
                 () = freerun_runtime::timer::sleep(delay) => {}
                 () = request.client.gone() => return Some(Outcome::Status(Status::CLIENT_CLOSED_REQUEST)),
@@ -24,17 +25,22 @@ pub(super) async fn run(request: &mut Request, index: usize) -> Option<Outcome> 
     refusal
 }
 
-async fn judge(request: &mut Request, index: usize) -> Option<Outcome> {
+async fn judge<O: Observer>(request: &mut Request, index: usize, observer: O) -> Option<Outcome> {
     // Challenges of this location take the place of an earlier location's challenges.
     let mut earlier = std::mem::take(&mut request.answered.challenges);
-    let refusal = ask_handlers(request, index, &mut earlier).await;
+    let refusal = ask_handlers(request, index, &mut earlier, observer).await;
     if request.answered.challenges.is_empty() {
         request.answered.challenges = earlier;
     }
     refusal
 }
 
-async fn ask_handlers(request: &mut Request, index: usize, earlier: &mut Vec<Bytes>) -> Option<Outcome> {
+async fn ask_handlers<O: Observer>(
+    request: &mut Request,
+    index: usize,
+    earlier: &mut Vec<Bytes>,
+    observer: O,
+) -> Option<Outcome> {
     let any = request.settings().get::<CoreSettings>().satisfy == Satisfy::Any;
     let mut refusal = None;
     for index in index..request.place.location.handlers.len() {
@@ -42,7 +48,7 @@ async fn ask_handlers(request: &mut Request, index: usize, earlier: &mut Vec<Byt
         if handler.phase != Phase::Access {
             break;
         }
-        match handlers::run(request, handler.run).await {
+        match handlers::run(request, (index, handler.run), observer).await {
             Outcome::Declined => {}
             Outcome::Allowed if any => {
                 request.answered.challenges.clear();

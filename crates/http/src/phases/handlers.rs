@@ -2,13 +2,19 @@
 
 use crate::request::Request;
 use crate::request::handler::{Later, Outcome, Run};
+use crate::request::observer::Observer;
 
-/// Runs a handler to its end.
-pub(super) async fn run(request: &mut Request, run: Run) -> Outcome {
-    match run_now(request, run) {
+/// Runs the handler at this index of the request's location to its end.
+pub(super) async fn run<O: Observer>(request: &mut Request, (index, run): (usize, Run), observer: O) -> Outcome {
+    if let Some(outcome) = observer.stand_in(request, index) {
+        return outcome;
+    }
+    let outcome = match run_now(request, run) {
         Ok(outcome) => outcome,
         Err(later) => later(request).await,
-    }
+    };
+    observer.handled(request, index, &outcome);
+    outcome
 }
 
 /// Runs a handler as far as it does not wait.

@@ -8,7 +8,9 @@ use super::body_limit::judge_length;
 use super::keepalive;
 use super::step::Step;
 use crate::request::Request;
-use crate::route::LocationChoice;
+use crate::request::location::Location;
+use crate::request::observer::Observer;
+use crate::route::{LocationChoice, LocationTrial};
 use crate::{log_error, log_step};
 
 /// Returns from a location to the server's own level.
@@ -21,16 +23,20 @@ pub(super) fn enter_server(request: &mut Request) {
 
 /// Chooses the location for the path.
 #[inline]
-pub(super) fn choose(request: &mut Request) -> Step {
+pub(super) fn choose<O: Observer>(request: &mut Request, observer: O) -> Step {
     let server = request.place.server.clone();
     enter_server(request);
+    observer.before_choice(request);
     request.place.path_behind_alias = false;
-    match server.locations.find(&request.asked.path, &request.captures, &|location| location.holds(request)) {
+    let holds = |location: &Location| location.holds(request);
+    let observe = &mut |trial: LocationTrial<'_, Location>| observer.tried(&trial);
+    match server.locations.find_observed(&request.asked.path, &request.captures, &holds, observe) {
         Ok(LocationChoice::Location(location)) => {
             let refused = location.internal && !request.place.internal;
             request.place.location = request.generation.location(location.for_method(request.asked.method));
             // The error has the location's own pages.
             if refused {
+                observer.entered(request);
                 return Step::status(Status::NOT_FOUND);
             }
         }
@@ -41,6 +47,7 @@ pub(super) fn choose(request: &mut Request) -> Step {
                 target.extend_from_slice(args);
             }
             request.place.location = request.generation.location(location);
+            observer.entered(request);
             return Step::Status(Status::MOVED_PERMANENTLY, Some(target.into()));
         }
         Ok(LocationChoice::Nothing) => {}
@@ -50,6 +57,7 @@ pub(super) fn choose(request: &mut Request) -> Step {
         }
     }
     log_step!(request, "using configuration \"{}\"", request.place.location.name);
+    observer.entered(request);
     keepalive::in_location(request);
     match judge_length(request) {
         Ok(()) => Step::Location,

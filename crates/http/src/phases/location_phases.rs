@@ -11,20 +11,21 @@ use crate::content::path;
 use crate::log_error;
 use crate::request::Request;
 use crate::request::handler::{Outcome, Phase};
+use crate::request::observer::Observer;
 use crate::rewrite::{self, ScriptEnd};
 
 /// Runs the script and the handlers of the location.
-pub(super) async fn run(request: &mut Request) -> Step {
+pub(super) async fn run<O: Observer>(request: &mut Request, observer: O) -> Step {
     // If no location was chosen, the server's own script has run already.
     if !request.place.location.script.is_empty() && !request.place.location.is(&request.place.server.entry) {
-        let ended = match rewrite::at_once(request) {
+        let ended = match rewrite::at_once(request, observer) {
             Some(ended) => ended,
-            None => rewrite::script(request).await,
+            None => rewrite::script(request, observer).await,
         };
         match ended {
             ScriptEnd::Stays => {}
             ScriptEnd::Moved if take_redirect(request) => {
-                rewrite_tail(request).await;
+                rewrite_tail(request, observer).await;
                 request.place.rewritten_here = false;
                 return Step::Choose;
             }
@@ -45,7 +46,7 @@ pub(super) async fn run(request: &mut Request) -> Step {
                 let first = index == 0 || request.place.location.handlers[index - 1].phase < Phase::Access;
                 if first
                     && !request.is_subrequest()
-                    && let Some(outcome) = access::run(request, index).await
+                    && let Some(outcome) = access::run(request, index, observer).await
                 {
                     return follow(request, outcome);
                 }
@@ -53,9 +54,16 @@ pub(super) async fn run(request: &mut Request) -> Step {
             _ => {
                 // The future is awaited here and not in `handlers::run`: few handlers wait, and each call would be a future
                 // more.
-                let outcome = match run_now(request, handler.run) {
-                    Ok(outcome) => outcome,
-                    Err(later) => later(request).await,
+                let outcome = match observer.stand_in(request, index) {
+                    Some(outcome) => outcome,
+                    None => {
+                        let outcome = match run_now(request, handler.run) {
+                            Ok(outcome) => outcome,
+                            Err(later) => later(request).await,
+                        };
+                        observer.handled(request, index, &outcome);
+                        outcome
+                    }
                 };
                 if !matches!(outcome, Outcome::Declined | Outcome::Allowed) {
                     return follow(request, outcome);
@@ -72,11 +80,11 @@ pub(super) async fn run(request: &mut Request) -> Step {
 }
 
 /// Runs the handlers behind a script that has changed the path. They change the request, and have no answers.
-async fn rewrite_tail(request: &mut Request) {
+async fn rewrite_tail<O: Observer>(request: &mut Request, observer: O) {
     for index in 0..request.place.location.handlers.len() {
         let handler = request.place.location.handlers[index];
         if handler.phase == Phase::Rewrite {
-            run_handler(request, handler.run).await;
+            run_handler(request, (index, handler.run), observer).await;
         }
     }
 }

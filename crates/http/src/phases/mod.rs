@@ -27,6 +27,7 @@ use freerun_proto::head::Method;
 use crate::body;
 use crate::request::Request;
 use crate::request::handler::{Outcome, Phase};
+use crate::request::observer::{NoObserver, Observer};
 use crate::request::response::{Body, Response};
 
 pub use step::Answer;
@@ -34,7 +35,12 @@ use step::Step;
 
 /// Takes a request through the phases. It always ends, because internal redirects are limited. A request that is refused
 /// before (because of a bad head, for example) gets the page of its status; error pages apply all the same.
-pub async fn respond(request: &mut Request, judged: Result<(), Status>) -> Answer {
+pub fn respond(request: &mut Request, judged: Result<(), Status>) -> impl Future<Output = Answer> {
+    respond_observed(request, judged, NoObserver)
+}
+
+/// Does the same as [`respond`] while an observer looks on.
+pub async fn respond_observed<O: Observer>(request: &mut Request, judged: Result<(), Status>, observer: O) -> Answer {
     let page = request.generation.http.challenges.as_ref().and_then(|challenges| challenges.page(&request.asked.path));
     let first = match (judged, page) {
         (Err(status), _) => {
@@ -49,7 +55,7 @@ pub async fn respond(request: &mut Request, judged: Result<(), Status>) -> Answe
         (Ok(()), None) => Step::Route,
         (Ok(()), Some(page)) => challenge(request, page),
     };
-    walk(request, first).await
+    walk(request, first, observer).await
 }
 
 /// Answers a CA that looks at a challenge (RFC 8555, section 8.3), whatever the server's directives do with other requests.
@@ -70,7 +76,7 @@ pub async fn make_content(request: &mut Request) -> Answer {
         if handler.phase != Phase::Content {
             continue;
         }
-        return match handlers::run(request, handler.run).await {
+        return match handlers::run(request, (index, handler.run), NoObserver).await {
             Outcome::Declined | Outcome::Allowed => continue,
             Outcome::Response(response) => Answer::Response(response),
             Outcome::Close => Answer::Close,
@@ -85,14 +91,17 @@ pub async fn make_content(request: &mut Request) -> Answer {
 }
 
 /// Takes the request from step to step until it has its answer.
-async fn walk(request: &mut Request, mut step: Step) -> Answer {
+async fn walk<O: Observer>(request: &mut Request, mut step: Step, observer: O) -> Answer {
     loop {
         step = match step {
-            Step::Route => server_phases::run(request).await,
-            Step::Choose => location_choice::choose(request),
-            Step::Location => location_phases::run(request).await,
-            Step::Status(status, location) => error_pages::answer(request, status, location).into(),
-            Step::Answer(response) => match response_filters::run(request, response) {
+            Step::Route => server_phases::run(request, observer).await,
+            Step::Choose => location_choice::choose(request, observer),
+            Step::Location => location_phases::run(request, observer).await,
+            Step::Status(status, location) => {
+                observer.failed(request, status);
+                error_pages::answer(request, status, location).into()
+            }
+            Step::Answer(response) => match filter(request, response, observer) {
                 Ok(mut response) => {
                     let refused = match response_filters::prepare(request, &mut response) {
                         Some(preparing) => preparing.await.err(),
@@ -108,4 +117,18 @@ async fn walk(request: &mut Request, mut step: Step) -> Answer {
             Step::Close => return Answer::Close,
         };
     }
+}
+
+/// Sends a response through the filters and `error_page`.
+///
+/// # Errors
+/// The response is replaced: the request goes on with this step.
+#[inline]
+fn filter<O: Observer>(request: &mut Request, response: Box<Response>, observer: O) -> Result<Box<Response>, Step> {
+    observer.answered(request, &response);
+    let filtered = response_filters::run(request, response);
+    if filtered.is_err() {
+        observer.replaced(request);
+    }
+    filtered
 }

@@ -6,6 +6,7 @@ use freerun_proto::Status;
 use super::redirects::follow;
 use super::{Answer, walk};
 use crate::request::handler::Outcome;
+use crate::request::observer::NoObserver;
 use crate::request::{Request, SentAmounts};
 
 /// Takes the request to the location that its own location names for the time after the response, and from there on to
@@ -41,7 +42,7 @@ async fn once(request: &mut Request) -> Option<Option<Status>> {
     };
     let sent = request.sent;
     let step = follow(request, outcome);
-    let answer = walk(request, step).await;
+    let answer = walk(request, step, NoObserver).await;
     request.sent = sent;
     if request.place.location.is_same(&from) {
         // A location that does not exist, or that names itself.

@@ -14,6 +14,7 @@ pub mod h3;
 pub mod multiplexed;
 mod opening;
 pub mod proxy_header;
+pub mod rehearsal;
 mod request_steps;
 mod runner_pool;
 pub mod tls;

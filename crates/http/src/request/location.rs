@@ -69,8 +69,13 @@ pub struct Location {
     pub settings: SettingsSet,
     /// The group of these settings that each request uses several times.
     pub core: Arc<CoreSettings>,
+    /// The position of its block in the configuration ([`Node::order`](freerun_conf::Node::order)). The
+    /// server's own level has the position of the server.
+    pub order: u32,
     /// Handlers in the order of their phases.
     pub handlers: Box<[Handler]>,
+    /// The names of the modules that these handlers are of, in the same order.
+    pub handler_modules: Box<[&'static str]>,
     /// Filters in the order of their slots.
     pub filters: Box<[Filter]>,
     /// The rewrite module's script of this level; most have none.

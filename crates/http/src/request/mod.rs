@@ -5,6 +5,7 @@ mod counts;
 pub mod generation;
 pub mod handler;
 pub mod location;
+pub mod observer;
 pub(crate) mod processing_count;
 pub mod representation;
 pub mod response;

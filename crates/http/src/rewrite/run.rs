@@ -14,6 +14,7 @@ use crate::regex::{GaveUp, Pattern};
 use crate::request::Request;
 use crate::request::handler::Outcome;
 use crate::request::location::Location;
+use crate::request::observer::{ObservedStep, Observer};
 use crate::rewrite::RewriteSettings;
 use crate::rewrite::replace::{self, NextStep};
 use crate::rewrite::returns;
@@ -69,17 +70,21 @@ enum BranchContent {
 }
 
 /// The result of a script that begins with `return`: most scripts have no other directive.
-pub fn at_once(request: &mut Request) -> Option<ScriptEnd> {
+pub fn at_once<O: Observer>(request: &mut Request, observer: O) -> Option<ScriptEnd> {
     let location = request.place.location.clone();
     match location.script.first() {
-        Some(ScriptStep::Act(Action::Return(answer))) => Some(ScriptEnd::Answer(returns::answer(answer, request))),
+        Some(ScriptStep::Act(action @ Action::Return(answer), order)) => {
+            let answer = returns::answer(answer, request);
+            observer.stepped(request, *order, ObservedStep::Act(action));
+            Some(ScriptEnd::Answer(answer))
+        }
         _ => None,
     }
 }
 
 /// Runs the script of the request's location. If an `if` in it holds, the request is in the location of that `if`
 /// afterwards.
-pub async fn script(request: &mut Request) -> ScriptEnd {
+pub async fn script<O: Observer>(request: &mut Request, observer: O) -> ScriptEnd {
     let mut run = ScriptRun {
         outer: request.place.location.clone(),
         next: 0,
@@ -90,7 +95,7 @@ pub async fn script(request: &mut Request) -> ScriptEnd {
     };
     let mut holds = None;
     loop {
-        match run.advance(request, holds.take()) {
+        match run.advance(request, holds.take(), observer) {
             Pause::Ended(ScriptEnd::Stays) if run.content == BranchContent::Lost => {
                 log_error!(request, Error, "{CONTENT_LOST}");
                 return ScriptEnd::Answer(Outcome::Status(Status::INTERNAL_SERVER_ERROR));
@@ -126,7 +131,7 @@ fn had_escapes(request: &Request) -> bool {
 
 impl ScriptRun {
     /// Continues the script, with the answer about the file that it had paused for.
-    fn advance(&mut self, request: &mut Request, mut file: Option<bool>) -> Pause {
+    fn advance<O: Observer>(&mut self, request: &mut Request, mut file: Option<bool>, observer: O) -> Pause {
         loop {
             let (location, at) = match &self.inner {
                 Some((location, next)) => (location.clone(), *next),
@@ -139,7 +144,7 @@ impl ScriptRun {
                 return Pause::Ended(if self.moved { ScriptEnd::Moved } else { ScriptEnd::Stays });
             };
             match step {
-                ScriptStep::If(condition, branch) => {
+                ScriptStep::If(condition, branch, order) => {
                     let holds = match (file.take(), &condition.test) {
                         (Some(holds), _) => Ok(holds),
                         (None, Test::File(test, path)) => {
@@ -152,7 +157,9 @@ impl ScriptRun {
                         Err(error) => return Pause::Ended(ScriptEnd::Answer(gave_up(request, &error))),
                     };
                     self.next += 1;
-                    if holds != condition.negative {
+                    let holds = holds != condition.negative;
+                    observer.stepped(request, *order, ObservedStep::Condition(holds));
+                    if holds {
                         self.content = match self.content {
                             _ if branch.has_content => BranchContent::Said,
                             BranchContent::Unsaid => BranchContent::Unsaid,
@@ -162,12 +169,12 @@ impl ScriptRun {
                         self.inner = Some((request.place.location.clone(), 0));
                     }
                 }
-                ScriptStep::Act(action) => {
+                ScriptStep::Act(action, order) => {
                     match &mut self.inner {
                         Some((_, next)) => *next += 1,
                         None => self.next += 1,
                     }
-                    if let Some(ended) = self.act(request, action) {
+                    if let Some(ended) = self.act(request, action, *order, observer) {
                         return Pause::Ended(ended);
                     }
                 }
@@ -175,8 +182,14 @@ impl ScriptRun {
         }
     }
 
-    fn act(&mut self, request: &mut Request, action: &Action<Request>) -> Option<ScriptEnd> {
-        match action {
+    fn act<O: Observer>(
+        &mut self,
+        request: &mut Request,
+        action: &Action<Request>,
+        order: u32,
+        observer: O,
+    ) -> Option<ScriptEnd> {
+        let ended = match action {
             Action::Break => Some(ScriptEnd::Stays),
             Action::Return(answer) => Some(ScriptEnd::Answer(returns::answer(answer, request))),
             Action::Set(target, value) => self.set(request, *target, value).map(ScriptEnd::Answer),
@@ -186,11 +199,16 @@ impl ScriptRun {
                 let matched = matches(request, &rule.pattern, &rule.text, &request.asked.path);
                 match matched {
                     Ok(true) => {}
-                    Ok(false) => return None,
+                    Ok(false) => {
+                        observer.stepped(request, order, ObservedStep::Rewrite(rule, false));
+                        return None;
+                    }
                     Err(error) => return Some(ScriptEnd::Answer(gave_up(request, &error))),
                 }
                 self.quotes = rule.redirects();
-                match replace::apply(rule, request, had_escapes(request), logs) {
+                let next = replace::apply(rule, request, had_escapes(request), logs);
+                observer.stepped(request, order, ObservedStep::Rewrite(rule, true));
+                return match next {
                     NextStep::Goes => {
                         self.moved = true;
                         None
@@ -198,9 +216,11 @@ impl ScriptRun {
                     NextStep::Ended { find: true } => Some(ScriptEnd::Moved),
                     NextStep::Ended { find: false } => Some(ScriptEnd::Stays),
                     NextStep::Answer(outcome) => Some(ScriptEnd::Answer(outcome)),
-                }
+                };
             }
-        }
+        };
+        observer.stepped(request, order, ObservedStep::Act(action));
+        ended
     }
 
     fn set(&self, request: &mut Request, target: RequestSetTarget, value: &Template) -> Option<Outcome> {

@@ -36,6 +36,32 @@ enum Certainty {
     Folder,
 }
 
+/// The way in which a location is tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TrialKind {
+    /// The path has to be its name.
+    Exact,
+    /// Its name is the longest that the path begins with.
+    LongestPrefix,
+    /// A location that passes requests on: the path has to be its name without the slash.
+    Folder,
+    /// A regular expression has to match the path.
+    Regex,
+    /// A variable has to have a value other than `0`.
+    Predicate,
+}
+
+/// A location that was tried while one was chosen.
+#[derive(Debug)]
+pub struct LocationTrial<'l, L> {
+    /// The location.
+    pub location: &'l Arc<L>,
+    /// The way in which it was tried.
+    pub kind: TrialKind,
+    /// Whether it applies to the path. A later one may be chosen all the same.
+    pub applies: bool,
+}
+
 /// The properties of a location that the choice needs.
 pub trait Level: Sized {
     /// The name of the location, without modifier.
@@ -187,7 +213,23 @@ impl<L: Level> Locations<L> {
         captures: &Captures,
         holds: &impl Fn(&L) -> bool,
     ) -> Result<LocationChoice<'_, L>, GaveUp> {
-        Ok(match self.choose(path, captures, holds)? {
+        self.find_observed(path, captures, holds, &mut |_| ())
+    }
+
+    /// Chooses a location as [`Locations::find`] does, and shows `observe` each location that is tried, in the order in which
+    /// they are.
+    ///
+    /// # Errors
+    /// The matching of a regular expression was given up.
+    #[inline]
+    pub fn find_observed<'l>(
+        &'l self,
+        path: &[u8],
+        captures: &Captures,
+        holds: &impl Fn(&L) -> bool,
+        observe: &mut impl FnMut(LocationTrial<'l, L>),
+    ) -> Result<LocationChoice<'l, L>, GaveUp> {
+        Ok(match self.choose(path, captures, holds, observe)? {
             Some((location, Certainty::Folder)) => LocationChoice::Folder(location),
             Some((location, _)) => LocationChoice::Location(location),
             None => LocationChoice::Nothing,
@@ -200,18 +242,27 @@ impl<L: Level> Locations<L> {
         path: &[u8],
         captures: &Captures,
         holds: &impl Fn(&L) -> bool,
+        observe: &mut impl FnMut(LocationTrial<'l, L>),
     ) -> Result<Choice<'l, L>, GaveUp> {
+        let mut tried = |location, kind, applies| observe(LocationTrial { location, kind, applies });
         if self.exact_lengths & length_bit(path.len()) != 0
             && let Some(location) = self.exact.get(path)
         {
+            tried(location, TrialKind::Exact, true);
             return Ok(Some((location, Certainty::Final)));
         }
         let prefix = self.longest_prefix(path).map(|at| &self.prefix[at].location);
         if let Some(folder) = self.folder(path).filter(|_| prefix.is_none_or(|found| found.name().len() < path.len())) {
+            tried(folder, TrialKind::Folder, true);
             return Ok(Some((folder, Certainty::Folder)));
         }
+        if let Some(location) = prefix {
+            tried(location, TrialKind::LongestPrefix, true);
+        }
         let nested = match prefix {
-            Some(location) if !location.nested().is_empty() => location.nested().choose(path, captures, holds)?,
+            Some(location) if !location.nested().is_empty() => {
+                location.nested().choose(path, captures, holds, observe)?
+            }
             _ => None,
         };
         if nested.is_some_and(|(_, certainty)| certainty != Certainty::Open) {
@@ -220,14 +271,20 @@ impl<L: Level> Locations<L> {
         // `^~` applies to its own level only.
         if !prefix.is_some_and(|location| location.is_final()) {
             for (pattern, location) in &self.regex {
-                if pattern.matches(path, captures)? {
-                    let inner = location.nested().choose(path, captures, holds)?;
+                let applies = pattern.matches(path, captures)?;
+                observe(LocationTrial { location, kind: TrialKind::Regex, applies });
+                if applies {
+                    let inner = location.nested().choose(path, captures, holds, observe)?;
                     return Ok(Some((inner.map_or(location, |(inner, _)| inner), Certainty::Final)));
                 }
             }
-            if let Some(location) = self.predicates.iter().find(|location| holds(location)) {
-                let inner = location.nested().choose(path, captures, holds)?;
-                return Ok(Some((inner.map_or(location, |(inner, _)| inner), Certainty::Final)));
+            for location in &self.predicates {
+                let applies = holds(location);
+                observe(LocationTrial { location, kind: TrialKind::Predicate, applies });
+                if applies {
+                    let inner = location.nested().choose(path, captures, holds, observe)?;
+                    return Ok(Some((inner.map_or(location, |(inner, _)| inner), Certainty::Final)));
+                }
             }
         }
         Ok(nested.or(prefix.map(|location| (location, Certainty::Open))))

@@ -4,7 +4,7 @@
 pub mod locations;
 mod prefix_keys;
 
-pub use locations::{LocationChoice, Locations};
+pub use locations::{LocationChoice, LocationTrial, Locations, TrialKind};
 
 #[cfg(test)]
 pub mod tests;

@@ -98,10 +98,10 @@ fn assignment<S: Subject>(directive: &Node, cx: &mut Cx) -> Result<Action<S>, Pr
 
 /// A step of a location's script.
 pub enum ScriptStep<S, L> {
-    /// A directive.
-    Act(Action<S>),
-    /// An `if` with the location that answers if its condition holds.
-    If(Condition<S>, Arc<L>),
+    /// A directive, with its position in the configuration.
+    Act(Action<S>, u32),
+    /// An `if` with the location that answers if its condition holds, and its position in the configuration.
+    If(Condition<S>, Arc<L>, u32),
 }
 
 impl<S> Script<S> {
@@ -119,9 +119,10 @@ impl<S> Script<S> {
 
     /// The whole script of a level: its directives, and its `if`s by their position in the configuration.
     pub fn steps<L>(&self, conditions: Vec<(u32, Condition<S>, Arc<L>)>) -> Box<[ScriptStep<S, L>]> {
-        let actions = self.0.iter().map(|(order, action)| (*order, ScriptStep::Act(action.clone())));
-        let conditions =
-            conditions.into_iter().map(|(order, condition, location)| (order, ScriptStep::If(condition, location)));
+        let actions = self.0.iter().map(|(order, action)| (*order, ScriptStep::Act(action.clone(), *order)));
+        let conditions = conditions
+            .into_iter()
+            .map(|(order, condition, location)| (order, ScriptStep::If(condition, location, order)));
         let mut steps: Vec<(u32, ScriptStep<S, L>)> = actions.chain(conditions).collect();
         steps.sort_by_key(|(order, _)| *order);
         steps.into_iter().map(|(_, step)| step).collect()

@@ -133,6 +133,17 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
     })
 }
 
+/// The files that are looked for at the request's location, before the last argument: the path of each, and whether it has to
+/// be a folder.
+pub fn candidates(request: &Request) -> Vec<(Vec<u8>, bool)> {
+    let Some(setting) = &request.settings().get::<TryFilesSettings>().try_files else { return Vec::new() };
+    let file = |candidate: &Try| {
+        let value = candidate.path.render(request).into_owned();
+        (place(request, &value, candidate.path.constant().is_none()).1, candidate.folder)
+    };
+    setting.tries.iter().map(file).collect()
+}
+
 /// The URI of the last argument: in a location with `alias`, a text with variables loses the location's prefix. That is
 /// nginx's rule, which configurations rely on (`try_files $uri /x/$uri` in `location /x/`). It cannot give a path above
 /// the root.

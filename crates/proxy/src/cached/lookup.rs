@@ -131,7 +131,10 @@ fn look(request: &mut Request, family: &'static dyn Family, read: bool) -> Quick
 }
 
 /// The text of a request's key. `None`: it has none, so nothing is cached.
-fn key(request: &Request, family: &dyn Family, shared: &FamilySettings) -> Result<Option<Vec<u8>>, Outcome> {
+///
+/// # Errors
+/// The URI cannot be determined, which is logged.
+pub fn key(request: &Request, family: &dyn Family, shared: &FamilySettings) -> Result<Option<Vec<u8>>, Outcome> {
     let mut text = Vec::with_capacity(128);
     match &shared.proxy_cache_key {
         Some(template) => template.render_into(request, &mut text),

@@ -3,6 +3,7 @@
 pub mod datagrams;
 
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 use freerun_transport::Transport;
@@ -19,6 +20,11 @@ pub enum ClientSide {
 }
 
 impl ClientSide {
+    /// A connected, non-blocking socket whose bytes are not encrypted.
+    pub fn plain(socket: OwnedFd) -> ClientSide {
+        ClientSide::Stream(Transport::plain(socket))
+    }
+
     /// The byte stream, if it is one.
     pub fn transport(&self) -> Option<&Transport> {
         match self {

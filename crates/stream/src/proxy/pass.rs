@@ -65,6 +65,14 @@ impl ProxyPass {
         }
     }
 
+    /// The server or group that the session would be passed to, as the directive gives it.
+    pub fn text(&self, session: &Session) -> String {
+        match &self.to {
+            PassTo::Fixed(_, text) => text.to_string(),
+            PassTo::Computed(template) => text_of(&template.render(session)).into_owned(),
+        }
+    }
+
     /// The servers, if they need no look-up. `None`: [`ProxyPass::look_up`] has to find them.
     pub(super) fn known(&self) -> Option<SessionTarget> {
         let PassTo::Fixed(group, text) = &self.to else { return None };

@@ -23,6 +23,8 @@ pub struct SessionServer {
     /// The directive that chooses its content handler. A session of a server without one ends with status 500. A server
     /// that refuses all handshakes needs none.
     pub content: Option<ContentHandler>,
+    /// The position of its block in the configuration ([`Node::order`](freerun_conf::Node::order)).
+    pub order: u32,
     /// The zone that its sessions and handshakes are counted in (`status_zone`).
     pub zone: Option<Arc<ZoneFigures>>,
     /// The handlers that it needs, by phase.
@@ -32,10 +34,10 @@ pub struct SessionServer {
 }
 
 impl SessionServer {
-    /// A server with these settings, with the settings of the handlers that it needs, and with the zone that counts its
-    /// sessions.
+    /// A server with this name, whose block is at this position in the configuration. It has these settings, the handlers
+    /// that it needs, and the zone that counts its sessions.
     pub fn new(
-        name: Arc<str>,
+        (name, order): (Arc<str>, u32),
         settings: SettingsSet,
         tls: Option<Arc<ServerTls>>,
         content: Option<ContentHandler>,
@@ -47,7 +49,7 @@ impl SessionServer {
             by_phase[handler.phase as usize].push(handler.run);
         }
         let handlers = by_phase.map(Vec::into_boxed_slice);
-        SessionServer { name, settings, tls, content, zone, handlers, error_log: LevelErrorLog::default() }
+        SessionServer { name, settings, tls, content, order, zone, handlers, error_log: LevelErrorLog::default() }
     }
 
     /// The handlers of a phase, in the order in which they run.

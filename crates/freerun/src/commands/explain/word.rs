@@ -1,12 +1,12 @@
-//! `freerun explain`: what the reference says of a directive or a variable, on the terminal.
+//! The entry of the reference for a directive, a variable or a word, on the terminal.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use freerun_conf::{Contexts, Directive, fold, near, unmarked};
 
-use super::lint;
-use super::reference::{additions, variables};
+use crate::commands::lint;
+use crate::commands::reference::{additions, variables};
 use crate::configuration::registry;
 use crate::console;
 

@@ -1,0 +1,16 @@
+//! `freerun explain`: what the reference says of a name, and what a configuration does with a request.
+
+mod request;
+mod word;
+
+use std::process::ExitCode;
+
+use crate::cli::Explain;
+
+/// Prints an explanation.
+pub fn run(explain: &Explain) -> ExitCode {
+    match explain {
+        Explain::Word(word) => word::run(word),
+        Explain::Request(asked) => request::run(asked),
+    }
+}
