@@ -111,6 +111,8 @@ fn names_are_explained() {
     let done = freerun(&["explain", "$host"]);
     assert!(done.code == Some(0) && done.stdout.starts_with("$host\n"), "{}", done.stdout);
     let done = freerun(&["explain", "WebSocket"]);
+    assert!(done.code == Some(0) && done.stdout.starts_with("Node with WebSocket\n"), "{}", done.stdout);
+    let done = freerun(&["explain", "half-close"]);
     assert!(done.code == Some(0) && done.stdout.contains("these speak of it:\n\n  "), "{}", done.stdout);
     let done = freerun(&["explain", "sendfil"]);
     assert_eq!((done.code, done.stdout.as_str()), (Some(1), ""));

@@ -172,7 +172,8 @@ fn follow(page: &str, further: &[&str]) {
     std::fs::write(folder.path().join("script"), script(&steps)).expect("the script");
     let mut command = Command::new("timeout");
     // The session ends what a page has left running.
-    command.args([SECONDS, "unshare", "--net", "--pid", "--fork", "--kill-child"]);
+    // unshare does not end by other signals.
+    command.args(["--signal=KILL", SECONDS, "unshare", "--net", "--pid", "--fork", "--kill-child"]);
     if !rustix::process::geteuid().is_root() {
         command.args(["--user", "--map-root-user"]);
     }
@@ -242,6 +243,9 @@ pages! {
     mistakes "mistakes.md",
     lint "lint.md",
     explain "explain.md",
+    recipes "recipes.md",
+    recipes_for_access "recipes-access.md",
+    recipes_for_applications "recipes-applications.md",
     coming_from_nginx "from-nginx.md" "nginx",
     moving_a_site "moving-a-site.md" "nginx" "php-fpm8.2",
     incidents "incidents.md",

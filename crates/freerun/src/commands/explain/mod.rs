@@ -1,5 +1,6 @@
 //! `freerun explain`: what the reference says of a name, and what a configuration does with a request.
 
+mod recipes;
 mod request;
 mod word;
 

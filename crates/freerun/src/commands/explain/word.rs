@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use freerun_conf::{Contexts, Directive, fold, near, unmarked};
 
+use super::recipes;
 use crate::commands::lint;
 use crate::commands::reference::{additions, variables};
 use crate::configuration::registry;
@@ -36,7 +37,10 @@ fn explained(name: &str) -> Result<String, String> {
     };
     let directive = if is_variable { None } else { freerun_conf::explain(registry(), word, &additions()) };
     let rule = if is_variable { None } else { lint::rules::explain(word) };
-    let found: Vec<String> = [directive, variables::explain(word), rule].into_iter().flatten().collect();
+    let mut found: Vec<String> = [directive, variables::explain(word), rule].into_iter().flatten().collect();
+    if found.is_empty() && !is_variable {
+        found.extend(recipes::explain(word));
+    }
     if !found.is_empty() {
         return Ok(found.join("\n"));
     }
@@ -46,7 +50,8 @@ fn explained(name: &str) -> Result<String, String> {
     let near = directives
         .map(str::to_owned)
         .or_else(|| near(word, variables::names().into_iter()).map(|name| format!("${name}")))
-        .or_else(|| near(word, lint::rules::all().map(|rule| rule.name)).map(str::to_owned));
+        .or_else(|| near(word, lint::rules::all().map(|rule| rule.name)).map(str::to_owned))
+        .or_else(|| near(word, recipes::words()).map(str::to_owned));
     let module = freerun_conf::module_of(word).filter(|_| !is_variable);
     if near.is_none() && module.is_none() && !is_variable {
         let speaking = speaking_of(word);
@@ -147,14 +152,10 @@ mod tests {
 
     #[test]
     fn a_word_is_looked_for_in_the_texts() {
-        let found = explained("websocket").expect("directives speak of it");
-        assert!(found.starts_with("There is no directive \"websocket\"; these speak of it:\n\n  "), "{found}");
-        for (word, name) in
-            [("websocket", "proxy_read_timeout"), ("CORS", "add_header"), ("Access-Control-Allow-Origin", "add_header")]
-        {
-            let found = explained(word).expect("examples speak of it");
-            assert!(found.contains(&format!("\n  {name}\n")), "{word}: {found}");
-        }
+        let found = explained("half-close").expect("directives speak of it");
+        assert!(found.starts_with("There is no directive \"half-close\"; these speak of it:\n\n  "), "{found}");
+        let recipe = explained("CORS").expect("a recipe");
+        assert!(recipe.starts_with("CORS\n") && recipe.contains("Access-Control-Allow-Origin"), "{recipe}");
         assert!(has_word("For WebSockets.", "websocket") && !has_word("unwebsocketed", "websocket"));
         assert!(!has_word("rate_limit", "rate") && has_word("the rate", "Rate"));
     }
