@@ -20,6 +20,7 @@ pub mod quic;
 pub mod sessions;
 pub mod target;
 pub mod targets;
+pub mod telemetry;
 pub mod tls;
 pub mod upstreams;
 

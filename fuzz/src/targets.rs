@@ -3,7 +3,7 @@
 use crate::target::Target;
 use crate::{
     acme_state, caches, certificates, conversations, field_heads, handed_over, hellos, hpack, http1, http2, http3,
-    message_boxes, qpack, quic, sessions, tls, upstreams,
+    message_boxes, qpack, quic, sessions, telemetry, tls, upstreams,
 };
 
 /// Seeds that are written as they are.
@@ -564,7 +564,7 @@ pub static HPACK: Target = Target {
 };
 
 /// Every target.
-pub static ALL: [&Target; 29] = [
+pub static ALL: [&Target; 30] = [
     &field_heads::FIELD_HEAD,
     &REQUEST_HEAD,
     &CHUNKED,
@@ -587,6 +587,7 @@ pub static ALL: [&Target; 29] = [
     &SESSION,
     &CERTIFICATES,
     &ACME_STATE,
+    &telemetry::TELEMETRY,
     &CONVERSATION,
     &HPACK,
     &http1::HTTP1,

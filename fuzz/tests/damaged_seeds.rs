@@ -131,6 +131,7 @@ test_each!(
     session,
     certificates,
     acme_state,
+    telemetry,
     conversation,
     hpack,
     http1,

@@ -47,6 +47,8 @@ contexts! {
     MAIL_SERVER = 13, "server in mail";
     /// `acme_issuer {}` in `http {}`.
     ACME_ISSUER = 14, "acme_issuer";
+    /// `otel_exporter {}` in `http {}`.
+    OTEL_EXPORTER = 15, "otel_exporter";
 }
 
 impl Contexts {

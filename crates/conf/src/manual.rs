@@ -87,6 +87,7 @@ fn nginx_module(directive: &Directive) -> Option<&'static str> {
         _ if only(Contexts::UPSTREAM) => "ngx_http_upstream_module",
         _ if only(Contexts::STREAM_UPSTREAM) => "ngx_stream_upstream_module",
         _ if only(Contexts::ACME_ISSUER) => "ngx_http_acme_module",
+        _ if only(Contexts::OTEL_EXPORTER) => "ngx_otel_module",
         "return" if only(STREAM) => "ngx_stream_return_module",
         "set" if only(STREAM) => "ngx_stream_set_module",
         _ if only(STREAM) => in_stream(module),

@@ -142,6 +142,9 @@ impl Row {
             "location" => format!("events {{ }}\nhttp {{ server {{ location / {{ {line} }} }} }}\n"),
             "upstream" => format!("events {{ }}\nhttp {{ upstream u {{ server 127.0.0.1:81; {line} }} }}\n"),
             "acme_issuer" => format!("events {{ }}\nhttp {{ acme_issuer i {{ uri https://ca.example/; {line} }} }}\n"),
+            "otel_exporter" => {
+                format!("events {{ }}\nhttp {{ otel_exporter {{ endpoint localhost:4317; {line} }} }}\n")
+            }
             "stream" => format!("events {{ }}\nstream {{ {line} }}\n"),
             "server in stream" => {
                 format!("events {{ }}\nstream {{ server {{ listen 81; proxy_pass 127.0.0.1:82; {line} }} }}\n")

@@ -11,6 +11,7 @@ mod in_process;
 pub mod log;
 #[cfg(test)]
 mod multiplexed_tests;
+pub mod otel;
 pub mod postread;
 pub mod preaccess;
 pub mod precontent;
@@ -26,6 +27,7 @@ use freerun_proxy::modules as proxy;
 /// All modules. Handlers of one phase run in this order.
 pub static MODULES: &[&Module] = &[
     &acme::MODULE,
+    &otel::MODULE,
     &postread::realip::MODULE,
     &rewrite::set_misc::MODULE,
     &access::rules::MODULE,

@@ -32,6 +32,7 @@ pub mod scgi;
 mod span;
 pub mod status;
 pub mod tls;
+pub mod trace_context;
 pub mod uri;
 pub mod uwsgi;
 

@@ -6,6 +6,7 @@ pub mod freerun_api;
 pub mod history;
 pub mod incidents;
 pub mod kernel_features;
+pub mod otel;
 pub mod problems;
 pub mod routes;
 pub mod status;

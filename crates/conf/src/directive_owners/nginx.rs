@@ -220,8 +220,8 @@ pub(super) static FREE: &[(&str, &str)] = &[
     ("ngx_mail_ssl_module", "\
         starttls"),
     ("ngx_otel_module", "\
-        otel_exporter otel_resource_attr otel_service_name otel_span_attr otel_span_name otel_trace \
-        otel_trace_context"),
+        batch_count batch_size endpoint header interval otel_exporter otel_resource_attr otel_service_name \
+        otel_span_attr otel_span_name otel_trace otel_trace_context trusted_certificate"),
     ("ngx_stream_core_module", "\
         preread_buffer_size preread_timeout proxy_protocol_timeout stream"),
     ("ngx_stream_js_module", "\

@@ -9,13 +9,14 @@ use freerun_serve::loops::state::LoopState;
 
 use crate::log_step;
 use crate::request::Request;
-use crate::request::handler::{Phase, Run};
+use crate::request::handler::{EndHook, Phase, Run};
 
 /// Counts the request in its zones, and runs the handlers of the log phase. They never wait.
 pub fn finish(request: &mut Request) {
     request.answered.is_logged = true;
     request.count_end();
     log_step!(request, "answered with {} in {} bytes", request.sent.code(), request.sent.bytes);
+    EndHook::call(request);
     // The handlers of the log phase are the last ones.
     if request.place.location.handlers.last().is_none_or(|handler| handler.phase != Phase::Log) {
         return;

@@ -1,5 +1,7 @@
 //! The code that runs for a request: handlers at named phases, filters at named slots.
 
+use std::cell::Cell;
+
 use bytes::Bytes;
 use freerun_conf::SettingsSet;
 use freerun_proto::Status;
@@ -78,6 +80,28 @@ pub struct Handler {
     pub wanted: fn(&SettingsSet) -> bool,
     /// The handler.
     pub run: Run,
+}
+
+/// A function that a handler has left for the end of a request, in whichever location it ends. It is a state of the request
+/// ([`Request::own`]), so that a request without one pays nothing for it. It is called before the log phase, and never waits.
+#[derive(Default)]
+pub struct EndHook(Cell<Option<fn(&mut Request)>>);
+
+impl EndHook {
+    /// Leaves the function with a request. A request has one.
+    pub fn leave(request: &Request, at_end: fn(&mut Request)) {
+        request.own.get::<EndHook>().0.set(Some(at_end));
+    }
+
+    /// Calls the function, if the request has one.
+    #[inline]
+    pub fn call(request: &mut Request) {
+        if let Some(hook) = request.own.find::<EndHook>()
+            && let Some(at_end) = hook.0.take()
+        {
+            at_end(request);
+        }
+    }
 }
 
 /// The slots of filters, in the order in which they see a response (nginx's order).

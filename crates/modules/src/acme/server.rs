@@ -15,8 +15,7 @@ use freerun_serve::http_client::RemoteClient;
 use freerun_serve::tls::challenges::Challenges;
 use freerun_serve::tls::live::LivePair;
 use freerun_tls::load::{CertificateKey, CertifiedKey, Chain};
-use freerun_upstream::resolve::{Resolver, system, thread};
-use tokio::sync::oneshot;
+use freerun_upstream::resolve::{Resolver, system};
 use zeroize::Zeroizing;
 
 /// Parts of the newest configuration that the client uses.
@@ -139,16 +138,7 @@ impl Host for Server {
                 let answer = resolver.addresses(&host, timeout).await;
                 answer.map(|answer| answer.addresses.to_vec()).map_err(|error| io::Error::other(error.to_string()))
             }),
-            None => Box::pin(async move {
-                let (sender, receiver) = oneshot::channel();
-                thread::run(move || {
-                    tokio::task::spawn_local(async move {
-                        // Nobody waits any more if the answer took too long.
-                        let _ = sender.send(system::lookup(&host).await);
-                    });
-                })?;
-                receiver.await.map_err(io::Error::other)?
-            }),
+            None => Box::pin(async move { system::lookup_elsewhere(&host).await }),
         }
     }
 

@@ -63,17 +63,28 @@ impl HttpClient<'_> {
         let TransferLimits { total, head, body, .. } = self.limits;
         let deadline = loops::now() + total;
         let exchange = async {
-            let mut transport = self.connect(addresses).await?;
-            if let Some(ExchangeTls { tls, helpers }) = self.tls {
-                transport = transport.into_tls();
-                let left = deadline.saturating_duration_since(loops::now());
-                let opened = tls.open(&transport, &mut Timer::default(), left, helpers).await;
-                opened.map_err(HttpClientError::Tls)?;
-            }
+            let transport = self.open(addresses).await?;
             write(&transport, &request.bytes()).await?;
             OutgoingResponse::begin(transport, request.kind(), deadline, (head, body)).await
         };
         timer::timeout(total, exchange).await.unwrap_or(Err(HttpClientError::TimedOut))
+    }
+
+    /// Opens a connection to the first of these addresses that accepts one, with TLS if there is TLS: for protocols other than
+    /// HTTP/1.
+    ///
+    /// # Errors
+    /// [`HttpClientError`].
+    pub async fn open(&self, addresses: &[UpstreamAddress]) -> Result<Transport, HttpClientError> {
+        let deadline = loops::now() + self.limits.total;
+        let mut transport = self.connect(addresses).await?;
+        if let Some(ExchangeTls { tls, helpers }) = self.tls {
+            transport = transport.into_tls();
+            let left = deadline.saturating_duration_since(loops::now());
+            let opened = tls.open(&transport, &mut Timer::default(), left, helpers).await;
+            opened.map_err(HttpClientError::Tls)?;
+        }
+        Ok(transport)
     }
 
     /// Connects to the first address that accepts a connection; otherwise the last error is returned.

@@ -1,4 +1,5 @@
-//! The HTTP client of the server itself: requests that no client has sent, to OCSP responders and to CAs.
+//! The HTTP client of the server itself: requests that no client has sent, to OCSP responders, to CAs and to
+//! collectors of telemetry.
 //!
 //! An exchange runs on a loop and never holds it up. It has a deadline as a whole, and bounds for the head and the body
 //! of the response. Its connection is used for nothing else: such requests are rare, and minutes apart. Kept
@@ -10,6 +11,7 @@
 //! | `response.rs` | the response: its head, and its body to the end |
 //! | `exchange.rs` | a single request over its own connection, with TLS or without |
 //! | `remote.rs` | requests of threads that are no loops |
+//! | `trust.rs` | whether a server's certificate is trusted |
 //! | `error.rs` | reasons for which there is no response |
 //!
 //! The requests of clients that are passed on, and the checks of servers' health, have the connections, the protocols and
@@ -20,6 +22,7 @@ mod exchange;
 mod remote;
 mod request;
 mod response;
+pub mod trust;
 
 pub use error::HttpClientError;
 pub use exchange::{ExchangeTls, HttpClient, TransferLimits};

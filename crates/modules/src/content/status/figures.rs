@@ -18,6 +18,7 @@ use super::problem::StatusProblem;
 use super::quic::{Http3, Http3Upstreams, Quic};
 use super::resolvers::Resolver;
 use super::sessions::Sessions;
+use super::telemetry::Spans;
 use super::tls::Tls;
 use super::upstreams::Upstream;
 use super::zones::{Zone, Zones};
@@ -105,6 +106,8 @@ described! {
         pub stream: Sessions,
         /// Certificates from CAs by ACME, in the order of the configuration.
         pub acme: Vec<AcmeCertificate>,
+        /// Spans of `otel_trace`, where there is an `otel_exporter`.
+        pub otel: Option<Spans>,
     }
 
     /// A limit that the worker has set for itself, or could not set.
@@ -302,6 +305,7 @@ impl Figures {
                 ..Sessions::of(&shared.sessions, super::upstreams::collect(&generation, "stream", now))
             },
             acme: super::acme::collect(&generation),
+            otel: super::telemetry::collect(&generation),
         }
     }
 }

@@ -18,6 +18,7 @@ mod resolvers;
 pub(super) mod routes;
 mod samples;
 mod sessions;
+mod telemetry;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -113,6 +114,7 @@ fn finish(_: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
 
 /// Has the history go on.
 fn begin(generation: &Arc<Generation>, shared: &Arc<SharedState>) {
+    telemetry::begin(generation, shared);
     if let Some(history) = history::of(generation)
         && let Err(error) = history.begin(shared)
     {

@@ -5,7 +5,7 @@
 
 use super::figures::{Figures, Mount};
 use super::samples::{MetricRow, Text};
-use super::{acme, caches, limits, problem, resolvers, tls, upstreams, zones};
+use super::{acme, caches, limits, problem, resolvers, telemetry, tls, upstreams, zones};
 
 /// The media type of the text.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -28,6 +28,7 @@ pub fn text(figures: &Figures) -> String {
     caches::text(&figures.caches, &mut out);
     tls::text(&figures.tls, &mut out);
     acme::text(&figures.acme, &mut out);
+    telemetry::text(figures.otel.as_ref(), &mut out);
     out.0
 }
 

@@ -15,6 +15,7 @@ use freerun_serve::loops::figures::quic::{Http3Figures, QuicFigures};
 use freerun_serve::loops::figures::sessions::SessionFigures;
 use freerun_serve::loops::figures::zones::{SubjectEnd, ZoneFigures};
 use freerun_serve::tls::handshake::figures::TlsFigures;
+use freerun_telemetry::SpanCounts;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, SystemTime};
 
@@ -129,6 +130,7 @@ fn figures() -> Figures {
         http3_upstreams: Http3Upstreams::now(),
         stream: sessions(),
         acme: vec![ordered(nasty), ordered("waiting")],
+        otel: Some(SpanCounts { exported: 1, dropped: 2, failed: 3, errors: 4, waiting: 5 }.into()),
     }
 }
 

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use freerun_telemetry::SpanCounts;
+
 use super::{certificate, figures, histogram, ordered, sessions, upstream};
 use crate::content::status::figures::{Figures, Log};
 use crate::content::status::problem::StatusProblem;
@@ -29,6 +31,7 @@ fn calm() -> Figures {
         logs: Vec::new(),
         unsaved_states: Vec::new(),
         acme: vec![ordered("waiting")],
+        otel: Some(SpanCounts::default().into()),
         tls: Tls { certificates: Vec::new(), ..figures().tls },
         ..figures()
     }
