@@ -62,6 +62,7 @@ const NEEDS: &[&str] = &[
     // A Pebble of this time, which Go builds; Debian's has no renewal information.
     "pebble-ari",
     "php-fpm8.2",
+    "promtool",
     "python3",
     "python3-seccomp",
     "python3-websockets",

@@ -2,6 +2,7 @@
 
 pub mod api;
 pub mod cache_status;
+pub mod contrib;
 pub mod freerun_api;
 pub mod history;
 pub mod incidents;

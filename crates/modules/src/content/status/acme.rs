@@ -22,15 +22,15 @@ described! {
         #[metric(gauge "freerun_acme_certificate_state" state of STATES,
             "1 for the state that a certificate by ACME is in, 0 for others.")]
         pub state: &'static str,
-        #[metric(gauge "freerun_acme_certificate_expires_seconds", "When it ends, in seconds since 1970.")]
+        #[metric(gauge "freerun_acme_certificate_expires_timestamp_seconds", "When it ends, in seconds since 1970.")]
         pub not_after: Option<u64>,
-        #[metric(gauge "freerun_acme_certificate_next_attempt_seconds",
+        #[metric(gauge "freerun_acme_certificate_next_attempt_timestamp_seconds",
             "When it is ordered next, in seconds since 1970.")]
         pub next_attempt: Option<u64>,
         pub last_error: Option<String>,
-        #[metric(gauge "freerun_acme_certificate_window_begin_seconds" from AcmeCertificate::window_begin,
+        #[metric(gauge "freerun_acme_certificate_window_begin_timestamp_seconds" from AcmeCertificate::window_begin,
             "From when on the CA would like it to be renewed.")]
-        #[metric(gauge "freerun_acme_certificate_window_end_seconds" from AcmeCertificate::window_end,
+        #[metric(gauge "freerun_acme_certificate_window_end_timestamp_seconds" from AcmeCertificate::window_end,
             "Until when the CA would like it to be renewed.")]
         pub renewal_window: Option<[u64; 2]>,
     }

@@ -15,6 +15,7 @@ use super::caches::CacheFigures;
 use super::http2::Http2;
 use super::limits::LimitZone;
 use super::problem::StatusProblem;
+use super::process::Process;
 use super::quic::{Http3, Http3Upstreams, Quic};
 use super::resolvers::Resolver;
 use super::sessions::Sessions;
@@ -47,6 +48,9 @@ described! {
         /// Process id of the worker.
         #[metric(gauge "freerun_worker_pid")]
         pub pid: u32,
+        /// Process of the worker.
+        #[metric(inside)]
+        pub process: Process,
         /// Problems that an operator should look at first.
         #[metric(gauge "freerun_problems")]
         pub problems: Vec<StatusProblem>,
@@ -276,6 +280,7 @@ impl Figures {
             reloads: shared.reloads.get().saturating_sub(1),
             uptime_seconds: shared.started.elapsed().as_millis() as f64 / 1000.0,
             pid: std::process::id(),
+            process: Process::now(shared),
             problems: Vec::new(),
             past_problems: Vec::new(),
             sandbox: protections().iter().map(SandboxLimit::from).collect(),

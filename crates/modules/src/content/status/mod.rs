@@ -12,6 +12,7 @@ pub(super) mod limits;
 mod page;
 pub(super) mod problem;
 mod problems;
+mod process;
 mod prometheus;
 mod quic;
 mod resolvers;

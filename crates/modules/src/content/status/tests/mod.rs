@@ -4,6 +4,7 @@ mod problems;
 
 use super::acme::AcmeCertificate as Ordered;
 use super::http2::Http2;
+use super::process::Process;
 use super::quic::{Http3, Http3Upstreams, Quic};
 use super::sessions::Sessions;
 use super::tls::{LoadedCertificate, Side, Store, Tickets, Tls};
@@ -69,6 +70,14 @@ fn figures() -> Figures {
         reloads: 2,
         uptime_seconds: 12.345,
         pid: 4711,
+        process: Process {
+            cpu_seconds: 1.5,
+            resident_bytes: Some(4096),
+            virtual_bytes: Some(8192),
+            open_fds: None,
+            max_fds: Some(1024),
+            start_time_seconds: 1_700_000_000.25,
+        },
         problems: vec![StatusProblem::new(ProblemKind::LogFails, nasty, nasty, nasty.to_owned(), 1)],
         past_problems: Vec::new(),
         sandbox: vec![SandboxLimit { name: "calls", active: false, failure: nasty.to_owned() }],
@@ -434,7 +443,7 @@ fn prometheus_text_is_well_formed() {
                 "gauge" => assert!(suffix.is_empty() && !name.ends_with("_total"), "{line}"),
                 other => panic!("{other}"),
             }
-            assert!(name.starts_with("freerun_") && value >= 0.0);
+            assert!(["freerun_", "process_"].iter().any(|begin| name.starts_with(begin)) && value >= 0.0);
             assert!(seen.insert((name, labels)), "{line} is there twice");
         }
     }
