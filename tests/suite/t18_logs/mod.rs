@@ -1,3 +1,4 @@
 //! Access and error logs.
 
+pub mod json;
 pub mod logs;

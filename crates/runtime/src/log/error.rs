@@ -3,7 +3,7 @@
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
-use freerun_conf::{bytes_of, into_bytes};
+use freerun_conf::{bytes_of, display_only, into_bytes};
 
 use super::clock;
 use super::file::LogFile;
@@ -29,11 +29,23 @@ pub struct ErrorTarget {
     pub level: Level,
     /// The beginning of the messages, if this is a syslog server.
     pub syslog: Option<Arc<Header>>,
+    /// The format of the lines.
+    pub format: ErrorFormat,
+}
+
+/// The format of an error log's lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ErrorFormat {
+    /// nginx's: `2026/11/21 07:05:00 [error] PID#TID: *CONNECTION message`.
+    #[default]
+    Text,
+    /// An object of JSON.
+    Json,
 }
 
 impl From<(LogFile, Level)> for ErrorTarget {
     fn from((file, level): (LogFile, Level)) -> ErrorTarget {
-        ErrorTarget { file, level, syslog: None }
+        ErrorTarget { file, level, syslog: None, format: ErrorFormat::Text }
     }
 }
 
@@ -119,7 +131,8 @@ impl ErrorLog {
 
     fn write_line(&self, level: Level, own: Option<Level>, connection: Option<u64>, message: fmt::Arguments<'_>) {
         let mut line = ErrorLine { text: String::with_capacity(160) };
-        let time = clock::error_time(clock::now().secs);
+        let now = clock::now().secs;
+        let time = clock::error_time(now);
         let pid = rustix::process::getpid().as_raw_nonzero();
         let tid = rustix::thread::gettid().as_raw_nonzero();
         // Writing into a String cannot fail, and `Line` cuts off a text that is too long.
@@ -132,13 +145,20 @@ impl ErrorLog {
         let message = head..line.text.len();
         line.text.push('\n');
         if self.shared.console && level <= Level::Warn {
-            super::file::write_stderr(&bytes_of(&format!("nginx: [{level}] {}\n", &line.text[message])));
+            super::file::write_stderr(&bytes_of(&format!("nginx: [{level}] {}\n", &line.text[message.clone()])));
         }
+        let admits = |target: &&ErrorTarget| level <= own.unwrap_or(target.level);
+        let is_json = |target: &ErrorTarget| target.format == ErrorFormat::Json;
+        let json = self.shared.list.iter().filter(admits).any(is_json).then(|| {
+            let message = &line.text[message.start..line.text.len() - 1];
+            bytes::Bytes::from(json_line(now, level, (pid, tid), connection, message))
+        });
         let bytes = bytes::Bytes::from(into_bytes(line.text));
         if level <= recent_lines::LEAST {
             recent_lines::keep(&bytes);
         }
-        for target in self.shared.list.iter().filter(|target| level <= own.unwrap_or(target.level)) {
+        for target in self.shared.list.iter().filter(admits) {
+            let bytes = json.as_ref().filter(|_| is_json(target)).unwrap_or(&bytes);
             match &target.syslog {
                 None => target.file.write(bytes.clone()),
                 Some(header) => {
@@ -150,6 +170,35 @@ impl ErrorLog {
             };
         }
     }
+}
+
+/// A line as an object of JSON, with its newline. Bytes of the message that are not UTF-8 are shown as U+FFFD.
+fn json_line(
+    secs: i64,
+    level: Level,
+    (pid, tid): (impl fmt::Display, impl fmt::Display),
+    connection: Option<u64>,
+    message: &str,
+) -> String {
+    let mut out = String::with_capacity(message.len() + 128);
+    let time = clock::time_iso8601(secs);
+    let time = std::str::from_utf8(&time).unwrap_or_default();
+    // Writing into a String cannot fail.
+    let _ = write!(out, "{{\"time\":\"{time}\",\"level\":\"{level}\",\"pid\":{pid},\"tid\":{tid}");
+    if let Some(number) = connection {
+        let _ = write!(out, ",\"connection\":{number}");
+    }
+    out.push_str(",\"message\":\"");
+    for char in display_only(message).chars() {
+        match char {
+            '"' | '\\' => out.extend(['\\', char]),
+            '\t' => out.push_str("\\t"),
+            // Other control characters were escaped when the message was written.
+            char => out.push(char),
+        }
+    }
+    out.push_str("\"}\n");
+    out
 }
 
 /// Collects a line, escaping control characters and cutting at [`MAX_LINE`].
@@ -170,5 +219,19 @@ impl fmt::Write for ErrorLine {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_json_keep_quotes_and_bytes_apart() {
+        let line = json_line(0, Level::Error, (1, 2), Some(3), "a \"b\" \\x0A\t/\u{e9}");
+        let expected = ",\"level\":\"error\",\"pid\":1,\"tid\":2,\"connection\":3,\"message\":\"a \\\"b\\\" \\\\x0A\\t/\u{e9}\"}\n";
+        assert!(line.starts_with("{\"time\":\"19") && line.ends_with(expected), "{line}");
+        let odd = freerun_conf::text_of(b"\xff").into_owned();
+        assert!(json_line(0, Level::Warn, (1, 2), None, &odd).ends_with("\"tid\":2,\"message\":\"\u{fffd}\"}\n"));
     }
 }

@@ -24,7 +24,7 @@ mod variable_paths;
 mod writer;
 
 pub use errno::Errno;
-pub use error::{ErrorLog, ErrorTarget, MAX_LINE};
+pub use error::{ErrorFormat, ErrorLog, ErrorTarget, MAX_LINE};
 pub use file::{LogFile, MAX_WAITING};
 pub use level::Level;
 pub use relief::MAX_LOG_THREADS;

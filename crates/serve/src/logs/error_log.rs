@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use freerun_conf::{Cx, Node, Problem, Shape, Value, Word, parse_size};
 use freerun_runtime::log::syslog::Header;
-use freerun_runtime::log::{ErrorTarget, Level, LogFile, MAX_LINE, MAX_MEMORY, MEMORY, SYSLOG};
+use freerun_runtime::log::{ErrorFormat, ErrorTarget, Level, LogFile, MAX_LINE, MAX_MEMORY, MEMORY, SYSLOG};
 
 use super::syslog::Syslog;
 use crate::configuration::log_paths::LogPaths;
@@ -25,12 +25,19 @@ pub struct ErrorLogTarget {
     pub level: Level,
     /// The header of messages, if the log is a syslog server.
     pub syslog: Option<Arc<Header>>,
+    /// The format of the lines.
+    pub format: ErrorFormat,
 }
 
 impl ErrorLogTarget {
     /// The target with its open file; `logs` are the files that [`LogPaths`] names.
     pub fn open(&self, logs: &[LogFile]) -> Option<ErrorTarget> {
-        Some(ErrorTarget { file: logs.get(self.log)?.clone(), level: self.level, syslog: self.syslog.clone() })
+        Some(ErrorTarget {
+            file: logs.get(self.log)?.clone(),
+            level: self.level,
+            syslog: self.syslog.clone(),
+            format: self.format,
+        })
     }
 }
 
@@ -39,8 +46,8 @@ const DEBUG_PARTS: [&str; 7] =
     ["debug_core", "debug_alloc", "debug_mutex", "debug_event", "debug_http", "debug_mail", "debug_stream"];
 
 /// The level of the words behind the file: one level, or several parts of `debug`.
-fn level(words: &[Word]) -> Result<Level, Problem> {
-    let is_part = |word: &Word| DEBUG_PARTS.contains(&word.text.as_str());
+fn level(words: &[&Word]) -> Result<Level, Problem> {
+    let is_part = |word: &&Word| DEBUG_PARTS.contains(&word.text.as_str());
     let mut level = None;
     let mut has_level = false;
     for word in words {
@@ -64,8 +71,10 @@ fn level(words: &[Word]) -> Result<Level, Problem> {
 }
 
 impl Value for ErrorLogTarget {
-    const SHAPE: Shape =
-        Shape::at_least(1, "file | stderr | syslog:server=address[,parameter=value] | memory:size [level]");
+    const SHAPE: Shape = Shape::at_least(
+        1,
+        "file | stderr | syslog:server=address[,parameter=value] | memory:size [level] [format=text | json]",
+    );
 
     fn parse(directive: &Node, cx: &mut Cx) -> Result<ErrorLogTarget, Problem> {
         let file = &directive.args[0];
@@ -83,7 +92,26 @@ impl Value for ErrorLogTarget {
         } else {
             cx.extensions.get_or_default::<Paths>().absolute(&file.text)
         };
-        let level = level(&directive.args[1..])?;
-        Ok(ErrorLogTarget { log: cx.extensions.get_or_default::<LogPaths>().index(&path), level, syslog })
+        let mut format = None;
+        let mut words = Vec::new();
+        for word in &directive.args[1..] {
+            let Some(named) = word.text.strip_prefix("format=") else {
+                words.push(word);
+                continue;
+            };
+            let known = match named {
+                "text" => ErrorFormat::Text,
+                "json" => ErrorFormat::Json,
+                _ => {
+                    let problem = Problem::new(format!("invalid log format \"{named}\"")).at(word.place);
+                    return Err(problem.hint("formats are text and json"));
+                }
+            };
+            if format.replace(known).is_some() {
+                return Err(Problem::new("duplicate log format").at(word.place));
+            }
+        }
+        let (level, format) = (level(&words)?, format.unwrap_or_default());
+        Ok(ErrorLogTarget { log: cx.extensions.get_or_default::<LogPaths>().index(&path), level, syslog, format })
     }
 }

@@ -17,6 +17,9 @@ settings! {
         /// and requests and sessions never wait for it. `memory:` keeps the last lines in a ring in the worker's memory,
         /// behind the text `freerun memory log: `, for a debugger or a core dump.
         ///
+        /// With `format=json` each line is an object with `time`, `level`, `pid`, `tid`, `connection` if it is about one, and
+        /// `message`.
+        ///
         /// `debug_core`, `debug_alloc`, `debug_mutex`, `debug_event`, `debug_http`, `debug_mail` and `debug_stream` mean all of
         /// `debug`. nginx takes several of them in one directive.
         error_log: Many<ErrorLogTarget>, in MAIN | HTTP | SERVER | LOCATION | STREAM | STREAM_SERVER,

@@ -88,6 +88,7 @@ enum VisitorPiece {
 
 impl ProtocolPieces<Visitor> for VisitorPiece {
     const PREDEFINED: &'static [(&'static str, &'static str)] = &[("visit", "$remote_addr has $bag")];
+    const PRESETS: &'static [(&'static str, &'static str)] = &[];
 
     fn of(name: &str, reference: VariableReference<Visitor>) -> Result<VisitorPiece, VariableReference<Visitor>> {
         if name == "bag" { Ok(VisitorPiece::Bag) } else { Err(reference) }

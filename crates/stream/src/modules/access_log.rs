@@ -24,7 +24,8 @@ settings! {
             fidelity = Differs("lines are written off the event loop, about 20 ms late");
         /// Defines a format for `access_log`: text with variables.
         ///
-        /// `escape=` is as in `http`. No format is predefined.
+        /// `escape=` is as in `http`. The format `json` is predefined (freerun's own), an object of JSON; a configuration may define
+        /// another one of this name.
         log_format: LogFormats<Session, SessionPiece>, in STREAM;
         /// The log files with variables in their paths that stay open, as in `http`.
         open_log_file_cache: LogFileCache = "off", in STREAM | STREAM_SERVER,
@@ -63,8 +64,17 @@ pub enum SessionPiece {
     Status,
 }
 
+/// The format `json`. What may be missing, or be a list, is a string.
+const JSON: &str = concat!(
+    r#"{"time":"$time_iso8601","remote_addr":"$remote_addr","remote_port":"$remote_port","protocol":"$protocol","#,
+    r#""server_addr":"$server_addr","server_port":"$server_port","status":"$status","#,
+    r#""bytes_received":$bytes_received,"bytes_sent":$bytes_sent,"session_time":$session_time,"#,
+    r#""upstream_addr":"$upstream_addr","upstream_connect_time":"$upstream_connect_time"}"#,
+);
+
 impl ProtocolPieces<Session> for SessionPiece {
     const PREDEFINED: &'static [(&'static str, &'static str)] = &[];
+    const PRESETS: &'static [(&'static str, &'static str)] = &[("json", JSON)];
 
     fn of(name: &str, reference: VariableReference<Session>) -> Result<SessionPiece, VariableReference<Session>> {
         Ok(match name {

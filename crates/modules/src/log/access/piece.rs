@@ -9,6 +9,16 @@ use freerun_serve::logs::access_log::{LogLine, ProtocolPieces, Style, push_milli
 const COMBINED: &str = "$remote_addr - $remote_user [$time_local] \"$request\" $status $body_bytes_sent \
                             \"$http_referer\" \"$http_user_agent\"";
 
+/// The format `json`. What may be missing, or be a list, is a string.
+const JSON: &str = concat!(
+    r#"{"time":"$time_iso8601","remote_addr":"$remote_addr","remote_user":"$remote_user","method":"$request_method","#,
+    r#""host":"$host","uri":"$request_uri","protocol":"$server_protocol","status":"$status","#,
+    r#""body_bytes_sent":$body_bytes_sent,"request_length":$request_length,"request_time":$request_time,"#,
+    r#""referer":"$http_referer","user_agent":"$http_user_agent","request_id":"$request_id","#,
+    r#""upstream_addr":"$upstream_addr","upstream_status":"$upstream_status","#,
+    r#""upstream_response_time":"$upstream_response_time","upstream_cache_status":"$upstream_cache_status"}"#,
+);
+
 /// A part of a line.
 #[derive(Debug)]
 pub enum RequestPiece {
@@ -36,6 +46,7 @@ pub enum RequestPiece {
 
 impl ProtocolPieces<Request> for RequestPiece {
     const PREDEFINED: &'static [(&'static str, &'static str)] = &[("combined", COMBINED)];
+    const PRESETS: &'static [(&'static str, &'static str)] = &[("json", JSON)];
 
     fn of(name: &str, reference: Reference) -> Result<RequestPiece, Reference> {
         Ok(match name {

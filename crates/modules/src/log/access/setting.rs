@@ -44,6 +44,9 @@ settings! {
         /// `escape=default` writes `"`, `\` and everything that is not printable ASCII as `\xHH`, and a variable
         /// without a value as `-`. `escape=json` escapes for strings of JSON, and `escape=none` does not escape. The
         /// format `combined` is predefined.
+        ///
+        /// freerun has the format `json` too, an object of JSON with what `combined` has, the host, the times, the identifier of
+        /// the request and its upstream servers. A configuration may define another format of this name.
         log_format: LogFormats<Request, RequestPiece>, in HTTP;
         /// The log files with variables in their paths that stay open.
         ///

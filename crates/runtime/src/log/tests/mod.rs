@@ -295,7 +295,7 @@ fn messages_are_sent_one_by_one() {
     let file = writer.file("syslog:somewhere:514", socket.into());
     assert!(file.is_syslog());
     file.write_messages("onetwo", &[3, 6, 99]);
-    let target = ErrorTarget { file: file.clone(), level: Level::Warn, syslog: Some(header().into()) };
+    let target = ErrorTarget { syslog: Some(header().into()), ..(file.clone(), Level::Warn).into() };
     let log = ErrorLog::new(vec![target]);
     log.write(Level::Info, None, format_args!("not this"));
     log.write(Level::Crit, Some(7), format_args!("oh"));
@@ -321,6 +321,7 @@ fn a_unix_server_may_come_late_and_go() {
         file: file.clone(),
         level: Level::Debug,
         syslog: Some(header().into()),
+        format: ErrorFormat::Text,
     }]));
     let mut buffer = [0; 300];
     for _ in 0..2 {

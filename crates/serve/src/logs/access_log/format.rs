@@ -20,6 +20,9 @@ pub trait ProtocolPieces<S>: Sized + fmt::Debug + Send + Sync + 'static {
     /// The predefined formats: their names and texts. A log that names no format uses the first one.
     const PREDEFINED: &'static [(&'static str, &'static str)];
 
+    /// Further formats with `escape=json`, which a configuration may define anew: their names and texts.
+    const PRESETS: &'static [(&'static str, &'static str)];
+
     /// The piece that writes the variable `name`.
     ///
     /// # Errors
@@ -133,10 +136,9 @@ impl<S: Subject, P: ProtocolPieces<S>> Format<S, P> {
     }
 
     /// A predefined format.
-    fn predefined(text: &str, cx: &mut Cx) -> Format<S, P> {
+    fn predefined(escape: Escape, text: &str, cx: &mut Cx) -> Format<S, P> {
         // The text is a constant, and a test compiles it.
-        Format::compile(Escape::Default, &[Word::synthetic(text)], cx)
-            .unwrap_or_else(|_| Format::of(Escape::Default, Box::default()))
+        Format::compile(escape, &[Word::synthetic(text)], cx).unwrap_or_else(|_| Format::of(escape, Box::default()))
     }
 
     /// Appends the line of a subject, with its line end.
@@ -248,7 +250,7 @@ fn formats<S: Subject, P: ProtocolPieces<S>>(cx: &mut Cx) -> &mut Formats<S, P> 
     if cx.extensions.get::<Formats<S, P>>().is_none() {
         let mut formats = Formats::<S, P>(Vec::new());
         for (name, text) in P::PREDEFINED {
-            let format = Arc::new(Format::predefined(text, cx));
+            let format = Arc::new(Format::predefined(Escape::Default, text, cx));
             formats.0.push(NamedFormat { name: (*name).to_owned(), format, order: 0, place: Place::NONE });
         }
         cx.extensions.insert(formats);
@@ -270,6 +272,13 @@ pub(super) fn find<S: Subject, P: ProtocolPieces<S>>(
     if let Some(found) = found.filter(|found| found.order <= directive.order) {
         return Ok(found.format.clone());
     }
+    if found.is_none()
+        && let Some((_, text)) = P::PRESETS.iter().find(|(name, _)| *name == word.text)
+    {
+        return Ok(Arc::new(Format::predefined(Escape::Json, text, cx)));
+    }
+    let known = formats::<S, P>(cx);
+    let found = known.0.iter().find(|known| known.name == word.text);
     let unknown = Problem::new(format!("unknown log format \"{}\"", word.text)).at(word.place);
     let hint = match found.map(|found| found.place) {
         Some(place) => {
