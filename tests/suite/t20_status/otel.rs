@@ -10,6 +10,8 @@ use freerun_testkit::{
     eventually, ok, require,
 };
 
+use crate::t19_processes::upgrade::daemon::{Daemon, ends, signal};
+
 /// A `traceparent` of a client that may have recorded its trace.
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
@@ -489,4 +491,54 @@ fn mistakes_are_named() {
         let output = freerun_testkit::check(freerun_testkit::Kind::Freerun, &text).expect("a test");
         assert!(output.stderr.contains(message), "{lines}: {}", output.stderr);
     }
+}
+
+#[test]
+fn a_change_of_the_binary_loses_no_spans() {
+    if !require::freerun() {
+        return;
+    }
+    let collector = collector();
+    let daemon = Daemon::run(
+        "worker_processes 1;",
+        &format!(
+            "otel_exporter {{ endpoint {}; interval 1h; }}
+             server {{ listen 127.0.0.1:@PORT@; otel_trace on; return 200; }}",
+            collector.address()
+        ),
+    );
+    for _ in 0..3 {
+        daemon.get("/");
+    }
+    let (old, new) = daemon.change();
+    assert_eq!(collector.spans().len(), 0, "the spans wait in the old worker");
+    signal(old, Signal::QUIT);
+    ends(old);
+    spans(&collector, 3);
+    daemon.get("/");
+    signal(new, Signal::QUIT);
+    ends(new);
+    spans(&collector, 4);
+}
+
+#[test]
+fn exports_share_a_connection() {
+    if !require::freerun() {
+        return;
+    }
+    let collector = answering(TestUpstream::new(), |_| {
+        ServerReply { status: 200, ..ServerReply::default() }.trailer("grpc-status", "0")
+    });
+    let server = Setup::new()
+        .http(&format!(
+            "otel_exporter {{ endpoint {}; interval 10ms; }}
+             server {{ listen 127.0.0.1:@PORT@; location / {{ otel_trace on; return 200; }} location /status {{ status; }} }}",
+            collector.address()
+        ))
+        .freerun();
+    for count in 1..=5 {
+        server.get("/");
+        eventually("the span is exported", || counts(&server)["exported"] == count);
+    }
+    assert_eq!(collector.connections(), 1);
 }
