@@ -187,7 +187,11 @@ fn a_late_loop() {
         return;
     }
     let server = server(&Site::new(), "location /late { debug_block_loop 60ms; }", "").freerun();
-    assert_eq!(server.get("/late").status, 404);
+    // On a busy machine, a loop that waits for a processor is not late by its own work.
+    eventually("a turn counts as its own", || {
+        assert_eq!(server.get("/late").status, 404);
+        first_problem(&server)["kind"] == "loop_late"
+    });
     is_named(&server, "loop_late", &["loop 0: It was held up ", " ms in \""]);
 }
 

@@ -78,7 +78,12 @@ impl StatusHistory {
         self.judge(&mut figures);
         let now = unix_now().cast_signed();
         let mut samples = self.samples();
-        samples.recorder.add(&figures, now);
+        // Of a worker that has just started, all counters were 0 when it did.
+        let is_new = samples.counters.is_empty() && shared.started.elapsed() < INTERVAL;
+        if is_new {
+            samples.counters.add(CounterSample::at_start(shared.started));
+        }
+        samples.recorder.add(&figures, now, is_new);
         let baselines = samples.counters.add(CounterSample::of(&figures, Instant::now()));
         drop(samples);
         let log = self.published.load().log.with(&figures.problems, now);

@@ -189,6 +189,8 @@ struct CacheRows {
 #[derive(Debug)]
 pub struct Recorder {
     turn: u64,
+    /// Whether the counters of the first interval began at 0.
+    is_first_known: bool,
     newest: i64,
     requests: CounterRow,
     errors: CounterRow,
@@ -205,6 +207,7 @@ impl Default for Recorder {
     fn default() -> Recorder {
         Recorder {
             turn: 0,
+            is_first_known: false,
             newest: 0,
             requests: CounterRow::default(),
             errors: CounterRow::default(),
@@ -220,9 +223,11 @@ impl Default for Recorder {
 }
 
 impl Recorder {
-    /// Adds the figures at the end of an interval, at a time in seconds since 1970.
-    pub fn add(&mut self, figures: &Figures, now: i64) {
+    /// Adds the figures at the end of an interval, at a time in seconds since 1970. `is_new`: the worker has started in this
+    /// interval.
+    pub fn add(&mut self, figures: &Figures, now: i64, is_new: bool) {
         self.turn += 1;
+        self.is_first_known |= is_new;
         self.newest = now;
         let (turn, first) = (self.turn, self.first());
         self.requests.add(figures.loops.iter().map(|one| one.requests).sum(), first);
@@ -262,7 +267,7 @@ impl Recorder {
 
     /// The meaning of first values in this turn. What is there at the first sample may have been counted for long.
     fn first(&self) -> FirstValue {
-        if self.turn == 1 { FirstValue::Unknown } else { FirstValue::FromZero }
+        if self.turn == 1 && !self.is_first_known { FirstValue::Unknown } else { FirstValue::FromZero }
     }
 
     fn add_servers(&mut self, protocol: &'static str, groups: &[Upstream]) {

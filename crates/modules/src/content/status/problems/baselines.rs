@@ -69,6 +69,11 @@ impl CounterSample {
         sample
     }
 
+    /// The counters at the start of the worker.
+    pub fn at_start(at: Instant) -> CounterSample {
+        CounterSample { at, counts: HashMap::new(), is_full: false }
+    }
+
     /// The counts of this key. `None`: it is not known whether they were 0.
     pub(super) fn get(&self, key: u64) -> Option<PartOfWhole> {
         self.counts.get(&key).copied().or((!self.is_full).then(PartOfWhole::default))
@@ -83,6 +88,11 @@ pub struct CounterSamples {
 }
 
 impl CounterSamples {
+    /// Whether there is no sample yet.
+    pub fn is_empty(&self) -> bool {
+        self.samples.is_empty()
+    }
+
     /// Adds the newest sample, and gives the moments to compare with from now on.
     pub fn add(&mut self, sample: CounterSample) -> Baselines {
         let now = sample.at;
