@@ -60,6 +60,7 @@ mod diagnostics;
 mod directive;
 pub mod directive_owners;
 mod dump;
+pub mod expression;
 mod keywords;
 mod lexer;
 mod macros;

@@ -1,21 +1,23 @@
 //! The structure of a regular expression, as far as rules ask for it. An expression that is not understood has none, and no rule
 //! speaks of it.
 
-use freerun_conf::text_of;
+mod byte_set;
 
-pub use super::byte_set::ByteSet;
+use crate::octets::text_of;
+
+pub use self::byte_set::ByteSet;
 
 /// A part of an expression.
 #[derive(Clone, Debug)]
-pub enum PatternPart {
+pub enum ExpressionPart {
     /// A byte of a set, and whether it was written as a dot.
     Bytes(ByteSet, bool),
     /// A group: its alternatives, each a sequence.
-    Group(PatternGroup),
+    Group(ExpressionGroup),
     /// A part that is repeated.
     Repeat {
         /// The part.
-        part: Box<PatternPart>,
+        part: Box<ExpressionPart>,
         /// The fewest times.
         min: u32,
         /// The most times; none is without a limit.
@@ -33,9 +35,9 @@ pub enum PatternPart {
 
 /// A group.
 #[derive(Clone, Debug)]
-pub struct PatternGroup {
+pub struct ExpressionGroup {
     /// The alternatives.
-    pub alternatives: Vec<Vec<PatternPart>>,
+    pub alternatives: Vec<Vec<ExpressionPart>>,
     /// The number of the group, if it has one.
     number: Option<u32>,
     /// The name of the group.
@@ -44,9 +46,9 @@ pub struct PatternGroup {
 
 /// An expression.
 #[derive(Clone, Debug)]
-pub struct Pattern {
+pub struct Expression {
     /// The alternatives at the outermost level.
-    pub alternatives: Vec<Vec<PatternPart>>,
+    pub alternatives: Vec<Vec<ExpressionPart>>,
 }
 
 /// The deepest nesting of groups that is looked at.
@@ -55,23 +57,26 @@ const MAX_NESTING: usize = 30;
 /// The number of repetitions from which a limit is as good as none.
 const MANY: u32 = 12;
 
-impl Pattern {
+impl Expression {
     /// Reads an expression; `any_case`: letters stand for both cases.
-    pub fn parse(text: &str, any_case: bool) -> Option<Pattern> {
-        let mut parser = Parser { text: text.as_bytes(), at: 0, groups: 0, any_case, depth: 0 };
+    pub fn parse(text: &str, any_case: bool) -> Option<Expression> {
+        let mut parser = ExpressionParser { text: text.as_bytes(), at: 0, groups: 0, any_case, depth: 0 };
         let alternatives = parser.alternatives()?;
-        (parser.at == parser.text.len()).then_some(Pattern { alternatives })
+        (parser.at == parser.text.len()).then_some(Expression { alternatives })
     }
 
     /// The bytes that the group with a number or a name may match; none for a group of one byte, with which nobody says much.
     pub fn group(&self, name: &str) -> Option<ByteSet> {
-        fn find(alternatives: &[Vec<PatternPart>], name: &str) -> Option<ByteSet> {
+        fn find(alternatives: &[Vec<ExpressionPart>], name: &str) -> Option<ByteSet> {
             alternatives.iter().flatten().find_map(|part| match part {
-                PatternPart::Group(group) => {
+                ExpressionPart::Group(group) => {
                     let is_it = group.name.as_deref() == Some(name)
                         || group.number.is_some_and(|number| number.to_string() == name);
                     if is_it
-                        && group.alternatives.iter().all(|one| matches!(one.as_slice(), [] | [PatternPart::Bytes(..)]))
+                        && group
+                            .alternatives
+                            .iter()
+                            .all(|one| matches!(one.as_slice(), [] | [ExpressionPart::Bytes(..)]))
                     {
                         return Some(ByteSet::default());
                     }
@@ -86,7 +91,7 @@ impl Pattern {
                     }
                     find(&group.alternatives, name)
                 }
-                PatternPart::Repeat { part, .. } => find(&[vec![(**part).clone()]], name),
+                ExpressionPart::Repeat { part, .. } => find(&[vec![(**part).clone()]], name),
                 _ => None,
             })
         }
@@ -103,22 +108,22 @@ impl Pattern {
 }
 
 /// The bytes that a part may match.
-pub fn bytes(part: &PatternPart) -> ByteSet {
+pub fn bytes(part: &ExpressionPart) -> ByteSet {
     match part {
-        PatternPart::Bytes(set, _) => *set,
-        PatternPart::Group(group) => {
+        ExpressionPart::Bytes(set, _) => *set,
+        ExpressionPart::Group(group) => {
             group.alternatives.iter().flatten().fold(ByteSet::default(), |set, part| set.with(bytes(part)))
         }
-        PatternPart::Repeat { part, .. } => bytes(part),
-        PatternPart::Start | PatternPart::End | PatternPart::Nothing => ByteSet::default(),
+        ExpressionPart::Repeat { part, .. } => bytes(part),
+        ExpressionPart::Start | ExpressionPart::End | ExpressionPart::Nothing => ByteSet::default(),
     }
 }
 
 /// The bytes with which what a part matches may end.
-pub fn last_bytes(part: &PatternPart) -> ByteSet {
+pub fn last_bytes(part: &ExpressionPart) -> ByteSet {
     match part {
-        PatternPart::Bytes(set, _) => *set,
-        PatternPart::Group(group) => group.alternatives.iter().fold(ByteSet::default(), |mut set, sequence| {
+        ExpressionPart::Bytes(set, _) => *set,
+        ExpressionPart::Group(group) => group.alternatives.iter().fold(ByteSet::default(), |mut set, sequence| {
             for part in sequence.iter().rev() {
                 set = set.with(last_bytes(part));
                 if !is_optional(part) {
@@ -127,18 +132,18 @@ pub fn last_bytes(part: &PatternPart) -> ByteSet {
             }
             set
         }),
-        PatternPart::Repeat { part, .. } => last_bytes(part),
-        PatternPart::Start | PatternPart::End | PatternPart::Nothing => ByteSet::default(),
+        ExpressionPart::Repeat { part, .. } => last_bytes(part),
+        ExpressionPart::Start | ExpressionPart::End | ExpressionPart::Nothing => ByteSet::default(),
     }
 }
 
 /// Whether a part matches the empty text.
-fn is_optional(part: &PatternPart) -> bool {
+fn is_optional(part: &ExpressionPart) -> bool {
     match part {
-        PatternPart::Bytes(..) => false,
-        PatternPart::Group(group) => group.alternatives.iter().any(|sequence| sequence.iter().all(is_optional)),
-        PatternPart::Repeat { part, min, .. } => *min == 0 || is_optional(part),
-        PatternPart::Start | PatternPart::End | PatternPart::Nothing => true,
+        ExpressionPart::Bytes(..) => false,
+        ExpressionPart::Group(group) => group.alternatives.iter().any(|sequence| sequence.iter().all(is_optional)),
+        ExpressionPart::Repeat { part, min, .. } => *min == 0 || is_optional(part),
+        ExpressionPart::Start | ExpressionPart::End | ExpressionPart::Nothing => true,
     }
 }
 
@@ -147,14 +152,14 @@ fn is_unlimited(max: Option<u32>) -> bool {
 }
 
 /// Whether a sequence is; `fails`: something behind it may fail.
-fn is_exponential(sequence: &[PatternPart], fails: bool) -> bool {
+fn is_exponential(sequence: &[ExpressionPart], fails: bool) -> bool {
     sequence.iter().enumerate().any(|(at, part)| {
         let fails =
-            fails || sequence[at + 1..].iter().any(|next| !is_optional(next) || matches!(next, PatternPart::End));
+            fails || sequence[at + 1..].iter().any(|next| !is_optional(next) || matches!(next, ExpressionPart::End));
         match part {
-            PatternPart::Group(group) => group.alternatives.iter().any(|inner| is_exponential(inner, fails)),
-            PatternPart::Repeat { part, max, is_possessive: false, .. } => {
-                let PatternPart::Group(group) = &**part else { return false };
+            ExpressionPart::Group(group) => group.alternatives.iter().any(|inner| is_exponential(inner, fails)),
+            ExpressionPart::Repeat { part, max, is_possessive: false, .. } => {
+                let ExpressionPart::Group(group) = &**part else { return false };
                 fails
                     && is_unlimited(*max)
                     && (is_ambiguous(group) || group.alternatives.iter().any(|inner| is_exponential(inner, true)))
@@ -166,13 +171,13 @@ fn is_exponential(sequence: &[PatternPart], fails: bool) -> bool {
 }
 
 /// Whether what the group matches several times in a row can be divided between the times in several ways.
-fn is_ambiguous(group: &PatternGroup) -> bool {
-    let swallows = |sequence: &[PatternPart]| {
+fn is_ambiguous(group: &ExpressionGroup) -> bool {
+    let swallows = |sequence: &[ExpressionPart]| {
         sequence.iter().enumerate().any(|(at, part)| {
             let (inner, max) = match part {
-                PatternPart::Repeat { part, max, is_possessive: false, .. } => (part, max),
+                ExpressionPart::Repeat { part, max, is_possessive: false, .. } => (part, max),
                 // A group that is not repeated itself, and alone: (?:(a+))+
-                PatternPart::Group(inner) => return sequence.len() == 1 && is_ambiguous(inner),
+                ExpressionPart::Group(inner) => return sequence.len() == 1 && is_ambiguous(inner),
                 _ => return false,
             };
             let set = bytes(inner);
@@ -184,7 +189,7 @@ fn is_ambiguous(group: &PatternGroup) -> bool {
         .alternatives
         .iter()
         .filter_map(|sequence| match sequence.as_slice() {
-            [part @ PatternPart::Bytes(..)] => Some(bytes(part)),
+            [part @ ExpressionPart::Bytes(..)] => Some(bytes(part)),
             _ => None,
         })
         .collect();
@@ -192,7 +197,7 @@ fn is_ambiguous(group: &PatternGroup) -> bool {
     overlap || group.alternatives.iter().any(|sequence| swallows(sequence))
 }
 
-struct Parser<'p> {
+struct ExpressionParser<'p> {
     text: &'p [u8],
     at: usize,
     groups: u32,
@@ -200,7 +205,7 @@ struct Parser<'p> {
     depth: usize,
 }
 
-impl Parser<'_> {
+impl ExpressionParser<'_> {
     fn peek(&self) -> Option<u8> {
         self.text.get(self.at).copied()
     }
@@ -218,7 +223,7 @@ impl Parser<'_> {
         Some(found)
     }
 
-    fn alternatives(&mut self) -> Option<Vec<Vec<PatternPart>>> {
+    fn alternatives(&mut self) -> Option<Vec<Vec<ExpressionPart>>> {
         let mut alternatives = vec![Vec::new()];
         while let Some(byte) = self.peek() {
             match byte {
@@ -237,17 +242,17 @@ impl Parser<'_> {
         Some(alternatives)
     }
 
-    fn letter(&self, set: ByteSet) -> PatternPart {
-        PatternPart::Bytes(if self.any_case { set.folded() } else { set }, false)
+    fn letter(&self, set: ByteSet) -> ExpressionPart {
+        ExpressionPart::Bytes(if self.any_case { set.folded() } else { set }, false)
     }
 
-    fn part(&mut self) -> Option<PatternPart> {
+    fn part(&mut self) -> Option<ExpressionPart> {
         let byte = self.peek()?;
         self.at += 1;
         Some(match byte {
-            b'^' => PatternPart::Start,
-            b'$' => PatternPart::End,
-            b'.' => PatternPart::Bytes(ByteSet::of(b"\n").inverse(), true),
+            b'^' => ExpressionPart::Start,
+            b'$' => ExpressionPart::End,
+            b'.' => ExpressionPart::Bytes(ByteSet::of(b"\n").inverse(), true),
             b'[' => {
                 let set = self.class()?;
                 self.letter(set)
@@ -255,9 +260,9 @@ impl Parser<'_> {
             b'(' => self.group()?,
             b'\\' => match self.escape()? {
                 Some(set) => self.letter(set),
-                None if matches!(self.text[self.at - 1], b'z' | b'Z') => PatternPart::End,
-                None if self.text[self.at - 1] == b'A' => PatternPart::Start,
-                None => PatternPart::Nothing,
+                None if matches!(self.text[self.at - 1], b'z' | b'Z') => ExpressionPart::End,
+                None if self.text[self.at - 1] == b'A' => ExpressionPart::Start,
+                None => ExpressionPart::Nothing,
             },
             byte => self.letter(ByteSet::of(&[byte])),
         })
@@ -343,7 +348,7 @@ impl Parser<'_> {
         Some(if is_inverse { set.inverse() } else { set })
     }
 
-    fn group(&mut self) -> Option<PatternPart> {
+    fn group(&mut self) -> Option<ExpressionPart> {
         self.depth += 1;
         if self.depth > MAX_NESTING {
             return None;
@@ -371,7 +376,7 @@ impl Parser<'_> {
                 self.at += length;
                 if self.take(b")") {
                     self.depth -= 1;
-                    return Some(PatternPart::Nothing);
+                    return Some(ExpressionPart::Nothing);
                 }
                 if !self.take(b":") {
                     return None;
@@ -388,17 +393,17 @@ impl Parser<'_> {
             return None;
         }
         if !takes {
-            return Some(PatternPart::Nothing);
+            return Some(ExpressionPart::Nothing);
         }
-        let group = PatternPart::Group(PatternGroup { alternatives, number, name });
+        let group = ExpressionPart::Group(ExpressionGroup { alternatives, number, name });
         Some(if is_atomic {
-            PatternPart::Repeat { part: Box::new(group), min: 1, max: Some(1), is_possessive: true }
+            ExpressionPart::Repeat { part: Box::new(group), min: 1, max: Some(1), is_possessive: true }
         } else {
             group
         })
     }
 
-    fn repeated(&mut self, part: PatternPart) -> Option<PatternPart> {
+    fn repeated(&mut self, part: ExpressionPart) -> Option<ExpressionPart> {
         let (min, max) = match self.peek() {
             Some(b'*') => (0, None),
             Some(b'+') => (1, None),
@@ -415,7 +420,7 @@ impl Parser<'_> {
         self.at += 1;
         let is_possessive = self.take(b"+");
         let _ = !is_possessive && self.take(b"?");
-        let part = PatternPart::Repeat { part: Box::new(part), min, max, is_possessive };
+        let part = ExpressionPart::Repeat { part: Box::new(part), min, max, is_possessive };
         // One more repetition behind it is an error of the expression.
         if matches!(self.peek(), Some(b'*' | b'+')) { None } else { Some(part) }
     }
@@ -458,7 +463,8 @@ mod tests {
 
     #[test]
     fn nested_repetitions_are_found_and_others_are_not() {
-        let is_exponential = |text: &str| Pattern::parse(text, false).is_some_and(|pattern| pattern.is_exponential());
+        let is_exponential =
+            |text: &str| Expression::parse(text, false).is_some_and(|pattern| pattern.is_exponential());
         for text in [
             "^(a+)+$",
             r"^/(\w+\s?)*$",
@@ -493,7 +499,7 @@ mod tests {
 
     #[test]
     fn groups_have_their_bytes() {
-        let pattern = Pattern::parse(r"^/(a|bc)/(?<name>[^/]+)/(?:x)(\d+)(.*)$", false).expect("an expression");
+        let pattern = Expression::parse(r"^/(a|bc)/(?<name>[^/]+)/(?:x)(\d+)(.*)$", false).expect("an expression");
         let group = |name: &str| pattern.group(name).expect("a group");
         assert!(group("1").has(b'a') && !group("1").has(b'd'));
         assert!(group("name").has(b'\n') && group("2").has(b'.') && !group("2").has(b'/'));
@@ -501,9 +507,9 @@ mod tests {
         assert!(group("4").has(b'/') && !group("4").has(b'\n'));
         assert!(pattern.group("5").is_none());
         for wrong in ["(a", "a)", "[a", r"\p{L}", r"(a)\1", "a**"] {
-            assert!(Pattern::parse(wrong, false).is_none(), "{wrong}");
+            assert!(Expression::parse(wrong, false).is_none(), "{wrong}");
         }
-        assert!(Pattern::parse(r"[[:alpha:]\d\]-]{2}[]a](?i:x)(?i)y\x41\Az\b", false).is_some());
+        assert!(Expression::parse(r"[[:alpha:]\d\]-]{2}[]a](?i:x)(?i)y\x41\Az\b", false).is_some());
     }
 
     #[test]
@@ -520,7 +526,7 @@ mod tests {
                 seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
                 text += signs[(seed >> 16) as usize % signs.len()];
             }
-            match Pattern::parse(&text, true) {
+            match Expression::parse(&text, true) {
                 Some(pattern) => {
                     let _ = (pattern.is_exponential(), pattern.group("1"));
                     read += 1;

@@ -3,9 +3,9 @@
 use freerun_conf::{Contexts, Node, Word};
 
 use super::access::AUTHENTICATIONS;
-use super::pattern::Pattern;
 use super::rule::{FaultList, LintRule, RuleLevel, Subject};
 use super::texts::comparison;
+use freerun_conf::expression::Expression;
 
 pub static RULES: &[LintRule] = &[
     LintRule {
@@ -229,7 +229,7 @@ fn patterns(node: &Node) -> Vec<(&Word, &str)> {
 fn exponential(subject: &Subject<'_>, findings: &mut FaultList) {
     subject.tree.each(|node| {
         for (word, text) in patterns(node) {
-            if Pattern::parse(text, false).is_some_and(|pattern| pattern.is_exponential()) {
+            if Expression::parse(text, false).is_some_and(|pattern| pattern.is_exponential()) {
                 findings
                     .at_word(word, format!("the time for a text that nearly fits \"{text}\" doubles with each byte"));
             }

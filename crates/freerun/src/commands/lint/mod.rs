@@ -5,7 +5,6 @@
 
 mod access;
 mod blocks;
-mod byte_set;
 mod fields;
 mod inherited;
 mod limits;
@@ -13,7 +12,6 @@ mod locations;
 mod machine;
 mod origins;
 mod paths;
-mod pattern;
 mod proxying;
 mod report;
 mod rewriting;

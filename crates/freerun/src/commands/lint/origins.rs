@@ -2,9 +2,9 @@
 
 use freerun_conf::{Contexts, Node, Word};
 
-use super::pattern::{ByteSet, Pattern, PatternPart, bytes, last_bytes};
 use super::rule::{FaultList, LintRule, RuleLevel, Subject};
 use super::texts::{PatternComparison, comparison};
+use freerun_conf::expression::{ByteSet, Expression, ExpressionPart, bytes, last_bytes};
 
 pub static RULES: &[LintRule] = &[
     LintRule {
@@ -45,7 +45,7 @@ pub static RULES: &[LintRule] = &[
 
 /// The reason why an expression for an origin fits others. `is_referer`: a path follows.
 fn fault(text: &str, is_referer: bool) -> Option<&'static str> {
-    let pattern = Pattern::parse(text, true)?;
+    let pattern = Expression::parse(text, true)?;
     let mut sequences = Vec::new();
     for sequence in &pattern.alternatives {
         sequences.extend(unfolded(sequence));
@@ -57,12 +57,12 @@ fn fault(text: &str, is_referer: bool) -> Option<&'static str> {
 const MAX_SEQUENCES: usize = 64;
 
 /// The sequence with groups at its ends replaced by each of their alternatives.
-fn unfolded(sequence: &[PatternPart]) -> Vec<Vec<PatternPart>> {
+fn unfolded(sequence: &[ExpressionPart]) -> Vec<Vec<ExpressionPart>> {
     let mut done = vec![Vec::new()];
     for part in sequence {
         match part {
-            PatternPart::Group(group) => {
-                let inner: Vec<Vec<PatternPart>> =
+            ExpressionPart::Group(group) => {
+                let inner: Vec<Vec<ExpressionPart>> =
                     group.alternatives.iter().flat_map(|inner| unfolded(inner)).collect();
                 if done.len() * inner.len() > MAX_SEQUENCES {
                     return vec![sequence.to_vec()];
@@ -75,9 +75,9 @@ fn unfolded(sequence: &[PatternPart]) -> Vec<Vec<PatternPart>> {
     done
 }
 
-fn fault_of(sequence: &[PatternPart], is_referer: bool) -> Option<&'static str> {
-    let is_letter = |part: Option<&PatternPart>| match part {
-        Some(PatternPart::Bytes(set, false)) => (b'a'..=b'z').any(|byte| set.has(byte)),
+fn fault_of(sequence: &[ExpressionPart], is_referer: bool) -> Option<&'static str> {
+    let is_letter = |part: Option<&ExpressionPart>| match part {
+        Some(ExpressionPart::Bytes(set, false)) => (b'a'..=b'z').any(|byte| set.has(byte)),
         _ => false,
     };
     let letters = sequence.iter().filter(|part| is_letter(Some(part))).count();
@@ -85,32 +85,32 @@ fn fault_of(sequence: &[PatternPart], is_referer: bool) -> Option<&'static str> 
     if letters < 3 {
         return None;
     }
-    if !matches!(sequence.first(), Some(PatternPart::Start)) {
+    if !matches!(sequence.first(), Some(ExpressionPart::Start)) {
         return Some("without \"^\" the name may stand anywhere");
     }
-    let is_any = |part: &PatternPart| matches!(part, PatternPart::Bytes(_, true));
+    let is_any = |part: &ExpressionPart| matches!(part, ExpressionPart::Bytes(_, true));
     for (at, part) in sequence.iter().enumerate() {
         let next = sequence.get(at + 1);
         if is_any(part) && is_letter(next) {
             return Some("a dot without a backslash stands for any letter");
         }
-        if let PatternPart::Repeat { part: inner, max: None, .. } = part
+        if let ExpressionPart::Repeat { part: inner, max: None, .. } = part
             && at > 0
             && last_bytes(inner).has(b'-')
             && is_letter(next)
         {
             return Some("anything may stand directly in front of the name");
         }
-        if let PatternPart::Repeat { part: inner, max: None, .. } = part
+        if let ExpressionPart::Repeat { part: inner, max: None, .. } = part
             && is_referer
             && is_any(inner)
-            && next.is_some_and(|next| !matches!(next, PatternPart::End))
+            && next.is_some_and(|next| !matches!(next, ExpressionPart::End))
         {
             return Some("\".*\" takes a path with the name in it, too");
         }
     }
-    let ends = sequence.iter().any(|part| matches!(part, PatternPart::End));
-    let slash = sequence.iter().skip(1).rev().find(|part| !matches!(part, PatternPart::Repeat { min: 0, .. }));
+    let ends = sequence.iter().any(|part| matches!(part, ExpressionPart::End));
+    let slash = sequence.iter().skip(1).rev().find(|part| !matches!(part, ExpressionPart::Repeat { min: 0, .. }));
     let slashes = slash.is_some_and(|part| !bytes(part).is_empty() && !bytes(part).meets(letters_and_dot()));
     (!ends && !slashes).then_some("without \"$\" or \"/\" behind it the name may go on")
 }

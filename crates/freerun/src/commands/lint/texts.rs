@@ -3,7 +3,7 @@
 use freerun_conf::{Node, Word};
 
 use super::blocks::BlockTree;
-use super::pattern::{ByteSet, Pattern};
+use freerun_conf::expression::{ByteSet, Expression};
 
 /// A part of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +106,7 @@ impl BlockTree<'_> {
             let rewritten = self.own(block, "rewrite").rev();
             let own = self.blocks[block].node.and_then(expression);
             let expressions = rewritten.filter_map(|node| node.arg(0)).chain(own.iter().copied());
-            expressions.filter_map(|text| Pattern::parse(text, false)).find_map(|pattern| pattern.group(name))
+            expressions.filter_map(|text| Expression::parse(text, false)).find_map(|pattern| pattern.group(name))
         })
     }
 }
