@@ -116,6 +116,7 @@ test_each!(
     chunked,
     requests,
     uri,
+    expression,
     range,
     configuration,
     proxy_header,

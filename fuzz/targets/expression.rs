@@ -1,0 +1,6 @@
+//! See `freerun_fuzz::targets::EXPRESSION`.
+#![no_main]
+
+use freerun_fuzz::targets::EXPRESSION;
+
+libfuzzer_sys::fuzz_target!(init: EXPRESSION.write_corpus(), |data: &[u8]| (EXPRESSION.body)(data));
