@@ -7,6 +7,7 @@ pub mod acme_state;
 pub mod caches;
 pub mod certificates;
 pub mod conversations;
+pub mod expressions;
 pub mod field_heads;
 pub mod handed_over;
 pub mod hellos;
@@ -28,7 +29,6 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use freerun_conf::Loader;
-use freerun_conf::expression::{Expression, bytes as bytes_of_part, last_bytes};
 use freerun_proto::chunked::{ChunkStep, ChunkedDecoder};
 use freerun_proto::proxy_protocol::write::{Carrier, HeaderV2, TlsFields, write_v1};
 use freerun_proto::uri::EscapeSet;
@@ -291,26 +291,6 @@ pub fn configuration(data: &[u8]) {
         let _ = problem.render(&tree.sources);
     }
     let _ = freerun_conf::dump(&tree.sources);
-}
-
-/// Regular expressions, as the lint reads them: no panic, and no time that grows faster than the text. The first byte says whether
-/// letters stand for both cases.
-pub fn expression(data: &[u8]) {
-    let Some((option, text)) = data.split_first() else { return };
-    let text = freerun_conf::text_of(text);
-    let Some(expression) = Expression::parse(&text, option & 1 == 1) else { return };
-    let is_exponential = expression.is_exponential();
-    let groups = text.matches('(').count();
-    assert!(!is_exponential || groups > 0, "without a group no repetition is repeated: {text:?}");
-    for number in 1..=groups.min(40) {
-        let _ = expression.group(&number.to_string());
-    }
-    assert!(expression.group(&(groups + 1).to_string()).is_none(), "more groups than brackets: {text:?}");
-    for part in expression.alternatives.iter().flatten() {
-        let (all, last) = (bytes_of_part(part), last_bytes(part));
-        // What a part may end with is something that it may have.
-        assert!((0..=u8::MAX).all(|byte| !last.has(byte) || all.has(byte)), "{text:?}");
-    }
 }
 
 /// PROXY protocol headers: no panic, the same outcome in whatever pieces the bytes come, and none that is awaited for ever.

@@ -2,8 +2,8 @@
 
 use crate::target::Target;
 use crate::{
-    acme_state, caches, certificates, conversations, field_heads, handed_over, hellos, hpack, http1, http2, http3,
-    message_boxes, qpack, quic, sessions, telemetry, tls, upstreams,
+    acme_state, caches, certificates, conversations, expressions, field_heads, handed_over, hellos, hpack, http1,
+    http2, http3, message_boxes, qpack, quic, sessions, telemetry, tls, upstreams,
 };
 
 /// Seeds that are written as they are.
@@ -126,24 +126,6 @@ pub static RANGE: Target = Target {
         ])
     },
     words: &[b",", b"-", b" ", b"0-", b"-1", b"9223372036854775807", b"5-4", b"bytes=", b"\t"],
-};
-
-/// Runs [`crate::expression`].
-pub static EXPRESSION: Target = Target {
-    name: "expression",
-    body: crate::expression,
-    seeds: || {
-        owned(&[
-            b"\x00^/(?<name>[^/]+)/(\\d{1,3}|[a-f0-9]{2,})?\\.(php|html)$" as &[u8],
-            b"\x01^(([a-z])+.)+[A-Z]([a-z])+$",
-            b"\x00(?i:a+)++(?=b)(?!c)\\Q.*\\E[[:alpha:]\\w-]\\x41\\x{263a}",
-            b"\x00^((a+))+b|(?:x|y*)*z|(?P<n>.)\\1",
-        ])
-    },
-    words: &[
-        b"(", b")", b"[", b"]", b"[^", b"{1,}", b"{2}", b"*", b"+", b"?", b"|", b"\\", b"(?:", b"(?<a>", b"\\w",
-        b"\\Q", b"\\E", b"[[:", b":]]", b"$",
-    ],
 };
 
 /// Runs [`crate::configuration`].
@@ -583,7 +565,7 @@ pub static HPACK: Target = Target {
 
 /// Every target.
 pub static ALL: [&Target; 31] = [
-    &EXPRESSION,
+    &expressions::EXPRESSION,
     &field_heads::FIELD_HEAD,
     &REQUEST_HEAD,
     &CHUNKED,

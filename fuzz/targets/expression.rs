@@ -1,6 +1,6 @@
-//! See `freerun_fuzz::targets::EXPRESSION`.
+//! See `freerun_fuzz::expressions::EXPRESSION`.
 #![no_main]
 
-use freerun_fuzz::targets::EXPRESSION;
+use freerun_fuzz::expressions::EXPRESSION;
 
 libfuzzer_sys::fuzz_target!(init: EXPRESSION.write_corpus(), |data: &[u8]| (EXPRESSION.body)(data));

@@ -18,7 +18,7 @@ use bolt::Bolt;
 use crate::command::{StepError, ask, at, cargo, run};
 
 /// The benchmarks that the counting binary runs: files, connections that come and go, logs, packing, limits, proxied and
-/// cached responses, tunnels, HTTP/2, HTTP/3, and, with `floor`, TLS with its handshakes, sessions of stream and datagrams. A
+/// cached responses, tunnels, HTTP/2 and HTTP/3. With `floor` come TLS and its handshakes, sessions of stream, datagrams. A
 /// protocol that is not among them has its code placed with what never runs.
 const TRAINING: [&str; 10] =
     ["warm", "connections", "log", "compress", "proxy", "cache-hits", "tunnels", "http2", "http3", "floor"];

@@ -153,7 +153,7 @@ pub(super) fn block_limits(settings: &ServerSettings) -> BlockLimits {
 struct BegunRequest {
     owned: Request,
     stream: Rc<dyn Stream>,
-    /// The servers of the address, with the one that the client has named in its handshake.
+    /// The servers of the address, with the server that the client has named in its handshake.
     servers: Rc<AnsweringServers>,
     /// The reason why it is malformed. Few are, so it takes no room in the others.
     fault: Option<Box<FieldFault>>,
