@@ -40,6 +40,12 @@ const ROWS: &[Row] = &[
         column: "requests/s",
     },
     Row {
+        what: "requests a second that a cache answers, 1 KB (more is better)",
+        section: "cache-hits",
+        table: "1 KB, 32 connections",
+        column: "requests/s",
+    },
+    Row {
         what: "bytes of memory for an idle connection (less is better)",
         section: "connections",
         table: "10000 idle keep-alive connections",
@@ -50,6 +56,24 @@ const ROWS: &[Row] = &[
         section: "tls",
         table: "full handshake, ECDSA P-256",
         column: "connections/s",
+    },
+    Row {
+        what: "requests a second over HTTP/2 with TLS, 1 KB (more is better)",
+        section: "http2",
+        table: "1 KB, TLS: 8 connections, 32 streams each",
+        column: "requests/s",
+    },
+    Row {
+        what: "requests a second over HTTP/3, 1 KB (more is better)",
+        section: "http3",
+        table: "1 KB: 8 connections, 10 streams each",
+        column: "requests/s",
+    },
+    Row {
+        what: "KiB of memory for an idle connection of HTTP/3 (less is better)",
+        section: "http3",
+        table: "10000 idle connections",
+        column: "private KiB/connection",
     },
     Row {
         what: "p99 of other requests while every open of a file takes 300 ms, ms (less is better)",

@@ -30,7 +30,7 @@ usage: cargo xtask tidy|map|release|package|book|fuzz|instructions|peer
   map [PATH]
             print each Rust file below PATH with the first sentence of what it says about itself
   release [--profile FILE]
-            build freerun with what a load on it has shown (profile-guided): see docs/running.md
+            build freerun with what a load on it has shown (profile-guided): see docs/guide/running.md
             --profile  with what an earlier build was shown: target/pgo/freerun.profdata
   package [--profile FILE | --binary FILE [--static FILE]] [--image]
             make what is installed in target/package: packages of Debian and RPM, archives

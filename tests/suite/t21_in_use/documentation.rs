@@ -15,14 +15,13 @@ const PAGES: &[&str] = &[
     "README.md",
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
-    "docs/running.md",
     "docs/guide",
     "docs/design",
     "bench/README.md",
 ];
 
 /// Those of them that speak to users: each name of a directive in them has to be one.
-const FOR_USERS: &[&str] = &["README.md", "docs/running.md", "docs/guide"];
+const FOR_USERS: &[&str] = &["README.md", "docs/guide"];
 
 /// Names that begin like metrics and are none: crates, and tests.
 const NO_METRICS: &[&str] = &["freerun_api", "freerun_proto", "freerun_runtime", "freerun_testkit", "freerun_tls"];

@@ -12,7 +12,6 @@ const FIRST: &str = "README.md";
 /// that folder, and they follow it.
 const CHAPTERS: &[&str] = &[
     "docs/guide/SUMMARY.md",
-    "docs/running.md",
     "docs/verdicts.md",
     "docs/reference/README.md",
     "docs/design/README.md",
@@ -104,16 +103,16 @@ mod tests {
     fn pages_come_in_the_order_of_their_list() {
         let tree = Tree::of(&[
             ("README.md", "# The server\n"),
-            ("docs/guide/SUMMARY.md", "# Guide\n- [z](z.md)\n- [a](a.md#part)\n- [away](../running.md)\n"),
+            ("docs/guide/SUMMARY.md", "# Guide\n- [z](z.md)\n- [a](a.md#part)\n- [away](../verdicts.md)\n"),
             ("docs/guide/a.md", "# A\n"),
             ("docs/guide/new.md", "# New\n"),
             ("docs/guide/z.md", "# Z `z`\n"),
-            ("docs/running.md", "# Running\n"),
+            ("docs/verdicts.md", "# Verdicts\n"),
         ]);
         assert_eq!(
             Pages::of(&tree).summary(),
             "# Summary\n\n[The server](README.md)\n\n- [Guide](docs/guide/SUMMARY.md)\n  - [Z `z`](docs/guide/z.md)\n  \
-             - [A](docs/guide/a.md)\n  - [New](docs/guide/new.md)\n- [Running](docs/running.md)\n"
+             - [A](docs/guide/a.md)\n  - [New](docs/guide/new.md)\n- [Verdicts](docs/verdicts.md)\n"
         );
     }
 

@@ -21,7 +21,7 @@ const FILES: [(&str, &str); 13] = [
     ("packaging/systemd/freerun.service", "usr/lib/systemd/system/freerun.service"),
     ("packaging/systemd/freerun.socket", "usr/lib/systemd/system/freerun.socket"),
     ("packaging/systemd/notify-reload.conf", "usr/share/doc/freerun/examples/notify-reload.conf"),
-    ("docs/running.md", "usr/share/doc/freerun/running.md"),
+    ("docs/guide/running.md", "usr/share/doc/freerun/running.md"),
     ("CHANGELOG.md", "usr/share/doc/freerun/changelog"),
 ];
 

@@ -101,12 +101,9 @@ pub fn release(repository: &Path, variables: &[(&str, &str)], profile: Option<&P
     // Cargo does not know that a build with other counts is of no use.
     let guided = folder.join(GUIDED);
     empty(&guided)?;
-    let mut flags = use_counts(&folder);
-    if bolt.is_some() {
-        flags += &format!(" {}", bolt::LINKED);
-    }
     let variables: Vec<_> = variables.iter().copied().chain([TOLD]).collect();
-    let built = compiler.build(repository, &guided, &flags, &variables)?;
+    let linked: &[&str] = if bolt.is_some() { &[bolt::LINKED] } else { &[] };
+    let built = compiler.build(repository, &guided, &use_counts(&folder), &variables, linked)?;
     let binary = folder.join("freerun");
     let finished = match bolt {
         Some(bolt) => {
@@ -147,7 +144,7 @@ fn make_profile(repository: &Path, folder: &Path, compiler: &Compiler) -> Result
 
     say("a binary that counts");
     let count = format!("-Cprofile-generate={}", raw.display());
-    let counting = compiler.build(repository, &folder.join("counting"), &count, &[])?;
+    let counting = compiler.build(repository, &folder.join("counting"), &count, &[], &[])?;
     // Each process adds its counts to a common file when it ends. The first one makes it, and the workers of another user
     // have to be able to write to it.
     ask(Command::new(&counting).arg("-v"))?;
@@ -209,10 +206,8 @@ pub fn release_static(repository: &Path, variables: &[(&str, &str)]) -> Result<P
     let compiler = Compiler::ask()?;
     say("the same without shared libraries");
     let variables: Vec<_> = variables.iter().copied().chain([TOLD]).collect();
-    let mut build = compiler.cargo(repository, "rustc", &folder.join(GUIDED), &use_counts(&folder), &variables);
-    // For the last step alone: the libraries are the same, so they are not compiled again.
-    run(build.args(["--bin", "freerun", "--", "-Ctarget-feature=+crt-static"]))?;
-    let finished = compiler.binary(&folder.join(GUIDED));
+    let (guided, last) = (folder.join(GUIDED), ["-Ctarget-feature=+crt-static"]);
+    let finished = compiler.build(repository, &guided, &use_counts(&folder), &variables, &last)?;
     let binary = folder.join("freerun-static");
     at(&binary, fs::rename(&finished, &binary))?;
     Ok(binary)
@@ -299,15 +294,18 @@ impl Compiler {
         [(home, "cargo"), (repository.to_path_buf(), "freerun"), (folder(repository), "freerun/target/pgo")]
     }
 
-    /// Builds freerun with `flags` for the compiler. With `--target` they are not for build scripts.
+    /// Builds freerun with `flags` for the compiler, and `last` for its last step alone: builds that differ in `last` have the same
+    /// libraries, which are compiled once. With `--target` they are not for build scripts.
     fn build(
         &self,
         repository: &Path,
         target: &Path,
         flags: &str,
         told: &[(&str, &str)],
+        last: &[&str],
     ) -> Result<PathBuf, ReleaseError> {
-        run(&mut self.cargo(repository, "build", target, flags, told))?;
+        let mut build = self.cargo(repository, target, flags, told);
+        run(build.args(["--bin", "freerun", "--"]).args(last))?;
         Ok(self.binary(target))
     }
 
@@ -317,9 +315,9 @@ impl Compiler {
     }
 
     /// The command of cargo for such a build.
-    fn cargo(&self, repository: &Path, name: &str, target: &Path, flags: &str, told: &[(&str, &str)]) -> Command {
+    fn cargo(&self, repository: &Path, target: &Path, flags: &str, told: &[(&str, &str)]) -> Command {
         let mut build = cargo(repository);
-        build.args([name, "--locked", "--release", "--package", "freerun", "--target", &self.host]);
+        build.args(["rustc", "--locked", "--release", "--package", "freerun", "--target", &self.host]);
         // No path of this machine is in the binary: neither of Rust's code nor of that in C.
         let mut flags = flags.to_owned();
         let mut c_flags = String::new();
@@ -405,7 +403,7 @@ mod tests {
     #[test]
     fn no_folder_of_the_machine_stays_in_the_names_of_files() {
         let repository = Path::new("/a/repository");
-        let build = compiler().cargo(repository, "build", Path::new("/a/repository/target/pgo/guided"), "-Cx", &[]);
+        let build = compiler().cargo(repository, Path::new("/a/repository/target/pgo/guided"), "-Cx", &[]);
         let flags = |name: &str| {
             let value = build.get_envs().find(|(variable, _)| *variable == name).and_then(|(_, value)| value);
             value.expect(name).to_string_lossy().into_owned()

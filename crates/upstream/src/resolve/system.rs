@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use super::{MAX_ADDRESSES, thread};
 
 /// Looks a host up, on one of the lookup threads that belong to the thread `names`. It has to be called on that thread
-/// ([`thread::run`](super::thread::run)), and takes as long as the system lets it.
+/// ([`thread::run`]), and takes as long as the system lets it.
 ///
 /// # Errors
 /// The host is not found, or no name server could be asked.

@@ -286,8 +286,11 @@ pub(super) fn find<S: Subject, P: ProtocolPieces<S>>(
             Some(format!("it is defined in {location}, and must be defined before it is used"))
         }
         None if word.text.contains('=') => Some("the format comes first: access_log path format parameters".to_owned()),
-        None => freerun_conf::near(&word.text, known.0.iter().map(|known| known.name.as_str()))
-            .map(|near| format!("did you mean \"{near}\"?")),
+        None => {
+            let presets = P::PRESETS.iter().map(|(name, _)| *name);
+            freerun_conf::near(&word.text, known.0.iter().map(|known| known.name.as_str()).chain(presets))
+                .map(|near| format!("did you mean \"{near}\"?"))
+        }
     };
     Err(match hint {
         Some(hint) => unknown.hint(hint),

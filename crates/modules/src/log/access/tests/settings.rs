@@ -101,6 +101,7 @@ fn the_default_log_is_opened_only_where_something_uses_it() {
 fn what_is_wrong_with_a_format_is_hinted_at() {
     for (http, hint) in [
         ("log_format main 'x'; access_log a mian;", "did you mean \"main\"?"),
+        ("access_log a jsno;", "did you mean \"json\"?"),
         ("access_log a buffer=4k;", "the format comes first: access_log path format parameters"),
         (
             "server { access_log a late; } log_format late 'x';",
