@@ -11,14 +11,8 @@ use freerun_testkit::{Kind, Setup, Site, TempDir, require, run};
 const TIME: Duration = Duration::from_secs(60);
 
 /// Folders of pages, and pages.
-const PAGES: &[&str] = &[
-    "README.md",
-    "ARCHITECTURE.md",
-    "CONTRIBUTING.md",
-    "docs/guide",
-    "docs/design",
-    "bench/README.md",
-];
+const PAGES: &[&str] =
+    &["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/guide", "docs/design", "bench/README.md"];
 
 /// Those of them that speak to users: each name of a directive in them has to be one.
 const FOR_USERS: &[&str] = &["README.md", "docs/guide"];

@@ -96,7 +96,8 @@ pub(super) struct H3Client {
     pub(super) served: Cell<u64>,
     /// Streams whose readers want more.
     pub(super) wanting: RefCell<Vec<StreamId>>,
-    /// The rest of what was received on streams that wait for entries of the table of fields.
+    /// The rest of what was received on streams that wait for entries of the table of fields, and whether the stream ends with it.
+    /// Of requests without frames it is the beginning of the line, and whether the line was whole and the end is awaited.
     pub(super) blocked: RefCell<HashMap<u64, (Bytes, bool), FxBuildHasher>>,
     /// The streams whose responses were sent, and that the client has not acknowledged.
     pub(super) unacknowledged: RefCell<HashSet<u64, FxBuildHasher>>,

@@ -306,10 +306,17 @@ impl H3Client {
 
     /// Takes bytes of a request without frames (`http3_hq`): a line with the method and the path, as in HTTP/0.9.
     fn give_bare(self: &Rc<Self>, id: StreamId, bytes: Bytes, fin: bool) {
-        if !id.is_bidirectional() || self.stream(id).is_some() {
+        if !id.is_bidirectional() {
             return;
         }
-        let (before, _) = self.blocked.borrow_mut().remove(&id.0).unwrap_or_default();
+        let (before, has_begun) = self.blocked.borrow_mut().remove(&id.0).unwrap_or_default();
+        if has_begun {
+            // What follows the line is nobody's. The response may be complete, and on its way.
+            if !fin {
+                self.blocked.borrow_mut().insert(id.0, (Bytes::new(), true));
+            }
+            return;
+        }
         let line = [&before[..], &bytes[..]].concat();
         let end = line.iter().position(|byte| *byte == b'\n');
         if end.is_none() && !fin && line.len() < MOST_LINE {
@@ -321,6 +328,9 @@ impl H3Client {
         let Ok(Some(parsed)) = parse_request(&buffer, &HeadRules::default()) else {
             return self.reset_stream(id, H3ErrorCode::H3_MESSAGE_ERROR);
         };
+        if !fin {
+            self.blocked.borrow_mut().insert(id.0, (Bytes::new(), true));
+        }
         let serial = self.facts.requests.get() + 1;
         self.facts.requests.set(serial);
         let head = Head::new(buffer, parsed);

@@ -44,6 +44,7 @@ pub const HANDLERS: &[HandlerWords] = &[
     words("internal_redirect", &["internal_redirect"], HandlerPart::Runs),
     words("try_files", &["try_files"], HandlerPart::Runs),
     words("mirror", &["mirror"], HandlerPart::LeftOut),
+    words("otel", &["otel_trace", "otel_trace_context"], HandlerPart::LeftOut),
     words("proxy", &["proxy_pass"], HandlerPart::PassesOn),
     words("grpc", &["grpc_pass"], HandlerPart::PassesOn),
     words("fastcgi", &["fastcgi_pass"], HandlerPart::PassesOn),
