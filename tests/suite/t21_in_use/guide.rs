@@ -257,6 +257,7 @@ pages! {
     load_balancing "load-balancing.md",
     platform "platform.md",
     operating "operating.md",
+    running "running.md",
     security "security.md",
     when_something_breaks "when-something-breaks.md" "bindfs",
 }
