@@ -87,15 +87,7 @@ fn no_service_is_drained_before_the_sockets_of_all_loops_are_closed() {
     let mut spec = ListenSpec::new(NAME, Some(addresses[0]), addresses[0].to_string());
     spec.reuseport = true;
     let generation = generation(&spec);
-    let options = WorkerOptions {
-        loops: 2,
-        respawned: 0,
-        connections: 16,
-        accept_mutex: false,
-        multi_accept: false,
-        cpus: Vec::new(),
-        quic_secret: Default::default(),
-    };
+    let options = WorkerOptions { loops: 2, ..WorkerOptions::one_loop(16) };
     let mut worker = Worker::start(&options, generation.clone(), &[Told::make]).expect("two loops");
     worker.install(generation, vec![(spec, sockets.map(|socket| socket.into()).into())], || ());
 

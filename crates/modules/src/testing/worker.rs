@@ -66,15 +66,7 @@ impl RunningWorker {
         let set = pools.generation(&[]).map_err(failed)?;
         let files = FileSystem::new(set.default().clone()).map_err(failed)?;
         let generation = Arc::new(blueprint.serve(1, logs, error_log.clone(), set, files.clone()));
-        let options = WorkerOptions {
-            loops: 1,
-            respawned: 0,
-            connections,
-            accept_mutex: false,
-            multi_accept: false,
-            cpus: Vec::new(),
-            quic_secret: Default::default(),
-        };
+        let options = WorkerOptions::one_loop(connections);
         let worker = Worker::start(&options, generation.clone(), services).map_err(failed)?;
         let loop_thread = match thread_of(&worker) {
             Ok(thread) => thread,

@@ -56,6 +56,21 @@ pub struct WorkerOptions {
     pub quic_secret: Secret,
 }
 
+impl WorkerOptions {
+    /// A single loop with the other settings of nginx's defaults.
+    pub fn one_loop(connections: usize) -> WorkerOptions {
+        WorkerOptions {
+            loops: 1,
+            respawned: 0,
+            connections,
+            accept_mutex: false,
+            multi_accept: false,
+            cpus: Vec::new(),
+            quic_secret: Secret::default(),
+        }
+    }
+}
+
 /// The loops, as the process that owns them sees them.
 pub struct Worker {
     shared: Arc<SharedState>,

@@ -143,15 +143,7 @@ impl Loop {
         let files = FileSystem::new(set.default().clone())?;
         let connections = configuration.events().worker_connections.0 as usize;
         let generation = Arc::new(configuration.blueprint.serve(1, logs, error_log, set, files));
-        let options = WorkerOptions {
-            loops: 1,
-            respawned: 0,
-            connections,
-            accept_mutex: false,
-            multi_accept: false,
-            cpus: Vec::new(),
-            quic_secret: Default::default(),
-        };
+        let options = WorkerOptions::one_loop(connections);
         let worker = Worker::start(&options, generation.clone(), SERVICES)?;
         let levels = [(client, Some(Level::Notice))].into();
         // There is one client.
