@@ -17,6 +17,7 @@ use crate::fill::{Fill, FillFigures, Fills, Lead};
 use crate::health::HealthFigures;
 use crate::index::Event;
 pub use crate::index::{About, Entry, IndexAnswer, Leave, LoadState, Reservation};
+pub use crate::journal::SYNCED;
 use crate::key::Key;
 use crate::manager::{Handle, START_WAIT};
 use crate::memory::MemoryFigures;
@@ -352,6 +353,18 @@ impl Cache {
             }
         };
         freerun_runtime::timer::timeout(limit, wait).await.is_ok()
+    }
+
+    /// Asks the thread to tell when it has handled everything that was put into its queue so far; the number is for
+    /// [`has_settled`](Cache::has_settled).
+    pub fn ask_settled(&self) -> u64 {
+        self.store.index.ask_settled()
+    }
+
+    /// Whether the thread has handled everything that was in its queue when [`ask_settled`](Cache::ask_settled) gave this
+    /// number: files of removed objects are gone, purges are on the disk.
+    pub fn has_settled(&self, number: u64) -> bool {
+        self.store.index.has_settled(number)
     }
 
     /// Up to `most` objects that are variants of a key (`Vary`), besides the object stored under the key itself. It

@@ -20,6 +20,7 @@ mod small_file;
 #[doc(hidden)]
 pub mod testing;
 pub mod variables;
+mod zone_sync;
 
 use freerun_http::module::Module;
 use freerun_proxy::modules as proxy;
@@ -28,6 +29,7 @@ use freerun_proxy::modules as proxy;
 pub static MODULES: &[&Module] = &[
     &acme::MODULE,
     &otel::MODULE,
+    &zone_sync::MODULE,
     &postread::realip::MODULE,
     &rewrite::set_misc::MODULE,
     &access::rules::MODULE,

@@ -26,6 +26,8 @@ impl Status {
     pub const OK: Status = Status(200);
     /// A resource was made.
     pub const CREATED: Status = Status(201);
+    /// The request will be carried out, and is not yet.
+    pub const ACCEPTED: Status = Status(202);
     /// The request has succeeded, and there is nothing to send.
     pub const NO_CONTENT: Status = Status(204);
     /// The body is a part of the representation, or several parts.

@@ -8,6 +8,7 @@
 //! | `.freerun-clean` | the process ended in order, and the last log has that length |
 //! | `.freerun-purges` | the purges that are under way, see [`purges`] |
 //! | `.freerun-lock` | locked by the process that owns the cache |
+//! | `.freerun-synced` | which purges of other machines the cache has seen; the crate `cluster` writes it |
 //!
 //! A snapshot is written in steps while the cache works: changes meanwhile go into a log of the new generation, which
 //! is read on top of it. So a snapshot is complete whenever it has its name. Only purges are synced to the disk: after
@@ -41,6 +42,9 @@ const CLEAN: &str = ".freerun-clean";
 /// The file whose lock shows the owner of the cache.
 pub(crate) const LOCK: &str = ".freerun-lock";
 
+/// The record of purges that are shared with other machines, and the name under which it is written.
+pub const SYNCED: [&str; 2] = [".freerun-synced", ".freerun-synced.new"];
+
 /// The permissions of these files. Their contents reveal stored responses, so they have the same permissions as these.
 pub(crate) const PRIVATE: u32 = 0o600;
 
@@ -66,6 +70,7 @@ pub(crate) fn is_own(name: &str) -> bool {
     let numbered = name.strip_prefix(LOG).and_then(|rest| rest.strip_prefix('.'));
     numbered.is_some_and(|digits| digits.parse::<u64>().is_ok())
         || [SNAPSHOT, NEW_SNAPSHOT, CLEAN, LOCK, purges::FILE, purges::NEW_FILE].contains(&name)
+        || SYNCED.contains(&name)
 }
 
 fn log_path(folder: &Path, generation: u64) -> PathBuf {

@@ -9,6 +9,7 @@ use freerun_cache::fill::Progress;
 use freerun_cache::key::Key;
 use freerun_cache::purge::{Purge, PurgeRefused};
 use freerun_cache::rules::tags;
+use freerun_cluster::{Cluster, PurgeNews};
 use freerun_conf::text_of;
 use freerun_http::log_error;
 use freerun_http::request::Request;
@@ -20,6 +21,7 @@ use crate::cached::clock::unix_now;
 use crate::cached::find::CacheRequest;
 use crate::cached::key_text::for_head_alone;
 use crate::caches::purge_rule::MethodRule;
+use crate::caches::zones::Caches;
 use crate::exchange::family::Family;
 
 /// The most tags that one request may name; a request with more is refused.
@@ -42,7 +44,7 @@ pub fn by_key<'r>(request: &'r mut Request, family: &'static dyn Family) -> Loca
             return Outcome::Status(Status::NOT_FOUND);
         };
         let wanted = CacheRequest::of(defined.folder.cache.clone(), key.render(request).into_owned().into());
-        answer(request, &wanted, wanted.purge(), true).await
+        answer(request, &wanted, vec![wanted.meant()], wanted.purge(), true).await
     })
 }
 
@@ -52,26 +54,42 @@ pub async fn run(request: &Request, wanted: &CacheRequest, rule: Option<&MethodR
     if named.len() > MAX_TAGS {
         return Outcome::Status(Status::BAD_REQUEST);
     }
-    let purged = if !named.is_empty() {
-        purge_tags(&wanted.cache, named).map(|()| true)
+    let (what, purged) = if !named.is_empty() {
+        let what = named.iter().cloned().map(Purge::Tag).collect();
+        (what, purge_tags(&wanted.cache, named).map(|()| true))
     } else if rule.is_some_and(|rule| rule.purges_all) {
-        wanted.cache.purge(&Purge::Prefix(Bytes::new())).map(|_| true)
+        let all = Purge::Prefix(Bytes::new());
+        let purged = wanted.cache.purge(&all).map(|_| true);
+        (vec![all], purged)
     } else {
-        wanted.purge()
+        (vec![wanted.meant()], wanted.purge())
     };
-    answer(request, wanted, purged, rule.is_some()).await
+    answer(request, wanted, what, purged, rule.is_some()).await
 }
 
 async fn answer(
     request: &Request,
     wanted: &CacheRequest,
+    what: Vec<Purge>,
     purged: Result<bool, PurgeRefused>,
     has_page: bool,
 ) -> Outcome {
+    let mut is_noted = false;
+    let mut purged = purged;
+    if purged.is_ok() {
+        // Another machine may have what this one has not.
+        match tell_others(request, &wanted.cache, what).await {
+            None => {}
+            Some(PurgeNews::Told) => purged = Ok(true),
+            Some(PurgeNews::Noted) => (purged, is_noted) = (Ok(true), true),
+            Some(PurgeNews::Lost) => return Outcome::Status(Status::SERVICE_UNAVAILABLE),
+        }
+    }
     if matches!(purged, Ok(true)) {
         write_down(request, &wanted.cache, &wanted.text).await;
     }
     match purged {
+        Ok(true) if is_noted => Response::new(Status::ACCEPTED, Bytes::new(), Body::Empty).into(),
         Ok(true) if has_page => {
             Response::new(Status::OK, "text/html", Body::Bytes(Bytes::from_static(PURGED.as_bytes()))).into()
         }
@@ -95,6 +113,26 @@ pub fn purge_tags(cache: &Cache, tags: Vec<Bytes>) -> Result<(), PurgeRefused> {
     cache.purge_all(&tags).map(|_| ())
 }
 
+/// Tells other machines of purges of a cache, which are in force here already; it waits for a second at most. `None`: purges
+/// of the cache concern this machine alone.
+pub async fn tell_others(request: &Request, cache: &Cache, what: Vec<Purge>) -> Option<PurgeNews> {
+    let parts = &request.generation.parts;
+    let caches = parts.get::<Caches>()?;
+    let defined = caches.iter().find(|defined| defined.path.sync && std::ptr::eq(&*defined.folder.cache, cache))?;
+    let name = &defined.path.name;
+    let news = parts.get::<Cluster>()?.tell_purges(name, what).await;
+    match news {
+        PurgeNews::Told => {}
+        PurgeNews::Noted => {
+            log_error!(request, Warn, "other machines will be told of a purge of cache \"{name}\" when the engine is there");
+        }
+        PurgeNews::Lost => {
+            log_error!(request, Error, "other machines are not told of a purge of cache \"{name}\": too many wait");
+        }
+    }
+    Some(news)
+}
+
 /// Waits, for a second at most, until a purge of `what` has reached the disk. It is in force before.
 pub async fn write_down(request: &Request, cache: &Cache, what: &[u8]) {
     if !cache.settled(WRITTEN_DOWN).await {
@@ -114,6 +152,15 @@ impl CacheRequest {
     pub fn of(cache: Arc<Cache>, text: Bytes) -> CacheRequest {
         let key = Key::of(&text);
         CacheRequest { cache, text, key }
+    }
+
+    /// The purge of what is stored under the key, or, if its text ends with an asterisk, under all keys that begin with the text
+    /// before that.
+    pub fn meant(&self) -> Purge {
+        match self.text.strip_suffix(b"*") {
+            Some(prefix) => Purge::Prefix(self.text.slice_ref(prefix)),
+            None => Purge::Key(self.text.clone()),
+        }
     }
 
     /// Removes what is stored under the key, or, if its text ends with an asterisk, under all keys that begin with the text

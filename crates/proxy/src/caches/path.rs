@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use freerun_conf::{Cx, Node, Problem, Setting, Shape, Word, parse_offset, parse_seconds, parse_size, parse_time};
+use freerun_serve::configuration::engine_declared::EngineDeclared;
 use freerun_serve::configuration::parts::{Paths, TempFolders};
 use freerun_serve::configuration::zones::{ZoneName, ZoneTable};
 
@@ -43,6 +44,8 @@ pub struct CachePath {
     pub loader: CachePace,
     /// The pace at which entries that a purge names are looked for and removed; `None`: they are not.
     pub purger: Option<CachePace>,
+    /// Whether purges reach other machines (`sync`).
+    pub sync: bool,
 }
 
 /// The pace of work done in pieces: a number of files at a time, or a duration, and then a pause.
@@ -115,10 +118,16 @@ impl CachePath {
             manager: CachePace::of(100, 50, 200),
             loader: CachePace::of(100, 50, 200),
             purger: None,
+            sync: false,
         };
         let (mut purger, mut purges) = (CachePace::of(10, 50, 50), false);
         for word in &directive.args[1..] {
             let unknown = || Problem::invalid_parameter(directive, word);
+            if word.text == "sync" {
+                EngineDeclared::check(directive, word, cx)?;
+                read.sync = true;
+                continue;
+            }
             let (name, value) = word.text.split_once('=').ok_or_else(unknown)?;
             match name {
                 "levels" if are_levels(value) => read.levels = value.to_owned(),
@@ -180,7 +189,7 @@ impl Setting for CachePaths {
         "path keys_zone=name:size [levels=levels] [use_temp_path=on|off] [inactive=time] [max_size=size] [min_free=size] \
          [memory=size] [manager_files=number] [manager_sleep=time] [manager_threshold=time] [loader_files=number] \
          [loader_sleep=time] [loader_threshold=time] [purger=on|off] [purger_files=number] [purger_sleep=time] \
-         [purger_threshold=time]",
+         [purger_threshold=time] [sync]",
     );
 
     fn set(_: Option<Self>, directive: &Node, cx: &mut Cx) -> Result<Self, Problem> {

@@ -16,6 +16,7 @@ pub mod returns;
 pub mod set;
 pub mod split_clients;
 pub mod ssl_preread;
+pub mod zone_sync;
 
 use crate::module::Module;
 
@@ -33,6 +34,7 @@ pub static MODULES: &[&Module] = &[
     &crate::proxy::MODULE,
     &crate::upstream::MODULE,
     &crate::health::MODULE,
+    &zone_sync::MODULE,
     &keyval::MODULE,
     &map::MODULE,
     &num_map::MODULE,

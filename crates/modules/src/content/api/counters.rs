@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use freerun_cluster::ClusterReport;
 use freerun_runtime::loops::LoopStats;
 use freerun_runtime::stats::Counter;
 use freerun_serve::loops::figures::limits::LimitFigures;
@@ -16,6 +17,24 @@ use super::object::responses;
 use crate::content::described::HasApiMembers;
 use crate::content::status::limits::LimitZone;
 use crate::content::status::zones::Zone;
+
+/// A cluster, as NGINX Plus shows the zones that its machines tell each other of.
+pub fn zone_sync(report: &ClusterReport) -> Value {
+    let zones = report.zones.iter().map(|zone| {
+        (zone.name.clone(), json!({ "records_pending": zone.pending, "records_total": zone.pairs }))
+    });
+    json!({
+        "status": {
+            "bytes_in": report.bytes_in,
+            "msgs_in": report.messages_in,
+            "msgs_out": report.messages_out,
+            "bytes_out": report.bytes_out,
+            // The other machines: a cluster of two has one.
+            "nodes_online": report.nodes.saturating_sub(1),
+        },
+        "zones": zones.collect::<Map<String, Value>>(),
+    })
+}
 
 /// The connections and requests of loops, added up.
 #[derive(Debug, Default)]

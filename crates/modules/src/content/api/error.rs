@@ -1,5 +1,6 @@
 //! Reasons that the API refuses a request.
 
+use freerun_cluster::PairWriteError;
 use freerun_serve::values::keyvals::PairRefusal;
 use serde_json::{Value, json};
 
@@ -97,9 +98,21 @@ pub enum ApiError {
     /// A description of pairs is wrong.
     #[error("{0}")]
     KeyvalFormat(&'static str),
+    /// The pairs are shared with other machines, and the engine that they are shared through is away.
+    #[error("the pairs are shared with other machines, and the engine is away")]
+    KeyvalNotShared,
     /// The pairs cannot be changed so.
     #[error(transparent)]
     Keyval(#[from] PairRefusal),
+}
+
+impl From<PairWriteError> for ApiError {
+    fn from(error: PairWriteError) -> ApiError {
+        match error {
+            PairWriteError::Refused(refusal) => refusal.into(),
+            PairWriteError::Away => ApiError::KeyvalNotShared,
+        }
+    }
 }
 
 impl ApiError {
@@ -135,6 +148,7 @@ impl ApiError {
             ApiError::NoRoom(_) => (400, "UpstreamOutOfMemory"),
             ApiError::KeyvalNotFound => (404, "KeyvalNotFound"),
             ApiError::KeyvalFormat(_) => (400, "KeyvalFormatError"),
+            ApiError::KeyvalNotShared => (503, "KeyvalNotSynced"),
             ApiError::Keyval(PairRefusal::Key | PairRefusal::NotEmpty) => (400, "KeyvalFormatError"),
             ApiError::Keyval(PairRefusal::NotFound) => (404, "KeyvalKeyNotFound"),
             ApiError::Keyval(PairRefusal::Exists) => (409, "KeyvalKeyExists"),

@@ -24,6 +24,7 @@ use super::upstreams::{self, Protocol};
 use crate::content::answer_size::zones_and_servers;
 use crate::content::described::HasApiMembers;
 use crate::content::status::caches::CacheFigures;
+use crate::content::status::cluster;
 
 /// The versions of the API. All are answered in the shape of the last version.
 pub const VERSIONS: std::ops::RangeInclusive<u8> = 1..=9;
@@ -61,9 +62,9 @@ impl ApiState {
         pairs + zones_and_servers(&self.generation)
     }
 
-    /// Whether the configuration has a block `stream`.
+    /// Whether the configuration has a block `stream`, or a cluster, which is below it in NGINX Plus.
     fn has_stream(&self) -> bool {
-        self.part::<GroupsByProtocol>().of(Protocol::Stream.name()).is_some()
+        cluster::report(&self.generation).is_some() || self.part::<GroupsByProtocol>().of(Protocol::Stream.name()).is_some()
     }
 
     /// The object at this path behind the version, with all of its fields; of pairs only the one with `key`.
@@ -102,6 +103,10 @@ impl ApiState {
             }
             ["http", "keyvals", inside @ ..] => self.pairs(Protocol::Http, inside, key),
             ["stream", "keyvals", inside @ ..] if self.has_stream() => self.pairs(Protocol::Stream, inside, key),
+            ["stream", "zone_sync"] => {
+                let report = cluster::report(&self.generation).ok_or(ApiError::PathNotFound)?;
+                Ok(Object::one(counters::zone_sync(&report)))
+            }
             ["http", inside @ ..] => self.http(inside),
             ["stream", inside @ ..] if self.has_stream() => self.stream(inside),
             _ => Err(ApiError::PathNotFound),
@@ -160,7 +165,10 @@ impl ApiState {
         let zones = self.part::<StatusZones>();
         let limits = self.part::<LimitZones>();
         match path {
-            [] => Ok(Object::whole(STREAM.into_iter().collect())),
+            [] => {
+                let shared = cluster::report(&self.generation).map(|_| "zone_sync");
+                Ok(Object::whole(STREAM.into_iter().chain(shared).collect()))
+            }
             ["server_zones", name @ ..] => {
                 zones_at(&zones.stream_servers, name, counters::stream_zone, ApiError::ServerZoneNotFound)
             }

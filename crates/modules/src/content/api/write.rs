@@ -1,12 +1,15 @@
 //! Changes by the API (`write=on`).
 
+use std::sync::Arc;
+
+use freerun_cluster::Cluster;
 use freerun_http::body::begin_discarding;
 use freerun_http::log_error;
 use freerun_http::request::Request;
 use freerun_proto::{Method, Status};
 use freerun_runtime::pool::Tag;
 use freerun_serve::configuration::unsaved_states;
-use freerun_serve::values::keyvals;
+use freerun_serve::values::keyvals::{self, KeyvalZone};
 use serde_json::Value;
 
 use super::ApiFailure;
@@ -64,16 +67,21 @@ pub async fn change(request: &mut Request, source: ApiState, path: &[&str]) -> R
                     keyvals::PairChange::Clear
                 }
             };
-            let log = source.generation.error_log.clone();
-            let changed = in_pool(request, move || {
-                zone.pairs.change(&change, zone.timeout)?;
-                if let Some(state) = &zone.state {
-                    let pairs = zone.pairs.clone();
-                    unsaved_states::write(state, &log, move || pairs.save());
+            match shared(&source, &zone) {
+                Some(cluster) => cluster.change_pairs(name, change).await.map_err(ApiError::from)?,
+                None => {
+                    let log = source.generation.error_log.clone();
+                    let changed = in_pool(request, move || {
+                        zone.pairs.change(&change, zone.timeout)?;
+                        if let Some(state) = &zone.state {
+                            let pairs = zone.pairs.clone();
+                            unsaved_states::write(state, &log, move || pairs.save());
+                        }
+                        Ok(())
+                    });
+                    changed.await??;
                 }
-                Ok(())
-            });
-            changed.await??;
+            }
             // Pairs may be secrets.
             change_log::note(request, format_args!("pairs of keyval_zone \"{zone_name}\" are changed"));
             Ok(WriteAnswer { status: if method == Method::Post { 201 } else { 204 }, value: None, is_undone: false })
@@ -130,6 +138,12 @@ pub async fn change(request: &mut Request, source: ApiState, path: &[&str]) -> R
         }
         _ => not_changed(request, &source, path),
     }
+}
+
+/// The cluster that a zone of pairs is shared by. `None`: its pairs concern this machine alone.
+fn shared(source: &ApiState, zone: &KeyvalZone) -> Option<Arc<Cluster>> {
+    zone.sync?;
+    source.generation.parts.get::<Cluster>()
 }
 
 /// The answer for what is there, or not, and cannot be changed.

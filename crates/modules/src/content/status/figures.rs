@@ -12,6 +12,7 @@ use freerun_sys::sandbox::{Protection, protections};
 
 use super::acme::AcmeCertificate;
 use super::caches::CacheFigures;
+use super::cluster::ClusterFigures;
 use super::http2::Http2;
 use super::limits::LimitZone;
 use super::problem::StatusProblem;
@@ -112,6 +113,8 @@ described! {
         pub acme: Vec<AcmeCertificate>,
         /// Spans of `otel_trace`, where there is an `otel_exporter`.
         pub otel: Option<Spans>,
+        /// What other machines share, where there is a `zone_sync_engine`.
+        pub cluster: Option<ClusterFigures>,
     }
 
     /// A limit that the worker has set for itself, or could not set.
@@ -311,6 +314,7 @@ impl Figures {
             },
             acme: super::acme::collect(&generation),
             otel: super::telemetry::collect(&generation),
+            cluster: super::cluster::collect(&generation),
         }
     }
 }

@@ -4,6 +4,7 @@
 
 mod acme;
 pub(super) mod caches;
+pub(super) mod cluster;
 pub(super) mod figures;
 pub(super) mod history;
 mod http2;

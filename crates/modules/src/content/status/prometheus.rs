@@ -5,7 +5,7 @@
 
 use super::figures::{Figures, Mount};
 use super::samples::{MetricRow, Text};
-use super::{acme, caches, limits, problem, resolvers, telemetry, tls, upstreams, zones};
+use super::{acme, caches, cluster, limits, problem, resolvers, telemetry, tls, upstreams, zones};
 
 /// The media type of the text.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -29,6 +29,7 @@ pub fn text(figures: &Figures) -> String {
     tls::text(&figures.tls, &mut out);
     acme::text(&figures.acme, &mut out);
     telemetry::text(figures.otel.as_ref(), &mut out);
+    cluster::text(figures.cluster.as_ref(), &mut out);
     out.0
 }
 

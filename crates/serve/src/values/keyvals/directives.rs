@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use freerun_conf::{Contexts, Cx, Node, Problem, Setting, Shape, parse_seconds};
 
-use super::{AllKeyvals, KeyvalType, KeyvalZone, Keyvals};
+use super::{AllKeyvals, KeyvalType, KeyvalZone, Keyvals, PairSync, PairsAlone};
+use crate::configuration::engine_declared::EngineDeclared;
 use crate::configuration::parts::Paths;
 use crate::configuration::state_file::{self, StateFile};
 use crate::configuration::stateless::stateless;
@@ -23,10 +24,11 @@ const KIND: &str = "keyval";
 pub struct KeyvalZones;
 
 impl Setting for KeyvalZones {
-    const SHAPE: Shape = Shape::between(1, 4, "zone=name:size [state=file] [timeout=time] [type=string|ip|prefix]");
+    const SHAPE: Shape = Shape::between(1, 6, "zone=name:size [state=file] [timeout=time] [type=string|ip|prefix] [sync [alone=refuse|local]]");
 
     fn set(_: Option<Self>, directive: &Node, cx: &mut Cx) -> Result<Self, Problem> {
         let (mut zone, mut state, mut timeout, mut kind) = (None, None, None, KeyvalType::ALL[0]);
+        let (mut is_shared, mut alone) = (false, None);
         for word in &directive.args {
             let invalid = || Problem::invalid_parameter(directive, word);
             match word.text.split_once('=') {
@@ -39,13 +41,22 @@ impl Setting for KeyvalZones {
                 Some(("type", name)) => {
                     kind = KeyvalType::ALL.into_iter().find(|(known, _)| *known == name).ok_or_else(invalid)?;
                 }
+                Some(("alone", name)) => {
+                    let known = PairsAlone::ALL.into_iter().find(|(known, _)| *known == name);
+                    alone = Some((known.ok_or_else(|| invalid().hint("it is \"refuse\" or \"local\""))?.1, word));
+                }
                 None if word.text == "sync" => {
-                    return Err(invalid().hint("zones are not synchronised with other machines"));
+                    EngineDeclared::check(directive, word, cx)?;
+                    is_shared = true;
                 }
                 _ => return Err(invalid()),
             }
         }
         let zone = zone.ok_or_else(|| ZoneName::missing(directive))?;
+        if let Some((_, word)) = alone.filter(|_| !is_shared) {
+            return Err(Problem::invalid_parameter(directive, word).hint("\"alone\" belongs to \"sync\""));
+        }
+        let sync = is_shared.then(|| PairSync { alone: alone.map(|(rule, _)| rule).unwrap_or_default() });
         let is_http = cx.context == Contexts::HTTP;
         let state = state.map(|path| cx.extensions.get_or_default::<Paths>().absolute(path));
         if let Some(path) = &state {
@@ -67,7 +78,7 @@ impl Setting for KeyvalZones {
         };
         let mut defined = None;
         let define = |pairs: Arc<Keyvals>| {
-            let zone = KeyvalZone { pairs, timeout, state };
+            let zone = KeyvalZone { pairs, timeout, state, sync };
             defined = Some(zone.clone());
             zone
         };

@@ -29,6 +29,30 @@ pub struct KeyvalZone {
     pub timeout: Option<Duration>,
     /// The file that keeps the pairs.
     pub state: Option<Arc<StateFile>>,
+    /// The way in which other nodes have the same pairs; `None`: they have not.
+    pub sync: Option<PairSync>,
+}
+
+/// The way in which the nodes of a cluster share the pairs of a zone (`sync`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PairSync {
+    /// The answer to changes while the engine is away.
+    pub alone: PairsAlone,
+}
+
+/// The answer to changes of shared pairs while the engine is away (`alone=`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum PairsAlone {
+    /// `refuse`: they are refused, so that no node has what others do not have.
+    #[default]
+    Refuse,
+    /// `local`: they are made here, and told to others when the engine is there again.
+    Local,
+}
+
+impl PairsAlone {
+    /// All rules, by their names.
+    pub const ALL: [(&'static str, PairsAlone); 2] = [("refuse", PairsAlone::Refuse), ("local", PairsAlone::Local)];
 }
 
 /// Zones by their names.

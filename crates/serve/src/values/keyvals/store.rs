@@ -267,6 +267,59 @@ impl Keyvals {
         if has_room() { Ok(()) } else { Err(PairRefusal::Full) }
     }
 
+    /// Whether these changes name keys of the zone's kind alone.
+    pub fn takes_keys(&self, change: &PairChange) -> bool {
+        let is_key = |key: &str| keys::of_pair(self.kind, key, &self.lengths).is_some();
+        match change {
+            PairChange::Add(all) => all.iter().all(|new| is_key(&new.key)),
+            PairChange::Set { key, .. } | PairChange::Remove(key) => is_key(key),
+            PairChange::Clear => true,
+        }
+    }
+
+    /// Whether the zone has room for these changes, as far as that can be known before they are made.
+    pub fn has_room(&self, change: &PairChange) -> bool {
+        let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let size = |key: &str, value: &str| (2 * key.len() + value.len()) as u64 + OVERHEAD;
+        let now = now();
+        let bytes = match change {
+            PairChange::Add(all) => all.iter().map(|new| size(&new.key, &new.value)).sum(),
+            PairChange::Set { key, value: Some(value), .. } => {
+                let before = self.key(key).ok().and_then(|place| self.there(&place, now)).map_or(0, |old| old.size());
+                size(key, value).saturating_sub(before)
+            }
+            PairChange::Set { value: None, .. } | PairChange::Remove(_) | PairChange::Clear => 0,
+        };
+        self.make_room(bytes, now).is_ok()
+    }
+
+    /// Stores a pair as another node has it, whatever there is; `until` in milliseconds since 1970. It waits for others that
+    /// change the zone, so a loop never calls it.
+    ///
+    /// # Errors
+    /// [`PairRefusal::Key`] or [`PairRefusal::Full`]; nothing has changed then.
+    pub fn store(&self, key: &str, value: &str, until: Option<u64>) -> Result<(), PairRefusal> {
+        let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = self.key(key)?;
+        self.put(place, Pair { key: key.into(), value: value.into(), until }, now())
+    }
+
+    /// Removes the pair with this key, if there is one. It waits for others that change the zone, so a loop never calls it.
+    pub fn forget(&self, key: &str) {
+        let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Ok(place) = self.key(key) {
+            self.take(&place);
+        }
+    }
+
+    /// All pairs with their ends, in milliseconds since 1970.
+    pub fn entries(&self) -> Vec<(String, String, Option<u64>)> {
+        let now = now();
+        let pairs = self.pairs.pin();
+        let there = pairs.values().filter(|pair| !pair.is_over(now));
+        there.map(|pair| (pair.key.to_string(), pair.value.to_string(), pair.until)).collect()
+    }
+
     /// The pairs as a state file has them: JSON.
     pub fn save(&self) -> Vec<u8> {
         let now = now();
@@ -398,6 +451,23 @@ mod tests {
         assert_eq!(zone.all(), BTreeMap::from([("b".into(), "2".into()), ("c".into(), "3".into())]));
         assert_eq!(zone.change(&PairChange::Clear, None), Ok(()));
         assert!(zone.all().is_empty() && zone.used.load(Relaxed) == 0);
+    }
+
+    #[test]
+    fn pairs_of_other_nodes_are_stored_as_they_are() {
+        let zone = Keyvals::new(KeyvalType::Text, 1 << 20);
+        let far = Some(4_000_000_000_000);
+        assert_eq!((zone.store("a", "1", far), zone.store("a", "2", None), zone.store("b", "3", far)), (Ok(()), Ok(()), Ok(())));
+        assert_eq!(zone.store("c", "4", Some(5)), Ok(()), "its time is over");
+        let mut entries = zone.entries();
+        entries.sort();
+        assert_eq!(entries, [("a".into(), "2".into(), None), ("b".into(), "3".into(), far)]);
+        zone.forget("a");
+        zone.forget("x");
+        assert_eq!((zone.get("a"), zone.get("b").as_deref()), (None, Some("3")));
+        assert_eq!(zone.store("", "1", None), Err(PairRefusal::Key));
+        assert!(zone.takes_keys(&set("a", None, None)) && !zone.takes_keys(&PairChange::Remove(String::new())));
+        assert_eq!(Keyvals::new(KeyvalType::Text, 10).store("a", "1", None), Err(PairRefusal::Full));
     }
 
     #[test]

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use freerun_cache::cache::Cache;
 use freerun_cache::purge::{MAX_TEXT, PurgeRefused};
+use freerun_cluster::PurgeNews;
 use freerun_conf::text_of;
 use freerun_proto::Status;
 use freerun_proxy::cached::clock::unix_now;
 use freerun_proxy::cached::find::CacheRequest;
-use freerun_proxy::cached::purge::{MAX_TAGS, purge_tags, write_down};
+use freerun_proxy::cached::purge::{MAX_TAGS, purge_tags, tell_others, write_down};
 use serde_json::{Value, json};
 
 use super::endpoint_call::{EndpointAnswer, EndpointCall, EndpointFailure, EndpointFuture};
@@ -56,11 +57,9 @@ pub(super) fn remove(mut asked: EndpointCall<'_>) -> EndpointFuture<'_> {
         let text = text.ok_or_else(|| Refusal::new(Code::BadArgument, "\"key\" is needed"))?;
         asked.without_body()?;
         let wanted = CacheRequest::of(cache, text.into());
-        if !wanted.remove() {
-            return Err(Code::KeyNotFound.into());
-        }
-        purged(&asked, &wanted.cache, &wanted.text).await;
-        EndpointAnswer::done()
+        let removed = wanted.remove();
+        let what = vec![freerun_cache::purge::Purge::Key(wanted.text.clone())];
+        purged(&asked, &wanted.cache, &wanted.text, what, removed).await
     })
 }
 
@@ -101,26 +100,43 @@ pub(super) fn purge(mut asked: EndpointCall<'_>) -> EndpointFuture<'_> {
         match purge_of(&asked.body().await?)? {
             Purge::Key(text) => {
                 let wanted = CacheRequest::of(cache, text);
-                if !wanted.purge().map_err(too_long)? {
-                    return Err(Code::KeyNotFound.into());
-                }
-                purged(&asked, &wanted.cache, &wanted.text).await;
+                let removed = wanted.purge().map_err(too_long)?;
+                let what = vec![wanted.meant()];
+                purged(&asked, &wanted.cache, &wanted.text, what, removed).await
             }
             Purge::Tags(tags) => {
                 let names = tags.join(&b" "[..]);
+                let what = tags.iter().cloned().map(freerun_cache::purge::Purge::Tag).collect();
                 purge_tags(&cache, tags).map_err(too_long)?;
-                purged(&asked, &cache, &names).await;
+                purged(&asked, &cache, &names, what, true).await
             }
         }
-        EndpointAnswer::done()
     })
 }
 
-/// Logs a purge, and waits until it is on the disk.
-async fn purged(asked: &EndpointCall<'_>, cache: &Cache, what: &[u8]) {
+/// Tells other machines of a purge, logs it, and waits until it is on the disk. `removed`: there was something to purge on this
+/// machine.
+async fn purged(
+    asked: &EndpointCall<'_>,
+    cache: &Cache,
+    text: &[u8],
+    what: Vec<freerun_cache::purge::Purge>,
+    removed: bool,
+) -> Result<EndpointAnswer, EndpointFailure> {
+    let news = tell_others(asked.request, cache, what).await;
+    if !removed && news.is_none() {
+        return Err(Code::KeyNotFound.into());
+    }
+    if news == Some(PurgeNews::Lost) {
+        return Err(Code::ClusterAway.into());
+    }
     let name = &cache.config().name;
-    change_log::note(asked.request, format_args!("\"{}\" is purged from cache \"{name}\"", text_of(what)));
-    write_down(asked.request, cache, what).await;
+    change_log::note(asked.request, format_args!("\"{}\" is purged from cache \"{name}\"", text_of(text)));
+    write_down(asked.request, cache, text).await;
+    match news {
+        Some(PurgeNews::Noted) => EndpointAnswer::accepted(),
+        _ => EndpointAnswer::done(),
+    }
 }
 
 /// The purge that a body requests.

@@ -61,6 +61,11 @@ impl EndpointAnswer {
         Ok(EndpointAnswer { status: 200, text: Some(text) })
     }
 
+    /// No content: it will be done.
+    pub(super) fn accepted() -> Result<EndpointAnswer, EndpointFailure> {
+        Ok(EndpointAnswer { status: 202, text: None })
+    }
+
     /// No content: it is done.
     pub(super) fn done() -> Result<EndpointAnswer, EndpointFailure> {
         Ok(EndpointAnswer { status: 204, text: None })

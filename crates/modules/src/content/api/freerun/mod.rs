@@ -1,10 +1,11 @@
 //! freerun's own API, below `/freerun/1/` of a location with `api`: what nginx's API has no place for.
 //!
 //! `table.rs` has all endpoints; everything that is said of them elsewhere (`openapi.rs`: the description for programs, and
-//! the page of the reference) is made of it. Their handlers are in `loops.rs`, `caches.rs`, `log.rs` and `shown.rs`; what these
+//! the page of the reference) is made of it. Their handlers are in `loops.rs`, `caches.rs`, `cluster.rs`, `log.rs` and `shown.rs`; what these
 //! are asked and answer is in `asked.rs`, and `refusal.rs` has the errors.
 
 mod caches;
+mod cluster;
 mod endpoint_call;
 mod log;
 mod loops;

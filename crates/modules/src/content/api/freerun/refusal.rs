@@ -35,6 +35,10 @@ pub enum Code {
     TooLong,
     /// There is no room in the pool that makes the answer.
     Overloaded,
+    /// The configuration takes part in no cluster.
+    NoCluster,
+    /// The engine of the cluster is away.
+    ClusterAway,
 }
 
 impl Code {
@@ -47,11 +51,12 @@ impl Code {
             | Code::PathNotFound
             | Code::LoopNotFound
             | Code::CacheNotFound
-            | Code::KeyNotFound => 404,
+            | Code::KeyNotFound
+            | Code::NoCluster => 404,
             Code::MethodDisabled | Code::MethodNotAllowed => 405,
             Code::LastLoop | Code::TooManyAddresses => 409,
             Code::TooLong => 413,
-            Code::Overloaded => 503,
+            Code::Overloaded | Code::ClusterAway => 503,
         }
     }
 
@@ -72,6 +77,8 @@ impl Code {
             Code::TooManyAddresses => "TooManyAddresses",
             Code::TooLong => "TooLong",
             Code::Overloaded => "Overloaded",
+            Code::NoCluster => "NoCluster",
+            Code::ClusterAway => "ClusterAway",
         }
     }
 
@@ -91,6 +98,8 @@ impl Code {
             Code::LastLoop => "no other loop takes connections",
             Code::TooManyAddresses => "too many addresses have a level",
             Code::TooLong => "the body, or a text in it, is too long",
+            Code::NoCluster => "there is no zone_sync_engine",
+            Code::ClusterAway => "the engine of the cluster is away",
             Code::Overloaded => "there is no room in the pool that makes the answer",
         }
     }

@@ -5,9 +5,11 @@ use serde_json::{Value, json};
 
 use super::endpoint_call::{EndpointCall, EndpointFuture};
 use super::refusal::{Code, Refusal};
-use super::{caches, log, loops, server_parts};
+use super::cluster::AppliedPurges;
+use super::{caches, cluster, log, loops, server_parts};
 use crate::content::described::schema::{HasSchema, Schemas};
 use crate::content::status::caches::CacheFigures;
+use crate::content::status::cluster::{ClusterFigures, ClusterNode};
 use crate::content::status::figures::{LoopFigures, Mount, Pool};
 use crate::content::status::history::figures::HistoryFigures;
 use crate::content::status::key::KeyExplanation;
@@ -154,9 +156,39 @@ pub static ENDPOINTS: &[Endpoint] = &[
                   `Cache-Tag`. It is in force at once, however many objects it concerns; their files are removed later. \
                   It outlives the process.",
         body: Some(caches::purge_schema),
-        refusals: &[Code::BadBody, Code::CacheNotFound, Code::KeyNotFound, Code::TooLong],
+        refusals: &[Code::BadBody, Code::CacheNotFound, Code::KeyNotFound, Code::TooLong, Code::ClusterAway],
         run: caches::purge,
         ..POST
+    },
+    Endpoint {
+        path: "/cluster",
+        id: "getCluster",
+        summary: "The engine of `zone_sync_engine`, and what is shared through it.",
+        example: example("/cluster", r#"{"state":"connected","nodes":2,"zones":[{"name":"flags","pending":0}]}"#),
+        answer: Some(ClusterFigures::schema),
+        refusals: &[Code::NoCluster],
+        run: cluster::show,
+        ..GET
+    },
+    Endpoint {
+        path: "/cluster/caches/{zone}",
+        id: "getAppliedPurges",
+        summary: "Which machines have applied the purges of a cache that this one has applied.",
+        example: example("/cluster/caches/pages", r#"{"everywhere":true}"#),
+        answer: Some(AppliedPurges::schema),
+        refusals: &[Code::NoCluster, Code::CacheNotFound, Code::ClusterAway],
+        run: cluster::purges,
+        ..GET
+    },
+    Endpoint {
+        path: "/cluster/nodes",
+        id: "listNodes",
+        summary: "The machines that share the engine: hosts, versions, configurations.",
+        example: example("/cluster/nodes", r#"[{"is_self":true}]"#),
+        answer: Some(Vec::<ClusterNode>::schema),
+        refusals: &[Code::NoCluster, Code::ClusterAway],
+        run: cluster::nodes,
+        ..GET
     },
     Endpoint {
         path: "/history",

@@ -139,6 +139,7 @@ fn figures() -> Figures {
         http3_upstreams: Http3Upstreams::now(),
         stream: sessions(),
         acme: vec![ordered(nasty), ordered("waiting")],
+        cluster: None,
         otel: Some(SpanCounts { exported: 1, dropped: 2, failed: 3, errors: 4, waiting: 5 }.into()),
     }
 }

@@ -31,6 +31,7 @@ fn calm() -> Figures {
         logs: Vec::new(),
         unsaved_states: Vec::new(),
         acme: vec![ordered("waiting")],
+        cluster: None,
         otel: Some(SpanCounts::default().into()),
         tls: Tls { certificates: Vec::new(), ..figures().tls },
         ..figures()

@@ -1,0 +1,180 @@
+//! The handle of a cluster, which the rest of the server has.
+
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use freerun_cache::purge::Purge;
+use freerun_runtime::timer;
+use freerun_serve::values::keyvals::{PairChange, PairRefusal};
+use tokio::sync::{Notify, mpsc, oneshot};
+
+use crate::figures::{ClusterCounts, ClusterReport, NodeReport};
+use crate::settings::ClusterPlan;
+use crate::thread::ClusterThread;
+
+/// The most orders that wait for the thread. One more waits for its place, or is refused.
+const ORDERS: usize = 1024;
+
+/// The longest wait of a change until the engine has it and this node has read it back.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The reason why pairs are not changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PairWriteError {
+    /// The change is refused, as without a cluster.
+    #[error(transparent)]
+    Refused(#[from] PairRefusal),
+    /// The engine is away, or has not answered in time: then the change may be made nevertheless.
+    #[error("the pairs are shared with other nodes, and the engine is away")]
+    Away,
+}
+
+/// An order for the thread.
+pub(crate) enum ClusterOrder {
+    /// Changes pairs of a zone.
+    Pairs {
+        zone: Arc<str>,
+        change: PairChange,
+        answer: oneshot::Sender<Result<(), PairWriteError>>,
+    },
+    /// Tells other nodes of purges of a cache. The answer is whether they have been told; otherwise they will be.
+    Purges { cache: Arc<str>, purges: Vec<Purge>, answer: oneshot::Sender<bool> },
+    /// Asks for the nodes that live.
+    Nodes { answer: oneshot::Sender<Option<Vec<NodeReport>>> },
+    /// Asks which purges of a cache each node has applied.
+    Applied { cache: Arc<str>, answer: oneshot::Sender<Option<Vec<(String, String)>>> },
+}
+
+/// What became of a purge, as far as other nodes are concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PurgeNews {
+    /// The engine has it: each node reads it.
+    Told,
+    /// It is on the disk of this node, and will be told when the engine is there again.
+    Noted,
+    /// Too many orders wait: other nodes will not be told.
+    Lost,
+}
+
+/// A cluster as a worker takes part in it: a handle, shared by all its clones. It is kept over reloads.
+#[derive(Clone)]
+pub struct Cluster(pub(crate) Arc<ClusterState>);
+
+pub(crate) struct ClusterState {
+    pub(crate) plan: ArcSwapOption<ClusterPlan>,
+    /// Rings when the plan is another one.
+    pub(crate) bell: Notify,
+    pub(crate) report: ArcSwap<ClusterReport>,
+    pub(crate) counts: ClusterCounts,
+    /// The way to the thread that runs.
+    orders: ArcSwapOption<mpsc::Sender<ClusterOrder>>,
+    /// Taken by the control thread, to start and to end the thread.
+    running: Mutex<Option<ClusterThread>>,
+}
+
+impl Default for Cluster {
+    fn default() -> Cluster {
+        Cluster(Arc::new(ClusterState {
+            plan: ArcSwapOption::empty(),
+            bell: Notify::new(),
+            report: ArcSwap::default(),
+            counts: ClusterCounts::default(),
+            orders: ArcSwapOption::empty(),
+            running: Mutex::new(None),
+        }))
+    }
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "Cluster({:?})", self.0.report.load().state)
+    }
+}
+
+impl Cluster {
+    /// Follows this plan from now on, and starts the thread if it does not run.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub fn update(&self, plan: ClusterPlan) -> io::Result<()> {
+        self.0.plan.store(Some(Arc::new(plan)));
+        let mut running = self.running();
+        if running.is_none() {
+            let (sender, receiver) = mpsc::channel(ORDERS);
+            *running = Some(ClusterThread::start(self.0.clone(), receiver)?);
+            self.0.orders.store(Some(Arc::new(sender)));
+        }
+        drop(running);
+        self.0.bell.notify_one();
+        Ok(())
+    }
+
+    /// Ends the thread; waits for that, for this time at most.
+    pub fn stop(&self, patience: Duration) {
+        self.0.orders.store(None);
+        let running = self.running().take();
+        if let Some(running) = running {
+            running.stop(patience);
+        }
+    }
+
+    /// The state of the cluster as it was within the last second.
+    pub fn report(&self) -> Arc<ClusterReport> {
+        self.0.report.load_full()
+    }
+
+    /// Changes pairs of a zone for all nodes: when this returns, the engine has the change, and this node has read it back. It
+    /// waits for a second at most.
+    ///
+    /// # Errors
+    /// [`PairWriteError`]
+    pub async fn change_pairs(&self, zone: &str, change: PairChange) -> Result<(), PairWriteError> {
+        let (answer, answered) = oneshot::channel();
+        let order = ClusterOrder::Pairs { zone: zone.into(), change, answer };
+        self.ask(order, answered).await.unwrap_or(Err(PairWriteError::Away))
+    }
+
+    /// Tells other nodes of purges of a cache, which are in force on this node already. It waits for a second at most.
+    pub async fn tell_purges(&self, cache: &str, purges: Vec<Purge>) -> PurgeNews {
+        let (answer, answered) = oneshot::channel();
+        let order = ClusterOrder::Purges { cache: cache.into(), purges, answer };
+        let Some(orders) = self.0.orders.load_full() else { return PurgeNews::Lost };
+        let sent = timer::timeout(PATIENCE, orders.send(order)).await;
+        if !matches!(sent, Ok(Ok(()))) {
+            return PurgeNews::Lost;
+        }
+        match timer::timeout(PATIENCE, answered).await {
+            Ok(Ok(true)) => PurgeNews::Told,
+            // The thread has the order, and keeps it until others have been told.
+            Ok(Ok(false)) | Err(_) => PurgeNews::Noted,
+            Ok(Err(_)) => PurgeNews::Lost,
+        }
+    }
+
+    /// The nodes that live. `None`: the engine is away.
+    pub async fn nodes(&self) -> Option<Vec<NodeReport>> {
+        let (answer, answered) = oneshot::channel();
+        self.ask(ClusterOrder::Nodes { answer }, answered).await?
+    }
+
+    /// The last entry of the log of a cache's purges that each node has applied: identifiers of nodes and entries. `None`: the
+    /// engine is away, or the purges of the cache are not shared.
+    pub async fn applied_purges(&self, cache: &str) -> Option<Vec<(String, String)>> {
+        let (answer, answered) = oneshot::channel();
+        self.ask(ClusterOrder::Applied { cache: cache.into(), answer }, answered).await?
+    }
+
+    /// Gives the thread an order and waits for the answer. `None`: there is none in time.
+    async fn ask<T>(&self, order: ClusterOrder, answered: oneshot::Receiver<T>) -> Option<T> {
+        let orders = self.0.orders.load_full()?;
+        orders.try_send(order).ok()?;
+        timer::timeout(PATIENCE, answered).await.ok()?.ok()
+    }
+
+    fn running(&self) -> MutexGuard<'_, Option<ClusterThread>> {
+        self.0.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

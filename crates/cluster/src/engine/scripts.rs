@@ -1,0 +1,125 @@
+//! Scripts that run inside the engine, each as one step: no other command comes in between. They need Redis 7.0 or Valkey 7.2.
+
+/// A script and the name that the engine has for it once it is loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Script {
+    /// Says who the engine is and what time it has. Keys: the mark, the check of the secret. Arguments: the mark that a new
+    /// engine gets, and the check of this node. Answers the mark, the check, the time in milliseconds, and whether the mark is
+    /// new.
+    Join,
+    /// Changes pairs of a zone. Keys: the table, the log. Arguments: the verb, the node, the length of the log, and what the
+    /// verb needs. Answers `ok` and the identifier of the entry, or why nothing was changed.
+    Pairs,
+    /// Removes pairs whose time is over. Keys: the table. Arguments: the cursor, the number of pairs that are looked at.
+    /// Answers the next cursor.
+    Sweep,
+    /// Tells that a node lives. Keys: the list of nodes, the node's own table. Arguments: the node, the time in milliseconds
+    /// after which a silent node is gone, and names and values of the table. Answers the time in milliseconds, and the number
+    /// of nodes.
+    Beat,
+}
+
+/// All scripts, by their numbers.
+pub(super) const ALL: [(Script, &str); 4] =
+    [(Script::Join, JOIN), (Script::Pairs, PAIRS), (Script::Sweep, SWEEP), (Script::Beat, BEAT)];
+
+const JOIN: &str = r"
+local time = redis.call('TIME')
+local mark = redis.call('GET', KEYS[1])
+local is_new = 0
+if not mark then
+  mark = ARGV[1]
+  is_new = 1
+  redis.call('SET', KEYS[1], mark)
+end
+local check = redis.call('GET', KEYS[2])
+if not check then
+  check = ARGV[2]
+  redis.call('SET', KEYS[2], check)
+end
+return {mark, check, time[1] * 1000 + math.floor(time[2] / 1000), is_new}
+";
+
+const PAIRS: &str = r"
+local verb, node, length = ARGV[1], ARGV[2], ARGV[3]
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local function is_there(stored)
+  if not stored then return false end
+  local till = tonumber(string.match(stored, '^(%d+)|'))
+  return till == 0 or till > now
+end
+local function till(lasts)
+  if lasts == '' then return '0' end
+  return string.format('%.0f', now + tonumber(lasts))
+end
+local function note(...)
+  return redis.call('XADD', KEYS[2], 'MAXLEN', '~', length, '*', 'n', node, ...)
+end
+local function put(name, stored)
+  redis.call('HSET', KEYS[1], name, stored)
+  return note('o', 's', 'k', name, 'v', stored)
+end
+if verb == 'add' then
+  if #ARGV > 6 and redis.call('HLEN', KEYS[1]) > 0 then
+    if redis.call('HLEN', KEYS[1]) > 1000 then return {'notempty'} end
+    for _, stored in ipairs(redis.call('HVALS', KEYS[1])) do
+      if is_there(stored) then return {'notempty'} end
+    end
+  end
+  for at = 4, #ARGV, 3 do
+    if is_there(redis.call('HGET', KEYS[1], ARGV[at])) then return {'exists'} end
+  end
+  local id = ''
+  for at = 4, #ARGV, 3 do
+    id = put(ARGV[at], till(ARGV[at + 2]) .. '|' .. ARGV[at + 1])
+  end
+  return {'ok', id}
+elseif verb == 'set' then
+  local stored = redis.call('HGET', KEYS[1], ARGV[4])
+  if not is_there(stored) then return {'missing'} end
+  local bar = string.find(stored, '|', 1, true)
+  local ends, payload = string.sub(stored, 1, bar - 1), string.sub(stored, bar + 1)
+  if ARGV[5] == 'new' then payload = ARGV[6] end
+  if ARGV[7] ~= 'keep' then ends = till(ARGV[7]) end
+  return {'ok', put(ARGV[4], ends .. '|' .. payload)}
+elseif verb == 'remove' or verb == 'drop' then
+  local was_there = is_there(redis.call('HGET', KEYS[1], ARGV[4]))
+  if verb == 'remove' and not was_there then return {'missing'} end
+  redis.call('HDEL', KEYS[1], ARGV[4])
+  return {'ok', note('o', 'd', 'k', ARGV[4], 'v', ARGV[5])}
+elseif verb == 'clear' then
+  redis.call('DEL', KEYS[1])
+  return {'ok', note('o', 'c')}
+elseif verb == 'put' then
+  return {'ok', put(ARGV[4], ARGV[5])}
+elseif verb == 'merge' then
+  local id = ''
+  for at = 4, #ARGV, 2 do
+    if not is_there(redis.call('HGET', KEYS[1], ARGV[at])) then id = put(ARGV[at], ARGV[at + 1]) end
+  end
+  return {'ok', id}
+end
+return redis.error_reply('no such verb')
+";
+
+const SWEEP: &str = r"
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local page = redis.call('HSCAN', KEYS[1], ARGV[1], 'COUNT', ARGV[2])
+for at = 1, #page[2], 2 do
+  local till = tonumber(string.match(page[2][at + 1], '^(%d+)|'))
+  if till and till ~= 0 and till <= now then redis.call('HDEL', KEYS[1], page[2][at]) end
+end
+return page[1]
+";
+
+const BEAT: &str = r"
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+redis.call('ZADD', KEYS[1], now, ARGV[1])
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - tonumber(ARGV[2]))
+redis.call('HSET', KEYS[2], unpack(ARGV, 3))
+redis.call('PEXPIRE', KEYS[2], ARGV[2])
+return {now, redis.call('ZCARD', KEYS[1])}
+";

@@ -1,0 +1,46 @@
+//! What a configuration shares with other machines.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use freerun_cluster::Cluster;
+use freerun_cluster::directives::WantedEngine;
+use freerun_cluster::settings::{ClusterPlan, PurgeTarget};
+use freerun_proxy::caches::zones::Caches;
+use freerun_runtime::log::Level;
+use freerun_serve::configuration::generation::Generation;
+use freerun_serve::loops::shared::SharedState;
+use freerun_serve::values::keyvals::AllKeyvals;
+
+use super::purge_target::CacheTarget;
+
+/// The cluster that a generation takes part in, or that the one before has left to it.
+pub(super) fn cluster(generation: &Generation) -> Option<Arc<Cluster>> {
+    generation.parts.get::<Cluster>()
+}
+
+/// Has the thread follow a configuration that has begun.
+pub(super) fn begin(generation: &Arc<Generation>, _: &Arc<SharedState>) {
+    let Some(cluster) = cluster(generation) else { return };
+    let Some(wanted) = generation.parts.get::<WantedEngine>() else { return cluster.stop(Duration::ZERO) };
+    let zones = generation.parts.get::<AllKeyvals>();
+    let zones = zones.iter().flat_map(|all| all.http.iter().chain(&all.stream));
+    let caches = generation.parts.get::<Caches>();
+    let caches = caches.iter().flat_map(|caches| caches.iter()).filter(|cache| cache.path.sync);
+    let plan = ClusterPlan {
+        engine: wanted.0.clone(),
+        pairs: zones.filter(|(_, zone)| zone.sync.is_some()).map(|(name, zone)| (name.clone(), zone.clone())).collect(),
+        caches: caches
+            .map(|cache| {
+                let target: Arc<dyn PurgeTarget> = Arc::new(CacheTarget::new(&cache.folder));
+                (cache.path.name.as_str().into(), target)
+            })
+            .collect(),
+        generation: generation.number,
+        log: generation.error_log.clone(),
+    };
+    if let Err(error) = cluster.update(plan) {
+        let line = format_args!("cluster: nothing is shared: the thread for it cannot be started ({error})");
+        generation.error_log.write(Level::Alert, None, line);
+    }
+}

@@ -1,0 +1,21 @@
+//! Whether a configuration names an engine for state that several machines share (`zone_sync_engine`).
+
+use freerun_conf::{Cx, Node, Problem, Word};
+
+/// The configuration names an engine. Lives in the configuration's context, from before its blocks are read.
+#[derive(Debug, Clone, Copy)]
+pub struct EngineDeclared;
+
+impl EngineDeclared {
+    /// Checks that there is an engine for the parameter `sync` of a directive.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn check(directive: &Node, word: &Word, cx: &Cx) -> Result<(), Problem> {
+        if cx.extensions.get::<EngineDeclared>().is_some() {
+            return Ok(());
+        }
+        let problem = Problem::new(format!("\"sync\" of \"{}\" needs \"zone_sync_engine\"", directive.name.text));
+        Err(problem.at(word.place).hint("outside of all blocks, such as: zone_sync_engine redis://127.0.0.1:6379;"))
+    }
+}
