@@ -194,6 +194,9 @@ mod tests {
         assert_eq!(EngineAddress::parse("redis://u:p@a", None), Err(AddressError::Credentials));
         assert_eq!(EngineAddress::parse("redis://a,b", None), Err(AddressError::NoSentinels));
         assert_eq!(EngineAddress::parse("unix:/a", Some("m")), Err(AddressError::UnixSentinel));
-        assert_eq!(EngineAddress::parse(&format!("redis://{}", ["a"; 17].join(",")), Some("m")), Err(AddressError::TooMany));
+        assert_eq!(
+            EngineAddress::parse(&format!("redis://{}", ["a"; 17].join(",")), Some("m")),
+            Err(AddressError::TooMany)
+        );
     }
 }

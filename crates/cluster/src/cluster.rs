@@ -35,11 +35,7 @@ pub enum PairWriteError {
 /// An order for the thread.
 pub(crate) enum ClusterOrder {
     /// Changes pairs of a zone.
-    Pairs {
-        zone: Arc<str>,
-        change: PairChange,
-        answer: oneshot::Sender<Result<(), PairWriteError>>,
-    },
+    Pairs { zone: Arc<str>, change: PairChange, answer: oneshot::Sender<Result<(), PairWriteError>> },
     /// Tells other nodes of purges of a cache. The answer is whether they have been told; otherwise they will be.
     Purges { cache: Arc<str>, purges: Vec<Purge>, answer: oneshot::Sender<bool> },
     /// Asks for the nodes that live.

@@ -98,7 +98,9 @@ impl Setting for EngineSetting {
             }
         }
         let address = EngineAddress::parse(&address.text, primary).map_err(|error| {
-            Problem::new(format!("invalid address of an engine \"{}\"", address.text)).at(address.place).hint(error.to_string())
+            Problem::new(format!("invalid address of an engine \"{}\"", address.text))
+                .at(address.place)
+                .hint(error.to_string())
         })?;
         cx.extensions.insert(EngineDeclared);
         Ok(EngineSetting { address, prefix, user, password })
@@ -194,7 +196,8 @@ pub fn declare(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
     let pem = |file: &Option<PemFile>| file.as_ref().map(|file| file.0.clone());
     let (certificate, key) = (pem(&own.zone_sync_ssl_certificate), pem(&own.zone_sync_ssl_certificate_key));
     if certificate.is_some() != key.is_some() {
-        let problem = Problem::new("\"zone_sync_ssl_certificate\" and \"zone_sync_ssl_certificate_key\" belong together");
+        let problem =
+            Problem::new("\"zone_sync_ssl_certificate\" and \"zone_sync_ssl_certificate_key\" belong together");
         return Err(problem);
     }
     let wanted = EngineSettings {

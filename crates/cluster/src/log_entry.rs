@@ -37,10 +37,7 @@ impl FromStr for EntryId {
 
     fn from_str(text: &str) -> Result<EntryId, ()> {
         let (milliseconds, number) = text.split_once('-').ok_or(())?;
-        Ok(EntryId {
-            milliseconds: milliseconds.parse().map_err(|_| ())?,
-            number: number.parse().map_err(|_| ())?,
-        })
+        Ok(EntryId { milliseconds: milliseconds.parse().map_err(|_| ())?, number: number.parse().map_err(|_| ())? })
     }
 }
 

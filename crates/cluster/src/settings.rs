@@ -10,7 +10,6 @@ use freerun_serve::values::keyvals::KeyvalZone;
 
 use crate::address::EngineAddress;
 
-
 /// The engine and the way to talk to it. Two configurations with the same settings share their connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EngineSettings {

@@ -63,6 +63,16 @@ impl Application {
             .unwrap_or_default()
     }
 
+    /// Sends its process a signal.
+    ///
+    /// # Panics
+    /// The process has ended.
+    #[track_caller]
+    pub fn signal(&self, signal: Signal) {
+        let pid = self.group().expect("a process");
+        kill_process(pid, signal).expect("a signal");
+    }
+
     fn group(&self) -> Option<Pid> {
         i32::try_from(self.child.id()).ok().and_then(Pid::from_raw)
     }

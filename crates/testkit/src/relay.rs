@@ -52,7 +52,11 @@ pub struct Relay {
 #[derive(Debug)]
 struct RelayState {
     to: SocketAddr,
-    path: Path,
+    path: Mutex<Path>,
+    /// Connections end at once.
+    is_cut: AtomicBool,
+    /// Nothing arrives.
+    is_held: AtomicBool,
     ended: AtomicBool,
     /// The numbers of bytes that were delivered to the server, and to clients.
     delivered: [AtomicU64; 2],
@@ -69,15 +73,19 @@ impl Relay {
         let listener = listen(&path).unwrap_or_else(|error| panic!("a relay: {error}"));
         let address = listener.local_addr().expect("an address");
         let (delivered, sockets) = ([AtomicU64::new(0), AtomicU64::new(0)], Mutex::default());
-        let shared = Arc::new(RelayState { to, path, ended: AtomicBool::new(false), delivered, sockets });
+        let [is_cut, is_held, ended] = [const { AtomicBool::new(false) }; 3];
+        let shared = Arc::new(RelayState { to, path: Mutex::new(path), is_cut, is_held, ended, delivered, sockets });
         let accepting = shared.clone();
         thread::spawn(move || {
             while let Ok((client, _)) = listener.accept() {
                 if accepting.ended.load(Ordering::SeqCst) {
                     return;
                 }
+                if accepting.is_cut.load(Ordering::SeqCst) {
+                    continue;
+                }
                 // Without a server behind it, the client's connection ends at once.
-                if let Ok(server) = connect(accepting.to, &accepting.path) {
+                if let Ok(server) = connect(accepting.to, &accepting.path()) {
                     let _ = carry(&accepting, client, server);
                 }
             }
@@ -88,6 +96,28 @@ impl Relay {
     /// The address to connect to instead of the server.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Ends all connections, and new ones at once, until [`Relay::heal`].
+    pub fn cut(&self) {
+        self.shared.is_cut.store(true, Ordering::SeqCst);
+        self.shared.end_connections();
+    }
+
+    /// Delivers nothing any more, without a sign of it, until [`Relay::heal`].
+    pub fn hold(&self) {
+        self.shared.is_held.store(true, Ordering::SeqCst);
+    }
+
+    /// Ends [`Relay::cut`] and [`Relay::hold`]. What was held arrives.
+    pub fn heal(&self) {
+        self.shared.is_cut.store(false, Ordering::SeqCst);
+        self.shared.is_held.store(false, Ordering::SeqCst);
+    }
+
+    /// Changes the delay of bytes that come from now on.
+    pub fn set_delay(&self, delay: Duration) {
+        self.shared.path.lock().unwrap_or_else(PoisonError::into_inner).delay = delay;
     }
 
     /// The number of bytes that were delivered to the server so far.
@@ -101,12 +131,22 @@ impl Relay {
     }
 }
 
+impl RelayState {
+    fn path(&self) -> Path {
+        *self.path.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn end_connections(&self) {
+        for socket in self.sockets.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+    }
+}
+
 impl Drop for Relay {
     fn drop(&mut self) {
         self.shared.ended.store(true, Ordering::SeqCst);
-        for socket in self.shared.sockets.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            let _ = socket.shutdown(Shutdown::Both);
-        }
+        self.shared.end_connections();
         // Whoever waits for a connection sees that it is over.
         let _ = TcpStream::connect(self.address);
     }
@@ -150,10 +190,10 @@ fn carry(shared: &Arc<RelayState>, client: TcpStream, server: TcpStream) -> std:
     for (way, (from, to)) in ways.into_iter().enumerate() {
         let (pieces, come) = channel();
         let waiting = Arc::new(AtomicU64::new(0));
-        let (path, counted) = (shared.path, waiting.clone());
-        thread::spawn(move || take(from, &path, &pieces, &counted));
+        let (taking, counted) = (shared.clone(), waiting.clone());
+        thread::spawn(move || take(from, &taking, &pieces, &counted));
         let shared = shared.clone();
-        thread::spawn(move || deliver(to, &come, &waiting, &shared.delivered[way]));
+        thread::spawn(move || deliver(to, &come, &waiting, &shared, way));
     }
     Ok(())
 }
@@ -161,7 +201,8 @@ fn carry(shared: &Arc<RelayState>, client: TcpStream, server: TcpStream) -> std:
 /// Bytes, and when they arrive; without bytes, the end.
 type DelayedBytes = (Instant, Vec<u8>);
 
-fn take(mut from: TcpStream, path: &Path, pieces: &Sender<DelayedBytes>, waiting: &AtomicU64) {
+fn take(mut from: TcpStream, shared: &RelayState, pieces: &Sender<DelayedBytes>, waiting: &AtomicU64) {
+    let path = shared.path();
     // A millisecond's worth, so that bytes arrive as evenly as on a real path.
     let most = path.rate.map_or(PIECE, |rate| usize::try_from(rate / 1000).unwrap_or(PIECE).clamp(1460, PIECE));
     let mut buffer = vec![0; most];
@@ -186,7 +227,7 @@ fn take(mut from: TcpStream, path: &Path, pieces: &Sender<DelayedBytes>, waiting
             free += Duration::from_secs_f64(count as f64 / rate as f64);
         }
         waiting.fetch_add(count as u64, Ordering::SeqCst);
-        if pieces.send((free + path.delay, buffer[..count].to_vec())).is_err() || count == 0 {
+        if pieces.send((free + shared.path().delay, buffer[..count].to_vec())).is_err() || count == 0 {
             // Who does not take any more is not to be sent more.
             let _ = from.shutdown(Shutdown::Read);
             return;
@@ -194,15 +235,18 @@ fn take(mut from: TcpStream, path: &Path, pieces: &Sender<DelayedBytes>, waiting
     }
 }
 
-fn deliver(mut to: TcpStream, pieces: &Receiver<DelayedBytes>, waiting: &AtomicU64, delivered: &AtomicU64) {
+fn deliver(mut to: TcpStream, pieces: &Receiver<DelayedBytes>, waiting: &AtomicU64, shared: &RelayState, way: usize) {
     while let Ok((due, bytes)) = pieces.recv() {
         thread::sleep(due.saturating_duration_since(Instant::now()));
+        while shared.is_held.load(Ordering::SeqCst) && !shared.ended.load(Ordering::SeqCst) {
+            thread::sleep(Duration::from_millis(1));
+        }
         if bytes.is_empty() || to.write_all(&bytes).is_err() {
             let _ = to.shutdown(Shutdown::Write);
             return;
         }
         waiting.fetch_sub(bytes.len() as u64, Ordering::SeqCst);
-        delivered.fetch_add(bytes.len() as u64, Ordering::SeqCst);
+        shared.delivered[way].fetch_add(bytes.len() as u64, Ordering::SeqCst);
     }
 }
 
@@ -230,6 +274,26 @@ mod tests {
             client.send("GET /end HTTP/1.1\r\n\r\n");
             assert_eq!(client.ending(), ConnectionEnd::Closed);
         }
+    }
+
+    #[test]
+    fn a_path_is_held_up_cut_and_healed() {
+        let upstream = TestUpstream::answering(|_| ok("hello"));
+        let relay = Relay::new(upstream.address().parse().expect("an address"), Path::round_trip(Duration::ZERO));
+        let mut client = TestClient::connect(relay.address());
+        assert_eq!(client.get("/").text(), "hello");
+        relay.hold();
+        client.send("GET /held HTTP/1.1\r\n\r\n");
+        client.set_timeout(Duration::from_millis(100));
+        assert!(client.try_response("GET").is_err(), "nothing arrives");
+        relay.heal();
+        client.set_timeout(crate::PATIENCE);
+        assert_eq!(client.response().text(), "hello");
+        relay.cut();
+        assert_ne!(client.ending(), ConnectionEnd::Silent);
+        assert_ne!(TestClient::connect(relay.address()).ending(), ConnectionEnd::Silent);
+        relay.heal();
+        assert_eq!(TestClient::connect(relay.address()).get("/").text(), "hello");
     }
 
     #[test]

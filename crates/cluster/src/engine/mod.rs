@@ -96,8 +96,17 @@ pub(crate) struct EngineIdentity {
 pub(crate) struct LogEnds {
     /// The newest entry that was ever written.
     pub(crate) newest: EntryId,
-    /// The newest entry that was removed, because the log was too long.
-    pub(crate) removed: EntryId,
+    /// The oldest entry that is there; `None`: the log is empty.
+    pub(crate) oldest: Option<EntryId>,
+    /// Whether entries were removed, because the log was too long.
+    pub(crate) is_trimmed: bool,
+}
+
+impl LogEnds {
+    /// Whether entries behind this one may have been removed.
+    pub(crate) fn may_lack(&self, applied: EntryId) -> bool {
+        self.is_trimmed && self.newest > applied && self.oldest.is_none_or(|oldest| oldest > applied)
+    }
 }
 
 /// The entries of one log, as they were read.
@@ -301,8 +310,7 @@ impl EngineLink {
     pub(crate) async fn pairs_page(&mut self, table: &str, cursor: u64) -> Result<(u64, Fields), EngineError> {
         let odd = || reply::odd("HSCAN");
         let answer = self.ask(cmd("HSCAN").arg(table).arg(cursor).arg("COUNT").arg(PAGE)).await?;
-        let [next, page]: [Value; 2] =
-            reply::list(answer).and_then(|parts| parts.try_into().ok()).ok_or_else(odd)?;
+        let [next, page]: [Value; 2] = reply::list(answer).and_then(|parts| parts.try_into().ok()).ok_or_else(odd)?;
         let next = reply::text(next).and_then(|next| next.parse().ok()).ok_or_else(odd)?;
         let each = |(name, value)| Some((reply::bytes(name)?, reply::bytes(value)?));
         let page = reply::pairs(page).and_then(|pairs| pairs.into_iter().map(each).collect()).ok_or_else(odd)?;
@@ -345,15 +353,21 @@ impl EngineLink {
             Err(error) => return Err(error.into()),
         };
         let odd = || reply::odd("XINFO STREAM");
-        let mut ends = LogEnds::default();
+        let (mut ends, mut added, mut length) = (LogEnds::default(), 0, 0);
+        let id = |value| reply::text(value).and_then(|id| id.parse().ok()).ok_or_else(odd);
         for (name, value) in reply::pairs(answer).ok_or_else(odd)? {
-            let place = match reply::text(name).ok_or_else(odd)?.as_str() {
-                "last-generated-id" => &mut ends.newest,
-                "max-deleted-entry-id" => &mut ends.removed,
-                _ => continue,
-            };
-            *place = reply::text(value).and_then(|id| id.parse().ok()).ok_or_else(odd)?;
+            match reply::text(name).ok_or_else(odd)?.as_str() {
+                "last-generated-id" => ends.newest = id(value)?,
+                "first-entry" => {
+                    let first = reply::list(value).and_then(|parts| parts.into_iter().next());
+                    ends.oldest = first.map(id).transpose()?;
+                }
+                "entries-added" => added = reply::number(value).ok_or_else(odd)?,
+                "length" => length = reply::number(value).ok_or_else(odd)?,
+                _ => {}
+            }
         }
+        ends.is_trimmed = added > length;
         Ok(Some(ends))
     }
 
@@ -437,8 +451,7 @@ impl EngineLink {
         }
         let answer = self.run(Script::Beat, &[&names.nodes(), &names.node(node)], &args).await?;
         let odd = || reply::odd("the script of the heartbeat");
-        let [now, count]: [Value; 2] =
-            reply::list(answer).and_then(|parts| parts.try_into().ok()).ok_or_else(odd)?;
+        let [now, count]: [Value; 2] = reply::list(answer).and_then(|parts| parts.try_into().ok()).ok_or_else(odd)?;
         let number = |value| reply::number(value).and_then(|number| u64::try_from(number).ok());
         Ok((number(now).ok_or_else(odd)?, number(count).ok_or_else(odd)? as usize))
     }

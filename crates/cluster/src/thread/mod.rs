@@ -47,10 +47,7 @@ impl ClusterThread {
     ///
     /// # Errors
     /// The system's error.
-    pub(crate) fn start(
-        state: Arc<ClusterState>,
-        orders: orders::Receiver<ClusterOrder>,
-    ) -> io::Result<ClusterThread> {
+    pub(crate) fn start(state: Arc<ClusterState>, orders: orders::Receiver<ClusterOrder>) -> io::Result<ClusterThread> {
         let (stop, stopped) = watch::channel(());
         let (end, ended) = mpsc::channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -127,9 +127,8 @@ impl SharedPairs {
                         commands.push(PairCommand::Put(field, stored));
                     }
                 }
-                None => commands.extend(
-                    self.codec.payload(&key, "").map(|payload| PairCommand::Remove(field, payload, false)),
-                ),
+                None => commands
+                    .extend(self.codec.payload(&key, "").map(|payload| PairCommand::Remove(field, payload, false))),
             }
         }
         commands
@@ -194,7 +193,7 @@ impl SharedPairs {
     pub(super) fn join(&self, ends: Option<LogEnds>, is_same: bool, was_lost: bool) -> JoinStep {
         let newest = ends.unwrap_or_default().newest;
         match (self.applied, ends) {
-            (Some(applied), Some(ends)) if is_same && ends.removed <= applied && ends.newest >= applied => {
+            (Some(applied), Some(ends)) if is_same && !ends.may_lack(applied) && ends.newest >= applied => {
                 JoinStep::GoOn(applied)
             }
             (_, ends) => JoinStep::ReadAll { from: newest, merges: was_lost || ends.is_none() },

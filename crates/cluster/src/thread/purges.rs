@@ -67,7 +67,9 @@ impl SharedPurges {
             whole: 0,
         };
         if is_broken {
-            let text = format_args!("cluster: the record of purges of cache \"{name}\" cannot be read, so all of it is purged");
+            let text = format_args!(
+                "cluster: the record of purges of cache \"{name}\" cannot be read, so all of it is purged"
+            );
             log.write(Level::Error, None, text);
             shared.purge_all();
         }
@@ -103,7 +105,7 @@ impl SharedPurges {
         } else if self.record.mark != now.mark {
             why = missed.then_some("the engine has lost the log meanwhile, or is another one");
             EntryId::default()
-        } else if ends.removed > applied {
+        } else if ends.may_lack(applied) {
             why = Some("the log does not go back as far");
             ends.newest
         } else if ends.newest < applied || known.is_some_and(|known| known.history != now.history) {
@@ -113,15 +115,24 @@ impl SharedPurges {
         };
         if let Some(why) = why {
             let name = &self.name;
-            node.log(Level::Warn, format_args!("purges for cache \"{name}\" were missed, so all of it is purged: {why}"));
+            node.log(
+                Level::Warn,
+                format_args!("purges for cache \"{name}\" were missed, so all of it is purged: {why}"),
+            );
             self.purge_all();
         }
         self.applied = from;
-        // A purge of everything is in force, and on the disk before this record is.
-        self.settling = Some((from, self.target.ask_written()));
+        if is_new {
+            // What the cache has is older than the first purge that it follows, so nothing has to be on the disk before.
+            self.record.applied = from;
+        } else {
+            // A purge of everything is on the disk before this place is.
+            self.settling = Some((from, self.target.ask_written()));
+        }
         self.record.mark = now.mark.clone();
         self.record.mark.truncate(MAX_MARK);
         self.record.read_at = unix_ms();
+        self.is_unsaved = true;
     }
 
     /// The place from which the log is followed.
@@ -207,7 +218,10 @@ impl SharedPurges {
             Ok(()) => self.is_unsaved = false,
             Err(error) => {
                 let name = &self.name;
-                node.log(Level::Error, format_args!("the record of purges of cache \"{name}\" cannot be written: {error}"));
+                node.log(
+                    Level::Error,
+                    format_args!("the record of purges of cache \"{name}\" cannot be written: {error}"),
+                );
             }
         }
     }

@@ -132,6 +132,7 @@ impl Session {
             }
         }
         self.node.known.replace(Some(now));
+        self.node.save();
         self.tell_purges().await?;
         self.beat_once().await
     }
@@ -205,9 +206,9 @@ impl Session {
             let places: Vec<(String, EntryId)> = {
                 let all_zones = self.node.zones.borrow();
                 let all_caches = self.node.caches.borrow();
-                let of_zones = zones.iter().filter_map(|(log, zone)| {
-                    Some((log.clone(), all_zones.get(zone)?.applied().unwrap_or_default()))
-                });
+                let of_zones = zones
+                    .iter()
+                    .filter_map(|(log, zone)| Some((log.clone(), all_zones.get(zone)?.applied().unwrap_or_default())));
                 let of_caches =
                     caches.iter().filter_map(|(log, cache)| Some((log.clone(), all_caches.get(cache)?.applied())));
                 of_zones.chain(of_caches).collect()
@@ -317,11 +318,7 @@ impl Session {
         Ok(())
     }
 
-    async fn tell_purge(
-        &mut self,
-        cache: &Arc<str>,
-        what: &freerun_cache::purge::Purge,
-    ) -> Result<(), EngineError> {
+    async fn tell_purge(&mut self, cache: &Arc<str>, what: &freerun_cache::purge::Purge) -> Result<(), EngineError> {
         let codec = self.node.caches.borrow().get(cache).map(|shared| shared.codec.clone());
         let Some((kind, text)) = codec.and_then(|codec| codec.fields(what)) else { return Ok(()) };
         let fields: [(&str, &[u8]); 3] = [("w", kind.as_bytes()), ("t", &text), ("n", self.node.id.as_bytes())];
@@ -341,7 +338,9 @@ impl Session {
         let news: Vec<(Arc<str>, EntryId)> = {
             let caches = self.node.caches.borrow();
             let all = caches.iter().map(|(name, cache)| (name.clone(), cache.applied(), cache.acknowledged));
-            all.filter(|(_, applied, known)| Some(*applied) != *known).map(|(name, applied, _)| (name, applied)).collect()
+            all.filter(|(_, applied, known)| Some(*applied) != *known)
+                .map(|(name, applied, _)| (name, applied))
+                .collect()
         };
         for (cache, applied) in news {
             self.link.note(&self.names.purges_applied(&cache), &self.node.id, &applied.to_string()).await?;

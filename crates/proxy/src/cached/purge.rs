@@ -124,7 +124,11 @@ pub async fn tell_others(request: &Request, cache: &Cache, what: Vec<Purge>) -> 
     match news {
         PurgeNews::Told => {}
         PurgeNews::Noted => {
-            log_error!(request, Warn, "other machines will be told of a purge of cache \"{name}\" when the engine is there");
+            log_error!(
+                request,
+                Warn,
+                "other machines will be told of a purge of cache \"{name}\" when the engine is there"
+            );
         }
         PurgeNews::Lost => {
             log_error!(request, Error, "other machines are not told of a purge of cache \"{name}\": too many wait");

@@ -56,7 +56,9 @@ impl Value for ReplacedFlag {
     fn parse(directive: &Node, cx: &mut Cx) -> Result<ReplacedFlag, Problem> {
         if cx.extensions.get::<EngineDeclared>().is_none() {
             let problem = Problem::new("\"zone_sync\" needs an engine here").at_node(directive);
-            return Err(problem.hint("add \"zone_sync_engine redis://host:6379;\" outside of all blocks; it replaces the mesh"));
+            return Err(
+                problem.hint("add \"zone_sync_engine redis://host:6379;\" outside of all blocks; it replaces the mesh")
+            );
         }
         let message = "\"zone_sync\" has no effect: \"zone_sync_engine\" takes its place";
         cx.warn(Problem::warning(message).at_node(directive));

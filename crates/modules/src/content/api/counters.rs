@@ -20,9 +20,10 @@ use crate::content::status::zones::Zone;
 
 /// A cluster, as NGINX Plus shows the zones that its machines tell each other of.
 pub fn zone_sync(report: &ClusterReport) -> Value {
-    let zones = report.zones.iter().map(|zone| {
-        (zone.name.clone(), json!({ "records_pending": zone.pending, "records_total": zone.pairs }))
-    });
+    let zones = report
+        .zones
+        .iter()
+        .map(|zone| (zone.name.clone(), json!({ "records_pending": zone.pending, "records_total": zone.pairs })));
     json!({
         "status": {
             "bytes_in": report.bytes_in,

@@ -64,7 +64,8 @@ impl ApiState {
 
     /// Whether the configuration has a block `stream`, or a cluster, which is below it in NGINX Plus.
     fn has_stream(&self) -> bool {
-        cluster::report(&self.generation).is_some() || self.part::<GroupsByProtocol>().of(Protocol::Stream.name()).is_some()
+        cluster::report(&self.generation).is_some()
+            || self.part::<GroupsByProtocol>().of(Protocol::Stream.name()).is_some()
     }
 
     /// The object at this path behind the version, with all of its fields; of pairs only the one with `key`.

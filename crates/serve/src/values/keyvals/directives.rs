@@ -24,7 +24,11 @@ const KIND: &str = "keyval";
 pub struct KeyvalZones;
 
 impl Setting for KeyvalZones {
-    const SHAPE: Shape = Shape::between(1, 6, "zone=name:size [state=file] [timeout=time] [type=string|ip|prefix] [sync [alone=refuse|local]]");
+    const SHAPE: Shape = Shape::between(
+        1,
+        6,
+        "zone=name:size [state=file] [timeout=time] [type=string|ip|prefix] [sync [alone=refuse|local]]",
+    );
 
     fn set(_: Option<Self>, directive: &Node, cx: &mut Cx) -> Result<Self, Problem> {
         let (mut zone, mut state, mut timeout, mut kind) = (None, None, None, KeyvalType::ALL[0]);

@@ -457,7 +457,10 @@ mod tests {
     fn pairs_of_other_nodes_are_stored_as_they_are() {
         let zone = Keyvals::new(KeyvalType::Text, 1 << 20);
         let far = Some(4_000_000_000_000);
-        assert_eq!((zone.store("a", "1", far), zone.store("a", "2", None), zone.store("b", "3", far)), (Ok(()), Ok(()), Ok(())));
+        assert_eq!(
+            (zone.store("a", "1", far), zone.store("a", "2", None), zone.store("b", "3", far)),
+            (Ok(()), Ok(()), Ok(()))
+        );
         assert_eq!(zone.store("c", "4", Some(5)), Ok(()), "its time is over");
         let mut entries = zone.entries();
         entries.sort();

@@ -51,13 +51,17 @@ pub(super) fn purges(asked: EndpointCall<'_>) -> EndpointFuture<'_> {
     Box::pin(async move {
         let cluster = cluster(&asked)?;
         let report = cluster.report();
-        let cache = report.caches.iter().find(|cache| cache.name == asked.name()).ok_or(Refusal::from(Code::CacheNotFound))?;
+        let cache =
+            report.caches.iter().find(|cache| cache.name == asked.name()).ok_or(Refusal::from(Code::CacheNotFound))?;
         let (Some(living), Some(known)) = (cluster.nodes().await, cluster.applied_purges(asked.name()).await) else {
             return Err(Code::ClusterAway.into());
         };
         let known: BTreeMap<String, String> = known.into_iter().collect();
-        let nodes: BTreeMap<String, String> =
-            living.into_iter().map(|node| (known.get(&node.node).cloned().unwrap_or_default(), node.node)).map(|(id, node)| (node, id)).collect();
+        let nodes: BTreeMap<String, String> = living
+            .into_iter()
+            .map(|node| (known.get(&node.node).cloned().unwrap_or_default(), node.node))
+            .map(|(id, node)| (node, id))
+            .collect();
         let own = cache.applied.as_deref().map(place);
         let everywhere = nodes.values().all(|applied| own.is_none_or(|own| place(applied) >= own));
         EndpointAnswer::value(&AppliedPurges { applied: cache.applied.clone(), everywhere, nodes })

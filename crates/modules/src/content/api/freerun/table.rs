@@ -3,9 +3,9 @@
 use freerun_proto::Method;
 use serde_json::{Value, json};
 
+use super::cluster::AppliedPurges;
 use super::endpoint_call::{EndpointCall, EndpointFuture};
 use super::refusal::{Code, Refusal};
-use super::cluster::AppliedPurges;
 use super::{caches, cluster, log, loops, server_parts};
 use crate::content::described::schema::{HasSchema, Schemas};
 use crate::content::status::caches::CacheFigures;

@@ -1,0 +1,64 @@
+//! Sentinels move the primary while machines write.
+
+use freerun_testkit::{Application, Kind, PATIENCE, TempDir, ports, require, within};
+use std::process::Command;
+
+use crate::engine::{Engine, answers, ask};
+use crate::{becomes, change, flag, gets, setup};
+
+/// Starts a sentinel that watches the primary at this port.
+fn sentinel(primary: u16) -> Option<(Application, u16)> {
+    let program = require::program("redis-sentinel")?;
+    let (folder, port) = (TempDir::new("sentinel"), ports::free());
+    let file = folder.path().join("sentinel.conf");
+    let text = format!(
+        "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor main 127.0.0.1 {primary} 1\n\
+         sentinel down-after-milliseconds main 500\nsentinel failover-timeout main 2000\n",
+        folder.path().display()
+    );
+    std::fs::write(&file, text).expect("a file for the sentinel");
+    let mut command = Command::new(program);
+    command.arg(&file);
+    Some((Application::start(command, &format!("127.0.0.1:{port}"), folder), port))
+}
+
+#[test]
+fn what_was_answered_survives_a_change_of_the_primary() {
+    let Some(mut primary) = Engine::redis() else { return };
+    let Some(replica) = Engine::redis_with(&["--replicaof", "127.0.0.1", &primary.port().to_string()]) else { return };
+    answers(primary.port(), &["info", "replication"], "state=online");
+    let Some((_sentinel, sentinel_port)) = sentinel(primary.port()) else { return };
+    answers(sentinel_port, &["sentinel", "replicas", "main"], &replica.port().to_string());
+    let engine = format!("redis://127.0.0.1:{sentinel_port} topology=sentinel:main");
+    let [a, b] = [0; 2].map(|_| {
+        let node = setup(&engine, "sync").start(Kind::Freerun);
+        becomes(&node, "connected");
+        node
+    });
+    let mut answered = Vec::new();
+    for number in 0..20 {
+        assert_eq!(change(&a, "POST", &format!(r#"{{"before{number}":"1"}}"#)), 201);
+        answered.push(format!("before{number}"));
+    }
+    primary.kill();
+    // Writes go on meanwhile: those that are refused were made nowhere, or in time.
+    let mut number = 0;
+    let moved = || {
+        let (node, key) = (if number % 2 == 0 { &a } else { &b }, format!("meanwhile{number}"));
+        number += 1;
+        let is_done = change(node, "POST", &format!(r#"{{"{key}":"1"}}"#)) == 201;
+        if is_done {
+            answered.push(key);
+        }
+        is_done
+    };
+    assert!(within(2 * PATIENCE, moved), "{}", ask(sentinel_port, &["sentinel", "masters"]));
+    becomes(&a, "connected");
+    becomes(&b, "connected");
+    for key in &answered {
+        gets(&a, key, "1");
+        gets(&b, key, "1");
+    }
+    assert_eq!(change(&b, "DELETE", ""), 204);
+    assert!(answered.iter().all(|key| flag(&b, key).is_empty()));
+}

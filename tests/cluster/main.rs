@@ -1,0 +1,80 @@
+//! Several machines that share state through an engine: real servers of Redis and Valkey with their sentinels, on the loopback, and
+//! a relay between them and freerun that cuts, holds and delays.
+
+mod engine;
+mod engine_away;
+mod failover;
+mod pairs;
+mod purges;
+mod secrets;
+
+use freerun_testkit::{Kind, Response, Setup, TestServer, within};
+use serde_json::Value;
+use std::time::Duration;
+
+/// The time in which a node has to be well again after anything.
+pub(crate) const RECOVERED: Duration = Duration::from_secs(5);
+
+/// A machine with a zone `flags` of pairs that it shares through the engine at this address; `sync` is its parameters.
+pub(crate) fn node(engine: &str, sync: &str) -> TestServer {
+    node_with(engine, sync, "")
+}
+
+/// The same, with more lines of the main level.
+pub(crate) fn node_with(engine: &str, sync: &str, main: &str) -> TestServer {
+    let node = setup(engine, sync).main(main).start(Kind::Freerun);
+    becomes(&node, "connected");
+    node
+}
+
+/// The configuration of such a machine.
+pub(crate) fn setup(engine: &str, sync: &str) -> Setup {
+    Setup::new().main(&format!("zone_sync_engine {engine};")).http(&format!(
+        "keyval_zone zone=flags:1m {sync};
+         keyval $arg_key $flag zone=flags;
+         server {{
+             listen 127.0.0.1:@PORT@;
+             location / {{ return 200 \"$flag\"; }}
+             location /api {{ api write=on; }}
+         }}"
+    ))
+}
+
+/// Waits until a machine says that its connection to the engine is in this state.
+#[track_caller]
+pub(crate) fn becomes(node: &TestServer, state: &str) {
+    let is = || cluster(node)["state"] == state;
+    assert!(within(2 * RECOVERED, is), "{state} is expected: {}", cluster(node));
+}
+
+/// The state of the cluster, as a machine tells it.
+pub(crate) fn cluster(node: &TestServer) -> Value {
+    json(&node.get("/api/freerun/1/cluster"))
+}
+
+/// The JSON of a response.
+#[track_caller]
+pub(crate) fn json(response: &Response) -> Value {
+    serde_json::from_str(&response.text()).unwrap_or_else(|error| panic!("{error}: {}", response.text()))
+}
+
+/// Changes pairs by the API; the status of the answer.
+pub(crate) fn change(node: &TestServer, method: &str, body: &str) -> u16 {
+    let length = body.len();
+    let request = format!(
+        "{method} /api/9/http/keyvals/flags HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\
+         Connection: close\r\n\r\n{body}"
+    );
+    node.send(request).status
+}
+
+/// The value of a key, as requests see it.
+pub(crate) fn flag(node: &TestServer, key: &str) -> String {
+    node.get(&format!("/?key={key}")).text()
+}
+
+/// Waits until a machine has this value for a key.
+#[track_caller]
+pub(crate) fn gets(node: &TestServer, key: &str, value: &str) {
+    assert!(within(RECOVERED, || flag(node, key) == value), "{key} is {:?}, {value:?} is expected", flag(node, key));
+}
