@@ -134,7 +134,7 @@ fn what_is_wrong_is_told_before_the_start() {
         ("redis://127.0.0.1", "sync alone=no", "\"refuse\" or \"local\""),
         ("redis://127.0.0.1", "alone=local", "belongs to \"sync\""),
     ] {
-        let error = setup(engine, sync).try_start(Kind::Freerun).err().expect(told).to_string();
+        let error = setup(engine, sync).try_start(Kind::Freerun).expect_err(told).to_string();
         assert!(error.contains(told), "{told}: {error}");
     }
 }
@@ -142,7 +142,7 @@ fn what_is_wrong_is_told_before_the_start() {
 #[test]
 fn sync_needs_an_engine() {
     let lines = "keyval_zone zone=flags:1m sync;";
-    let error = freerun_testkit::Setup::new().http(lines).try_start(Kind::Freerun).err().expect("refused").to_string();
+    let error = freerun_testkit::Setup::new().http(lines).try_start(Kind::Freerun).expect_err("refused").to_string();
     assert!(error.contains("\"sync\" of \"keyval_zone\" needs \"zone_sync_engine\""), "{error}");
 }
 

@@ -22,7 +22,7 @@ impl Origin {
     fn new() -> Origin {
         let version = Arc::new(AtomicU64::new(1));
         let told = version.clone();
-        let answer = move |_: &ReceivedRequest| ok(&told.load(Ordering::SeqCst).to_string());
+        let answer = move |_: &ReceivedRequest| ok(told.load(Ordering::SeqCst).to_string());
         Origin { upstream: TestUpstream::answering(answer), version }
     }
 

@@ -52,6 +52,28 @@ fn a_password_and_a_user_are_needed_where_the_engine_wants_them() {
     }
 }
 
+/// The rights that the guide names are enough, and needed are no others.
+#[test]
+fn a_user_with_the_rights_of_the_guide_can_take_part() {
+    let Some(engine) = Engine::redis() else { return };
+    let guide = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/guide/several-nodes.md"));
+    let guide = guide.expect("the guide");
+    let commands = guide.split_once("commands `").and_then(|(_, rest)| rest.split_once('`')).expect("commands").0;
+    let rights: Vec<String> = commands.split_whitespace().map(|command| format!("+{command}")).collect();
+    let mut arguments = vec!["acl", "setuser", "freerun", "on", ">open sesame", "~{freerun}:*", "-@all"];
+    arguments.extend(rights.iter().map(String::as_str));
+    assert_eq!(engine.ask(&arguments).trim(), "OK");
+    let site = Site::new();
+    site.file("password", "open sesame\n");
+    let address = format!("{} user=freerun password_file={}", engine.address(), site.at("password").display());
+    let [a, b] = [0; 2].map(|_| node_with(&address, "sync", ""));
+    assert_eq!(change(&a, "POST", r#"{"x":"1"}"#), 201);
+    gets(&b, "x", "1");
+    assert_eq!(change(&a, "PATCH", r#"{"x":null}"#), 204);
+    assert_eq!(change(&a, "DELETE", ""), 204);
+    assert!(!a.error_log().contains("NOPERM") && !b.error_log().contains("NOPERM"), "{}", a.error_log());
+}
+
 #[test]
 fn an_engine_is_reached_by_tls_and_verified() {
     let port = freerun_testkit::ports::free().to_string();

@@ -136,12 +136,12 @@ impl fmt::Display for EngineAddress {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.is_tls { "rediss" } else { "redis" };
         match &self.hosts {
-            EngineHosts::Single(host, port) => write!(to, "{scheme}://{}", Joined(host, *port)),
+            EngineHosts::Single(host, port) => write!(to, "{scheme}://{}", HostPort(host, *port)),
             EngineHosts::Unix(path) => write!(to, "unix:{path}"),
             EngineHosts::Sentinels { name, sentinels } => {
                 write!(to, "{scheme}://")?;
                 for (index, (host, port)) in sentinels.iter().enumerate() {
-                    write!(to, "{}{}", if index == 0 { "" } else { "," }, Joined(host, *port))?;
+                    write!(to, "{}{}", if index == 0 { "" } else { "," }, HostPort(host, *port))?;
                 }
                 write!(to, " (sentinels of \"{name}\")")
             }
@@ -150,11 +150,11 @@ impl fmt::Display for EngineAddress {
 }
 
 /// A host and a port as they are written together.
-pub(crate) struct Joined<'h>(pub(crate) &'h str, pub(crate) u16);
+pub(crate) struct HostPort<'h>(pub(crate) &'h str, pub(crate) u16);
 
-impl fmt::Display for Joined<'_> {
+impl fmt::Display for HostPort<'_> {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Joined(host, port) = self;
+        let HostPort(host, port) = self;
         if host.contains(':') { write!(to, "[{host}]:{port}") } else { write!(to, "{host}:{port}") }
     }
 }

@@ -5,51 +5,26 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use arc_swap::{ArcSwap, ArcSwapOption};
+use arc_swap::ArcSwapOption;
 use freerun_cache::purge::Purge;
 use freerun_runtime::timer;
-use freerun_serve::values::keyvals::{PairChange, PairRefusal};
-use tokio::sync::{Notify, mpsc, oneshot};
+use freerun_serve::values::keyvals::PairChange;
+use tokio::sync::{mpsc, oneshot};
 
-use crate::figures::{ClusterCounts, ClusterReport, NodeReport};
+use crate::figures::{ClusterReport, NodeReport};
 use crate::settings::ClusterPlan;
+use crate::state::{ClusterOrder, ClusterState, PATIENCE, PairWriteError};
 use crate::thread::ClusterThread;
 
 /// The most orders that wait for the thread. One more waits for its place, or is refused.
 const ORDERS: usize = 1024;
 
-/// The longest wait of a change until the engine has it and this node has read it back.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
-
-/// The reason why pairs are not changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum PairWriteError {
-    /// The change is refused, as without a cluster.
-    #[error(transparent)]
-    Refused(#[from] PairRefusal),
-    /// The engine is away, or has not answered in time: then the change may be made nevertheless.
-    #[error("the pairs are shared with other nodes, and the engine is away")]
-    Away,
-}
-
-/// An order for the thread.
-pub(crate) enum ClusterOrder {
-    /// Changes pairs of a zone.
-    Pairs { zone: Arc<str>, change: PairChange, answer: oneshot::Sender<Result<(), PairWriteError>> },
-    /// Tells other nodes of purges of a cache. The answer is whether they have been told; otherwise they will be.
-    Purges { cache: Arc<str>, purges: Vec<Purge>, answer: oneshot::Sender<bool> },
-    /// Asks for the nodes that live.
-    Nodes { answer: oneshot::Sender<Option<Vec<NodeReport>>> },
-    /// Asks which purges of a cache each node has applied.
-    Applied { cache: Arc<str>, answer: oneshot::Sender<Option<Vec<(String, String)>>> },
-}
-
-/// What became of a purge, as far as other nodes are concerned.
+/// The outcome of a purge for other nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PurgeNews {
     /// The engine has it: each node reads it.
     Told,
-    /// It is on the disk of this node, and will be told when the engine is there again.
+    /// The purge is on the disk of this node, and will be told when the engine is there again.
     Noted,
     /// Too many orders wait: other nodes will not be told.
     Lost,
@@ -57,14 +32,10 @@ pub enum PurgeNews {
 
 /// A cluster as a worker takes part in it: a handle, shared by all its clones. It is kept over reloads.
 #[derive(Clone)]
-pub struct Cluster(pub(crate) Arc<ClusterState>);
+pub struct Cluster(Arc<ClusterHandle>);
 
-pub(crate) struct ClusterState {
-    pub(crate) plan: ArcSwapOption<ClusterPlan>,
-    /// Rings when the plan is another one.
-    pub(crate) bell: Notify,
-    pub(crate) report: ArcSwap<ClusterReport>,
-    pub(crate) counts: ClusterCounts,
+struct ClusterHandle {
+    state: Arc<ClusterState>,
     /// The way to the thread that runs.
     orders: ArcSwapOption<mpsc::Sender<ClusterOrder>>,
     /// Taken by the control thread, to start and to end the thread.
@@ -73,11 +44,8 @@ pub(crate) struct ClusterState {
 
 impl Default for Cluster {
     fn default() -> Cluster {
-        Cluster(Arc::new(ClusterState {
-            plan: ArcSwapOption::empty(),
-            bell: Notify::new(),
-            report: ArcSwap::default(),
-            counts: ClusterCounts::default(),
+        Cluster(Arc::new(ClusterHandle {
+            state: Arc::default(),
             orders: ArcSwapOption::empty(),
             running: Mutex::new(None),
         }))
@@ -86,7 +54,7 @@ impl Default for Cluster {
 
 impl fmt::Debug for Cluster {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(to, "Cluster({:?})", self.0.report.load().state)
+        write!(to, "Cluster({:?})", self.0.state.report.load().state)
     }
 }
 
@@ -96,15 +64,15 @@ impl Cluster {
     /// # Errors
     /// The thread cannot be started.
     pub fn update(&self, plan: ClusterPlan) -> io::Result<()> {
-        self.0.plan.store(Some(Arc::new(plan)));
+        self.0.state.plan.store(Some(Arc::new(plan)));
         let mut running = self.running();
         if running.is_none() {
             let (sender, receiver) = mpsc::channel(ORDERS);
-            *running = Some(ClusterThread::start(self.0.clone(), receiver)?);
+            *running = Some(ClusterThread::start(self.0.state.clone(), receiver)?);
             self.0.orders.store(Some(Arc::new(sender)));
         }
         drop(running);
-        self.0.bell.notify_one();
+        self.0.state.bell.notify_one();
         Ok(())
     }
 
@@ -119,7 +87,7 @@ impl Cluster {
 
     /// The state of the cluster as it was within the last second.
     pub fn report(&self) -> Arc<ClusterReport> {
-        self.0.report.load_full()
+        self.0.state.report.load_full()
     }
 
     /// Changes pairs of a zone for all nodes: when this returns, the engine has the change, and this node has read it back. It

@@ -54,7 +54,7 @@ pub struct CacheReport {
     pub applied: Option<String>,
     /// The number of purges of other nodes that were applied.
     pub purges: u64,
-    /// How often everything was purged, because purges of other nodes were missed.
+    /// The number of purges of everything, because purges of other nodes were missed.
     pub whole: u64,
 }
 
@@ -102,7 +102,7 @@ pub struct NodeReport {
     pub silent: u64,
     /// Whether it is this one.
     pub is_self: bool,
-    /// What it says of itself: its host, its version, the number of its configuration.
+    /// The facts that it tells: its host, its version, the number of its configuration.
     pub about: Vec<(String, String)>,
 }
 

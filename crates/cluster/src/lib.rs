@@ -1,8 +1,8 @@
 //! State that several nodes share: pairs of `keyval_zone`, and purges of caches.
 //!
 //! The state stands in an *engine*, a server that speaks the protocol of Redis (Redis from 7.0 on, or Valkey). A thread for
-//! each process talks to it. An event loop never sends to the engine and never waits for it: loops read tables in memory,
-//! and hand what they want changed to the thread over a bounded queue.
+//! each process talks to it. An event loop never sends to the engine and never waits for it. Loops read tables in memory, and
+//! hand changes to the thread over a bounded queue.
 //!
 //! | module | holds |
 //! |---|---|
@@ -14,6 +14,7 @@
 //! | `seal` | encryption of what is in the engine, and keyed hashes |
 //! | `purge_record` | the file of a cache that says which purges it has seen, and which others have not |
 //! | `engine` | connections to the engine, and its commands |
+//! | `state` | what the thread and the handle share, and the orders of the thread |
 //! | `thread` | the thread: one session with the engine after the other |
 //! | `cluster` | the handle that the rest of the server has |
 //!
@@ -28,7 +29,9 @@ mod log_entry;
 mod purge_record;
 mod seal;
 pub mod settings;
+mod state;
 mod thread;
 
-pub use cluster::{Cluster, PairWriteError, PurgeNews};
+pub use cluster::{Cluster, PurgeNews};
 pub use figures::{CacheReport, ClusterReport, EngineState, NodeReport, ZoneReport};
+pub use state::PairWriteError;

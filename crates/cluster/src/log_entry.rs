@@ -42,10 +42,10 @@ impl FromStr for EntryId {
 }
 
 /// The fields of an entry as the engine has them.
-pub(crate) type Fields = Vec<(Vec<u8>, Vec<u8>)>;
+pub(crate) type EntryFields = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// The value of a field.
-fn field<'f>(fields: &'f Fields, name: &[u8]) -> Option<&'f [u8]> {
+fn field<'f>(fields: &'f EntryFields, name: &[u8]) -> Option<&'f [u8]> {
     fields.iter().find(|(known, _)| known == name).map(|(_, value)| &value[..])
 }
 
@@ -120,7 +120,7 @@ impl PairCodec {
     }
 
     /// The change that the fields of an entry describe. `None`: it is none of this cluster.
-    pub(crate) fn entry(&self, fields: &Fields) -> Option<PairEntry> {
+    pub(crate) fn entry(&self, fields: &EntryFields) -> Option<PairEntry> {
         match field(fields, b"o")? {
             b"c" => Some(PairEntry::Clear),
             b"d" => {
@@ -161,7 +161,7 @@ impl PurgeCodec {
     }
 
     /// The purge that the fields of an entry describe. `None`: it is none of this cluster.
-    pub(crate) fn entry(&self, fields: &Fields) -> Option<Purge> {
+    pub(crate) fn entry(&self, fields: &EntryFields) -> Option<Purge> {
         let text = field(fields, b"t")?;
         let text = match &self.sealer {
             Some(sealer) => sealer.open(&self.place, text)?,
@@ -188,7 +188,7 @@ mod tests {
         [None, Some(Arc::new(Sealer::new(&[7; 32]).unwrap()))]
     }
 
-    fn fields(all: &[(&str, &[u8])]) -> Fields {
+    fn fields(all: &[(&str, &[u8])]) -> EntryFields {
         all.iter().map(|(name, value)| (name.as_bytes().to_vec(), value.to_vec())).collect()
     }
 
@@ -229,6 +229,54 @@ mod tests {
                 let (kind, text) = codec.fields(&what).unwrap();
                 assert_eq!(codec.entry(&fields(&[("w", kind.as_bytes()), ("t", &text)])), Some(what));
             }
+        }
+    }
+
+    /// Entries and stored pairs of which anything may have been changed: nothing panics, and what is read can be written again.
+    ///
+    /// It is a test and no target of `fuzz`, which would have to build this crate and all that it needs.
+    #[test]
+    fn damaged_entries_of_any_bytes() {
+        let mut number = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut below = |limit: usize| {
+            number ^= number << 13;
+            number ^= number >> 7;
+            number ^= number << 17;
+            (number % limit as u64) as usize
+        };
+        for round in 0..20_000 {
+            let sealer = sealers()[round % 2].clone();
+            let (pairs, purges) = (PairCodec::new("z", sealer.clone()), PurgeCodec::new("c", sealer));
+            let (kind, text) = purges.fields(&Purge::Prefix("/a".into())).unwrap();
+            let stored = [b"1700|", &pairs.payload("key", "value").unwrap()[..]].concat();
+            let mut all = fields(&[
+                ("o", &b"sdc"[below(3)..][..1]),
+                ("k", &pairs.field("key")),
+                ("v", &stored),
+                ("w", kind.as_bytes()),
+                ("t", &text),
+            ]);
+            for _ in 0..=below(3) {
+                let place = below(all.len());
+                let (name, value) = &mut all[place];
+                let bytes = if below(4) == 0 { name } else { value };
+                match below(3) {
+                    0 => bytes.truncate(below(bytes.len() + 1)),
+                    1 => bytes.push(below(256) as u8),
+                    _ if bytes.is_empty() => {}
+                    _ => {
+                        let at = below(bytes.len());
+                        bytes[at] = below(256) as u8;
+                    }
+                }
+            }
+            if let Some(PairEntry::Set(pair)) = pairs.entry(&all) {
+                assert_eq!(pairs.field(&pair.key), field(&all, b"k").unwrap());
+            }
+            if let Some(what) = purges.entry(&all) {
+                assert!(purges.fields(&what).is_some());
+            }
+            let _ = String::from_utf8_lossy(&all[0].1).parse::<EntryId>();
         }
     }
 

@@ -1,4 +1,4 @@
-//! The file in the folder of a cache that says which purges of other nodes it has seen, and which of its own they have not. A
+//! The file in the folder of a cache with its place in the log of purges, and the purges that other nodes have not been told. A
 //! node that was off for a day goes on where it was, and a purge that could not be told outlives the process.
 //!
 //! | at | bytes | what (numbers are little-endian) |
@@ -39,7 +39,7 @@ pub(crate) const MAX_MARK: usize = 64;
 pub(crate) const MAX_UNTOLD: usize = 10_000;
 pub(crate) const MAX_UNTOLD_TEXTS: usize = 16 << 20;
 
-/// What a cache knows of the log of its purges.
+/// The place of a cache in the log of its purges.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct PurgeRecord {
     /// The last entry that was applied.

@@ -43,7 +43,7 @@ pub trait PurgeTarget: Send + Sync + 'static {
     /// Purges what another node has purged. It is called on the thread of the cluster, and may wait for a lock.
     fn purge(&self, what: &Purge);
 
-    /// Asks for a number by which [`is_written`](PurgeTarget::is_written) says whether all purges so far are on the disk.
+    /// Asks for a number for [`is_written`](PurgeTarget::is_written), which stands for all purges so far.
     fn ask_written(&self) -> u64;
 
     /// Whether all purges before the number was given are on the disk.
@@ -53,7 +53,7 @@ pub trait PurgeTarget: Send + Sync + 'static {
     fn folder(&self) -> std::path::PathBuf;
 }
 
-/// What a configuration shares with other nodes, and how.
+/// The zones and caches that a configuration shares with other nodes, and the engine for that.
 pub struct ClusterPlan {
     /// The engine.
     pub engine: EngineSettings,

@@ -251,6 +251,7 @@ pages! {
     incidents "incidents.md",
     slow_disks "slow-disks.md",
     a_caching_node "caching-node.md",
+    several_nodes "several-nodes.md" "redis-server" "redis-cli",
     http2 "http2.md",
     http3 "http3.md",
     tls "tls.md",

@@ -25,6 +25,7 @@ const PLACES: &[(&str, CratePlace)] = &[
     ("freerun-upstream", CratePlace::Layer(4)),
     ("freerun-serve", CratePlace::Layer(5)),
     ("freerun-acme", CratePlace::Layer(6)),
+    ("freerun-cluster", CratePlace::Layer(6)),
     ("freerun-telemetry", CratePlace::Layer(6)),
     ("freerun-http", CratePlace::Layer(7)),
     ("freerun-proxy", CratePlace::Layer(8)),

@@ -10,7 +10,7 @@ use redis::{
 };
 
 use super::{ANSWER, EngineError, EngineLink, reply};
-use crate::address::{EngineHosts, Joined};
+use crate::address::{EngineHosts, HostPort};
 use crate::settings::EngineSettings;
 
 /// The longest time for a connection, with TLS and the password.
@@ -37,7 +37,7 @@ pub(crate) async fn connect(settings: &EngineSettings) -> Result<EngineLink, Eng
         }
     };
     let peer = match address {
-        ServerAddress::Tcp(host, port) => Joined(host, port).to_string(),
+        ServerAddress::Tcp(host, port) => HostPort(host, port).to_string(),
         ServerAddress::Unix(path) => format!("unix:{path}"),
     };
     let client = client(settings, &address, true)?;
@@ -58,7 +58,7 @@ async fn primary(
     for (host, port) in sentinels {
         match ask_sentinel(settings, name, host, *port).await {
             Ok(found) => return Ok(found),
-            Err(error) => last = EngineError::Failed(format!("sentinel {}: {error}", Joined(host, *port))),
+            Err(error) => last = EngineError::Failed(format!("sentinel {}: {error}", HostPort(host, *port))),
         }
     }
     Err(last)
@@ -101,7 +101,7 @@ fn client(settings: &EngineSettings, address: &ServerAddress<'_>, is_engine: boo
             about = about.set_username(user);
         }
         if let Some(password) = &settings.password {
-            about = about.set_password(String::from_utf8_lossy(password.bytes()));
+            about = about.set_password(freerun_conf::text_of(password.bytes()));
         }
     }
     let info = address.into_connection_info()?.set_redis_settings(about);

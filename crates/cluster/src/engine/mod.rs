@@ -11,7 +11,7 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, ErrorKind, RedisError, Value, cmd};
 
-use crate::log_entry::{EntryId, Fields};
+use crate::log_entry::{EntryFields, EntryId};
 use scripts::Script;
 
 pub(crate) use connect::connect;
@@ -38,19 +38,19 @@ pub(crate) enum EngineError {
     /// The library's or the system's words.
     #[error("{0}")]
     Failed(String),
-    /// It has not answered in time.
+    /// The engine has not answered in time.
     #[error("no answer in {} s", ANSWER.as_secs())]
     Silent,
-    /// It is there and refuses, in its own words.
+    /// The engine is there and refuses, in its own words.
     #[error("{0}")]
     Refused(String),
-    /// It has answered something that the command does not have.
+    /// The engine has answered something that the command does not have.
     #[error("an answer to {0} that it does not have")]
     Odd(&'static str),
     /// The cluster has another secret.
     #[error("the nodes of this cluster have another \"zone_sync_secret\"")]
     Secret,
-    /// It is no primary.
+    /// The server is no primary.
     #[error("the server is a replica")]
     Replica,
 }
@@ -77,7 +77,7 @@ impl From<RedisError> for EngineError {
     }
 }
 
-/// What an engine says of itself at the beginning.
+/// The identity of an engine, as it tells it at the beginning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct EngineIdentity {
     /// The mark: it is another one when the engine has lost everything.
@@ -114,13 +114,13 @@ pub(crate) struct LogPage {
     /// The name of the log.
     pub(crate) log: String,
     /// The entries, the oldest first.
-    pub(crate) entries: Vec<(EntryId, Fields)>,
+    pub(crate) entries: Vec<(EntryId, EntryFields)>,
 }
 
 /// The answer to a change of pairs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PairAnswer {
-    /// It is done, by this entry; without one, there was nothing to do.
+    /// The change is made, by this entry; without an entry, there was nothing to do.
     Done(Option<EntryId>),
     /// There is a pair with this key.
     Exists,
@@ -154,7 +154,7 @@ pub(crate) enum PairCommand {
     Merge(Vec<(Vec<u8>, Vec<u8>)>),
 }
 
-/// The connections to an engine: one for commands, one that waits for new entries of logs. Cloning shares them.
+/// The connections to an engine: one for commands, and one for waiting until logs have new entries. Cloning shares them.
 #[derive(Clone)]
 pub(crate) struct EngineLink {
     commands: MultiplexedConnection,
@@ -203,7 +203,7 @@ impl EngineLink {
     /// Asks the engine who it is, and gives a new one this mark.
     ///
     /// # Errors
-    /// The engine is away, or the cluster has another secret than the one that this check is made of.
+    /// The engine is away, or the cluster has another secret than this check.
     pub(crate) async fn join(
         &mut self,
         names: &EngineNames,
@@ -307,7 +307,7 @@ impl EngineLink {
     ///
     /// # Errors
     /// The engine is away.
-    pub(crate) async fn pairs_page(&mut self, table: &str, cursor: u64) -> Result<(u64, Fields), EngineError> {
+    pub(crate) async fn pairs_page(&mut self, table: &str, cursor: u64) -> Result<(u64, EntryFields), EngineError> {
         let odd = || reply::odd("HSCAN");
         let answer = self.ask(cmd("HSCAN").arg(table).arg(cursor).arg("COUNT").arg(PAGE)).await?;
         let [next, page]: [Value; 2] = reply::list(answer).and_then(|parts| parts.try_into().ok()).ok_or_else(odd)?;
@@ -477,7 +477,7 @@ impl EngineLink {
 }
 
 /// An entry of a log: its identifier and its fields.
-fn entry(value: Value) -> Option<(EntryId, Fields)> {
+fn entry(value: Value) -> Option<(EntryId, EntryFields)> {
     let mut parts = reply::list(value)?.into_iter();
     let id = reply::text(parts.next()?)?.parse().ok()?;
     let fields = reply::pairs(parts.next()?)?.into_iter();

@@ -22,12 +22,12 @@ use tokio::sync::{mpsc as orders, watch};
 use tokio::task::LocalSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::cluster::{ClusterOrder, ClusterState};
 use crate::engine::{EngineLink, connect};
 use crate::figures::EngineState;
 use crate::settings::EngineSettings;
+use crate::state::{ClusterOrder, ClusterState};
 use node::Node;
-use session::{Session, SessionEnd};
+use session::{EngineSession, SessionEnd};
 
 /// The shortest and the longest pause before the engine is tried again. The real one is between half of it and all, so that many
 /// nodes do not come back in one instant.
@@ -95,7 +95,7 @@ async fn run(state: Arc<ClusterState>, mut orders: orders::Receiver<ClusterOrder
         let ended = match connected {
             Err(error) => SessionEnd::Away(error),
             Ok(link) => {
-                let mut session = Session::new(node.clone(), plan.clone(), link.clone());
+                let mut session = EngineSession::new(node.clone(), plan.clone(), link.clone());
                 let ended = tokio::select! {
                     biased;
                     () = wait_for_stop(&mut stop) => break,

@@ -1,4 +1,4 @@
-//! What this node knows over sessions with the engine, and what it reports.
+//! The knowledge of this node that outlives a session with the engine, and its reports.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -12,15 +12,15 @@ use tokio::sync::mpsc;
 
 use super::pairs::SharedPairs;
 use super::purges::SharedPurges;
-use crate::cluster::{ClusterOrder, ClusterState, PairWriteError};
 use crate::figures::{ClusterReport, EngineState};
 use crate::seal::Sealer;
 use crate::settings::ClusterPlan;
+use crate::state::{ClusterOrder, ClusterState, PairWriteError};
 
 /// The number of random bytes of a node's identifier.
 const IDENTIFIER: usize = 8;
 
-/// What is known of the engine that this node has followed.
+/// The marks of the engine that this node has followed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct KnownEngine {
     /// The mark: another one when the engine has lost everything.

@@ -12,11 +12,11 @@ use freerun_serve::configuration::unsaved_states;
 use freerun_serve::values::keyvals::{KeyvalZone, PairChange, PairRefusal, PairsAlone};
 use tokio::sync::oneshot;
 
-use crate::cluster::PairWriteError;
 use crate::engine::{LogEnds, PairCommand};
 use crate::figures::ZoneReport;
 use crate::log_entry::{EnginePair, EntryId, PairCodec, PairEntry};
 use crate::seal::Sealer;
+use crate::state::PairWriteError;
 
 /// The most keys whose changes wait for the engine. A change beyond is refused.
 const MAX_WAITING: usize = 10_000;
@@ -50,7 +50,7 @@ pub(super) struct SharedPairs {
     waiting: BTreeSet<String>,
     /// All pairs were removed while the engine was away, before those changes.
     was_cleared: bool,
-    /// Those who wait until an entry is applied.
+    /// The changes that wait until an entry is applied.
     waiters: Vec<(EntryId, oneshot::Sender<()>)>,
     left_out: u64,
     /// The state file does not have the present pairs.
@@ -285,5 +285,102 @@ impl SharedPairs {
             applied: self.applied.map(|id| id.to_string()),
             left_out: self.left_out,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use freerun_serve::values::keyvals::{KeyvalType, Keyvals, New, PairSync};
+
+    use super::*;
+
+    fn zone(alone: PairsAlone) -> (SharedPairs, Arc<Keyvals>) {
+        let pairs = Arc::new(Keyvals::new(KeyvalType::Text, 1 << 20));
+        let sync = Some(PairSync { alone });
+        let mut shared = SharedPairs::new(&"flags".into());
+        shared.follow(&KeyvalZone { pairs: pairs.clone(), timeout: None, state: None, sync }, None);
+        (shared, pairs)
+    }
+
+    fn id(milliseconds: u64) -> EntryId {
+        EntryId { milliseconds, number: 0 }
+    }
+
+    fn set(key: &str, value: &str, until: Option<u64>) -> Option<PairEntry> {
+        Some(PairEntry::Set(EnginePair { key: key.into(), value: value.into(), until }))
+    }
+
+    #[test]
+    fn a_log_is_read_on_only_where_nothing_can_be_missing() {
+        let (mut shared, _) = zone(PairsAlone::Refuse);
+        let ends = |newest, oldest: Option<u64>, is_trimmed| {
+            Some(LogEnds { newest: id(newest), oldest: oldest.map(id), is_trimmed })
+        };
+        let all = |from, merges| JoinStep::ReadAll { from: id(from), merges };
+        assert_eq!(shared.join(None, false, false), all(0, true), "the engine has never had this zone");
+        assert_eq!(shared.join(ends(9, Some(5), false), false, false), all(9, false));
+        shared.replace(&HashMap::new(), 0, id(7), 0);
+        assert_eq!(shared.join(ends(9, Some(5), true), true, false), JoinStep::GoOn(id(7)));
+        assert_eq!(shared.join(ends(7, None, true), true, false), JoinStep::GoOn(id(7)));
+        assert_eq!(shared.join(ends(9, Some(8), true), true, false), all(9, false), "the log is too short");
+        assert_eq!(shared.join(ends(9, None, true), true, false), all(9, false));
+        assert_eq!(shared.join(ends(6, Some(5), false), true, false), all(6, false), "the log has lost its end");
+        assert_eq!(shared.join(ends(9, Some(5), false), false, false), all(9, false), "another primary");
+        assert_eq!(shared.join(ends(9, Some(5), false), false, true), all(9, true), "another engine");
+    }
+
+    #[test]
+    fn entries_are_applied_once_and_in_order() {
+        let (mut shared, pairs) = zone(PairsAlone::Refuse);
+        shared.apply(id(2), set("x", "2", None), 0);
+        shared.apply(id(1), set("x", "1", None), 0);
+        assert_eq!(pairs.get("x").as_deref(), Some("2"));
+        let (waiter, mut told) = oneshot::channel();
+        shared.wait_for(id(3), waiter);
+        assert!(told.try_recv().is_err());
+        shared.apply(id(3), Some(PairEntry::Remove("x".into())), 0);
+        shared.wake();
+        assert_eq!((told.try_recv(), pairs.get("x")), (Ok(()), None));
+        shared.apply(id(4), None, 0);
+        assert_eq!((shared.report().left_out, shared.report().applied.as_deref()), (1, Some("4-0")));
+    }
+
+    #[test]
+    fn the_end_of_a_pair_is_the_engines_time() {
+        let (mut shared, pairs) = zone(PairsAlone::Refuse);
+        let far = 4_000_000_000_000;
+        // The engine's clock is an hour ahead.
+        shared.apply(id(1), set("x", "1", Some(far)), 3_600_000);
+        assert_eq!(pairs.entries(), [("x".into(), "1".into(), Some(far - 3_600_000))]);
+        let PairCommand::Merge(sent) = &shared.all(3_600_000)[0] else { panic!("pairs are merged") };
+        assert_eq!(sent, &[(b"x".to_vec(), format!("{far}|1").into_bytes())]);
+    }
+
+    #[test]
+    fn changes_without_the_engine_are_refused_or_kept() {
+        let add = |key: &str| PairChange::Add(vec![New { key: key.into(), value: "1".into(), lasts: None }]);
+        let (mut shared, pairs) = zone(PairsAlone::Refuse);
+        assert_eq!((shared.change_alone(&add("a")), pairs.len()), (Err(PairWriteError::Away), 0));
+        let (mut shared, pairs) = zone(PairsAlone::Local);
+        for key in ["a", "b"] {
+            assert_eq!(shared.change_alone(&add(key)), Ok(()));
+        }
+        assert_eq!(shared.change_alone(&add("a")), Err(PairRefusal::Exists.into()));
+        assert_eq!(shared.change_alone(&PairChange::Remove("b".into())), Ok(()));
+        assert_eq!(shared.report().pending, 2);
+        let told = format!("{:?}", shared.take_waiting(0));
+        assert!(told.contains("Put") && told.contains("Remove") && !told.contains("Clear"), "{told}");
+        assert_eq!(shared.change_alone(&PairChange::Clear), Ok(()));
+        assert_eq!(format!("{:?}", shared.take_waiting(0)), "[Clear]");
+        assert!(pairs.is_empty() && shared.take_waiting(0).is_empty());
+    }
+
+    #[test]
+    fn no_more_changes_are_kept_than_there_is_room_for() {
+        let (mut shared, _) = zone(PairsAlone::Local);
+        let many = (0..MAX_WAITING).map(|number| New { key: number.to_string(), value: String::new(), lasts: None });
+        // The zone itself has less room than that.
+        shared.waiting = many.map(|new| new.key).collect();
+        assert_eq!(shared.change_alone(&PairChange::Clear), Err(PairWriteError::Away));
     }
 }

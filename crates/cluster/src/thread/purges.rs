@@ -35,7 +35,7 @@ pub(super) struct SharedPurges {
     record: PurgeRecord,
     /// The last entry that was applied.
     applied: EntryId,
-    /// A place in the log, and the number by which the cache says that the purges up to it are on the disk.
+    /// A place in the log, and the number that the cache has given for the purges up to it.
     settling: Option<(EntryId, u64)>,
     /// The record on the disk is another one.
     is_unsaved: bool,
@@ -170,7 +170,7 @@ impl SharedPurges {
     }
 
     /// Notes that other nodes have been told of a purge.
-    pub(super) fn told(&mut self, what: &Purge) {
+    pub(super) fn note_told(&mut self, what: &Purge) {
         let before = self.record.untold.len();
         self.record.untold.retain(|untold| untold != what);
         self.is_unsaved |= self.record.untold.len() != before;

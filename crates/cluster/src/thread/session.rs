@@ -13,11 +13,11 @@ use tokio::time::{sleep, timeout};
 
 use super::node::{KnownEngine, Node, random_hex, unix_ms};
 use super::pairs::JoinStep;
-use crate::cluster::{ClusterOrder, PATIENCE, PairWriteError};
 use crate::engine::{EngineError, EngineLink, EngineNames, LogPage, PairAnswer, PairCommand};
 use crate::figures::{EngineState, NodeReport};
 use crate::log_entry::EntryId;
 use crate::settings::ClusterPlan;
+use crate::state::{ClusterOrder, PATIENCE, PairWriteError};
 
 /// The number of entries that a log keeps. A node that has missed more reads everything, or purges everything.
 const LOG_LENGTH: usize = 100_000;
@@ -34,7 +34,7 @@ const GONE: Duration = Duration::from_secs(30);
 /// The interval in which what has gathered is written down and told.
 const STEP: Duration = Duration::from_secs(1);
 
-/// The interval in which one node removes pairs from the engine whose time is over.
+/// The interval in which a node removes pairs from the engine that have ended.
 const SWEEP: Duration = Duration::from_secs(3600);
 
 /// The most orders that wait for the engine at a time.
@@ -55,29 +55,29 @@ pub(super) enum SessionEnd {
 }
 
 /// A session.
-pub(super) struct Session {
+pub(super) struct EngineSession {
     node: Rc<Node>,
     plan: Arc<ClusterPlan>,
     link: EngineLink,
     names: EngineNames,
     has_replicas: bool,
     orders: Arc<Semaphore>,
-    failure: Rc<Failure>,
+    failure: Rc<SessionFailure>,
 }
 
 /// The error that an order has met and that ends the session.
 #[derive(Default)]
-struct Failure {
+struct SessionFailure {
     error: RefCell<Option<EngineError>>,
     bell: Notify,
 }
 
-impl Session {
+impl EngineSession {
     /// A session on these connections.
-    pub(super) fn new(node: Rc<Node>, plan: Arc<ClusterPlan>, link: EngineLink) -> Session {
+    pub(super) fn new(node: Rc<Node>, plan: Arc<ClusterPlan>, link: EngineLink) -> EngineSession {
         let names = EngineNames::new(&plan.engine.prefix);
         let orders = Arc::new(Semaphore::new(ORDERS_AT_ONCE));
-        Session { node, plan, link, names, has_replicas: false, orders, failure: Rc::default() }
+        EngineSession { node, plan, link, names, has_replicas: false, orders, failure: Rc::default() }
     }
 
     /// Takes part until the end.
@@ -233,7 +233,7 @@ impl Session {
     /// Applies the entries of a log.
     fn apply(&self, page: LogPage, zones: &HashMap<String, Arc<str>>, caches: &HashMap<String, Arc<str>>) {
         let LogPage { log, entries } = page;
-        let size = |fields: &crate::log_entry::Fields| -> usize {
+        let size = |fields: &crate::log_entry::EntryFields| -> usize {
             fields.iter().map(|(name, value)| name.len() + value.len()).sum()
         };
         let counts = &self.node.shared.counts;
@@ -328,7 +328,7 @@ impl Session {
             self.link.wait_replica().await?;
         }
         if let Some(shared) = self.node.caches.borrow_mut().get_mut(cache) {
-            shared.told(what);
+            shared.note_told(what);
         }
         Ok(())
     }
@@ -488,8 +488,8 @@ impl Session {
         Ok(all)
     }
 
-    fn copy(&self) -> Session {
-        Session {
+    fn copy(&self) -> EngineSession {
+        EngineSession {
             node: self.node.clone(),
             plan: self.plan.clone(),
             link: self.link.clone(),
@@ -519,5 +519,5 @@ fn hex(bytes: &[u8]) -> Vec<u8> {
 
 /// The name of this machine.
 fn host_name() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
+    freerun_conf::text_of(rustix::system::uname().nodename().to_bytes()).into_owned()
 }

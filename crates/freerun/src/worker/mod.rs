@@ -10,6 +10,7 @@
 //! | `log` (two) | `freerun_runtime::log` | writes, compresses and sends logs. One writes, the other stands by, and goes on with the other logs while a write takes long |
 //! | `mounts` | `freerun_runtime::mounts` | reads the mount table again when the kernel says that it has changed |
 //! | `acme` | `freerun_acme` | talks with the CA, if there are certificates by ACME |
+//! | `cluster` | `freerun_cluster` | talks with the engine of `zone_sync_engine`, if there is one |
 //! | `otel` | `freerun_telemetry` | exports spans and metrics, if there is an `otel_exporter` |
 //! | `names` | `freerun_upstream::resolve` | asks name servers, and has the system's lookups made by threads of its own |
 //! | `status` | `freerun_modules::content::status::history` | takes a sample of the figures each five seconds, if a location shows them |

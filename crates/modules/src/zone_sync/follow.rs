@@ -1,4 +1,4 @@
-//! What a configuration shares with other machines.
+//! The zones and caches that a configuration shares with other machines.
 
 use std::sync::Arc;
 use std::time::Duration;

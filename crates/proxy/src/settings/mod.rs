@@ -115,6 +115,11 @@ upstream_settings! {
         /// for `inactive` (10 minutes). Files are made in the cache's own folder with `use_temp_path=off`, or if the
         /// folder for temporary files is on another file system.
         ///
+        /// With `sync`, purges on one machine reach the caches of all that share the engine of `zone_sync_engine` and have a
+        /// zone of this name. A machine that is off, or cut off, catches up when it comes back; where it may have missed some,
+        /// everything is purged. A purge is answered with 202 if the engine is away: it is in force here, and others will be
+        /// told.
+        ///
         /// `memory` is the size of the tier in memory (32m; 0: none). The entries in the folder are known at once after
         /// a restart.
         ///

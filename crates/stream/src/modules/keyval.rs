@@ -18,7 +18,7 @@ settings! {
     pub struct KeyvalSettings {
         /// Defines a zone of key-value pairs, as `keyval_zone` in `http`.
         keyval_zone: KeyvalZones, in STREAM,
-            fidelity = Differs("there is no sync; the state file is JSON");
+            fidelity = Differs("sync is by zone_sync_engine, and deletes reach all machines; the state file is JSON");
         /// Defines a variable: the value for this key in the zone. It is looked up once for each session, and has no value if
         /// there is no such key.
         keyval: KeyvalVariables<Session>, in STREAM;

@@ -144,6 +144,8 @@ mod tests {
             file("/etc/ssl/passwords", b"secret\n"),
             file("/etc/ssl/ticket.key", &[7; 80]),
             file("/etc/ssl/quic.key", &[8; 32]),
+            file("/etc/nginx/state.password", b"secret\n"),
+            file("/etc/nginx/state.secret", &[b's'; 32]),
             file(
                 "/etc/nginx/jwks.json",
                 br#"{"keys":[{"kty":"oct","kid":"1","k":"AyM1SysPpbyDfgZld3umj1qzKObwVMko"}]}"#,

@@ -15,7 +15,7 @@ const STATES: [&str; 4] = [
 ];
 
 described! {
-    /// What `zone_sync_engine` shares with other machines.
+    /// The state that `zone_sync_engine` shares with other machines.
     #[schema = "Cluster"]
     pub struct ClusterFigures {
         /// The engine, as the configuration names it.
@@ -84,7 +84,7 @@ described! {
         /// Purges of other machines that were applied.
         #[metric(counter "freerun_cluster_cache_purges_total")]
         pub purges: u64,
-        /// How often everything was purged, because purges of other machines were missed.
+        /// The number of purges of everything, because purges of other machines were missed.
         #[metric(counter "freerun_cluster_cache_whole_purges_total")]
         pub whole: u64,
     }

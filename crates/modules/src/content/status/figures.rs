@@ -113,7 +113,7 @@ described! {
         pub acme: Vec<AcmeCertificate>,
         /// Spans of `otel_trace`, where there is an `otel_exporter`.
         pub otel: Option<Spans>,
-        /// What other machines share, where there is a `zone_sync_engine`.
+        /// The state that other machines share, where there is a `zone_sync_engine`.
         pub cluster: Option<ClusterFigures>,
     }
 
