@@ -15,6 +15,7 @@ pub mod hpack;
 pub mod http1;
 pub mod http2;
 pub mod http3;
+pub mod log_lines;
 pub mod message_boxes;
 pub mod qpack;
 pub mod quic;

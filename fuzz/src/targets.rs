@@ -3,7 +3,7 @@
 use crate::target::Target;
 use crate::{
     acme_state, caches, certificates, conversations, expressions, field_heads, handed_over, hellos, hpack, http1,
-    http2, http3, message_boxes, qpack, quic, sessions, telemetry, tls, upstreams,
+    http2, http3, log_lines, message_boxes, qpack, quic, sessions, telemetry, tls, upstreams,
 };
 
 /// Seeds that are written as they are.
@@ -564,8 +564,9 @@ pub static HPACK: Target = Target {
 };
 
 /// Every target.
-pub static ALL: [&Target; 31] = [
+pub static ALL: [&Target; 32] = [
     &expressions::EXPRESSION,
+    &log_lines::LOG_LINE,
     &field_heads::FIELD_HEAD,
     &REQUEST_HEAD,
     &CHUNKED,

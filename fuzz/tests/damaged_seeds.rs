@@ -117,6 +117,7 @@ test_each!(
     requests,
     uri,
     expression,
+    log_line,
     range,
     configuration,
     proxy_header,

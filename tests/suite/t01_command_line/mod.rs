@@ -5,4 +5,5 @@ pub mod command_line;
 pub mod explain;
 pub mod lint;
 pub mod migrate;
+pub mod migrate_run;
 pub mod serve;

@@ -233,13 +233,35 @@ fn serve() -> CommandRow {
 fn migrate() -> CommandRow {
     CommandRow {
         name: "migrate",
-        synopsis: &["[-c filename]", "[-p prefix]", "[-g directives]", "[--quiet]", "[--json]"],
-        summary: "say what a configuration of nginx would be here, and start nothing",
+        synopsis: &[
+            "[-c filename]",
+            "[-p prefix]",
+            "[-g directives]",
+            "[--quiet]",
+            "[--json]",
+            "[--run]",
+            "[--log FILE | --requests FILE]",
+            "[--log-format FORMAT]",
+            "[--against URL]",
+            "[--host NAME]",
+            "[--all-methods]",
+            "[--count N]",
+            "[--rate N]",
+            "[--concurrency N]",
+            "[--timeout SECONDS]",
+            "[--time SECONDS]",
+        ],
+        summary: "say what a configuration of nginx would be here; with --run, try it beside nginx",
         about: "reads a configuration of nginx with everything that it includes, and says of each directive whether it works, \
                 differs, has no effect or is missing here. Nothing is started or changed. The exit code is 0 if what is \
                 written works as in nginx, 1 if something that is written does another thing than in nginx, 2 if a server \
                 would not start here: something is missing or refused, or a file or a user is not on this machine. It is 3 \
-                if there is no report"
+                if there is no report. With --run, freerun is started beside the running nginx for as long as it takes: on \
+                free ports of the loopback interface, with logs, caches, temporary and state files in a folder of its own. \
+                Requests of an access log are sent to both, and what differs in their answers is shown. Upstream servers get \
+                the requests of both. The exit code is then 0 if all answers are the same, 1 if some differ or a directive \
+                does another thing with its value, and 2 if freerun would not start, nginx does not answer, or there was \
+                nothing to replay"
             .to_owned(),
         operand: None,
         options: vec![
@@ -248,6 +270,45 @@ fn migrate() -> CommandRow {
             letter("g", "directives of the main level besides those of the file").value("directives", ValueKind::Text),
             long("--quiet", "show only what differs, is not found, is missing or is refused").letters("q"),
             long("--json", "print the report as JSON"),
+            long("--run", "start freerun beside the running nginx, send both the same requests, and show what differs"),
+            long(
+                "--log",
+                "with --run: the access log to replay, - for standard input; it may be given several times (default: the \
+                 access logs of the configuration)",
+            )
+            .value("FILE", ValueKind::File),
+            long(
+                "--log-format",
+                "with --run: the name of the log_format that the log has, or such a format itself (default: what the \
+                 configuration says of the log, or else combined). Lines that are objects of JSON with the names of \
+                 variables are read, too",
+            )
+            .value("FORMAT", ValueKind::Text),
+            long(
+                "--requests",
+                "with --run: a list of requests to send instead, each on a line as 'GET https://www.example.com/a?b' or /a; \
+                 - for standard input",
+            )
+            .value("FILE", ValueKind::File),
+            long(
+                "--against",
+                "with --run: where nginx is, if not at the addresses that it listens at, as http://192.0.2.1:8080; it may be \
+                 given for http and for https",
+            )
+            .value("URL", ValueKind::Text),
+            long("--host", "with --run: the host of requests if the log does not have it (default: the names of the servers \
+                 that write to the log)")
+            .value("NAME", ValueKind::Text),
+            long("--all-methods", "with --run: send requests of other methods than GET, HEAD and OPTIONS, too, without bodies"),
+            long("--count", "with --run: the most requests (default: 1000)").value("N", ValueKind::Text),
+            long("--rate", "with --run: the most requests to each server in a second (default: 100)")
+                .value("N", ValueKind::Text),
+            long("--concurrency", "with --run: the most requests at the same time (default: 4)")
+                .value("N", ValueKind::Text),
+            long("--timeout", "with --run: the longest time for a response (default: 10)")
+                .value("SECONDS", ValueKind::Text),
+            long("--time", "with --run: the longest time for all requests (default: 300)")
+                .value("SECONDS", ValueKind::Text),
             help(),
         ],
     }

@@ -16,7 +16,7 @@ use freerun_conf::text_of_os;
 
 pub use completions::Shell;
 pub use explain::{Explain, ExplainRequest};
-pub use migrate::Migrate;
+pub use migrate::{Migrate, MigrateRun};
 pub use options::{Options, Order};
 pub use reference::Reference;
 pub use serve::{SERVE_DIRECTORY, Serve, ServeAcme, ServeTls};
@@ -211,6 +211,12 @@ mod tests {
         assert!(migrate(&["-c"]).is_err());
         assert!(migrate(&["--json"]).unwrap().json);
         assert!(migrate(&["--quiet"]).unwrap().quiet);
+        assert_eq!(migrate(&["--run"]).unwrap().run, Some(MigrateRun::default()));
+        let run = migrate(&["--run", "--log", "a", "--log=-", "--count", "5", "--all-methods"]).unwrap().run.unwrap();
+        assert_eq!((run.logs, run.count, run.all_methods), (vec!["a".to_owned(), "-".to_owned()], 5, true));
+        for wrong in [&["--log", "a"][..], &["--run", "--count", "0"], &["--run", "--log=a", "--requests=b"]] {
+            assert!(migrate(wrong).is_err(), "{wrong:?}");
+        }
     }
 
     #[test]

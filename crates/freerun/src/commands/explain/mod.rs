@@ -8,6 +8,8 @@ use std::process::ExitCode;
 
 use crate::cli::Explain;
 
+pub use request::{AskedRequest, ExplainedSubject, Explainer, Explanation, names_host, parse_request};
+
 /// Prints an explanation.
 pub fn run(explain: &Explain) -> ExitCode {
     match explain {

@@ -4,6 +4,9 @@
 //! exit code counts both is never 0, and is then looked at by nobody.
 
 use freerun_conf::Node;
+use freerun_tls::openssl::ciphers::{evaluate, settle};
+use freerun_tls::openssl::groups::ssl_ecdh_curve;
+use freerun_tls::openssl::protocols::Protocols;
 
 /// Members of the proxy family: what is said of `proxy_…` holds for their directives as well.
 const FAMILY: &[&str] = &["fastcgi_", "uwsgi_", "scgi_", "grpc_", "memcached_", "tunnel_"];
@@ -15,8 +18,12 @@ const IN_PRINCIPLE: &[&str] = &[
     "api",
     "auth_basic_user_file",
     "auth_jwt_key_file",
+    "auth_request",
     "autoindex",
+    "batch_count",
+    "batch_size",
     "charset",
+    "client_body_in_file_only",
     "client_body_temp_path",
     "dav_ext_lock_zone",
     "disable_symlinks",
@@ -25,19 +32,27 @@ const IN_PRINCIPLE: &[&str] = &[
     "fancyindex",
     "geoip2",
     "gunzip",
+    "gzip_static",
+    "http3_stream_buffer_size",
     "limit_conn_zone",
     "limit_rate",
     "limit_req_zone",
+    "load_module",
     "mirror",
     "mp4_max_buffer_size",
     "num_map",
     "open_file_cache",
+    "open_file_cache_valid",
     "open_log_file_cache",
+    "otel_span_attr",
+    "otel_trace",
     "output_buffers",
     "predicate",
     "proxy_buffer_size",
     "proxy_cache_convert_head",
     "proxy_cache_lock",
+    "proxy_cache_purge",
+    "proxy_ignore_client_abort",
     "proxy_method",
     "proxy_next_upstream",
     "proxy_pass",
@@ -48,10 +63,14 @@ const IN_PRINCIPLE: &[&str] = &[
     "proxy_ssl_name",
     "proxy_store",
     "proxy_temp_path",
+    "quic_gso",
+    "quic_host_key",
+    "quic_retry",
     "resolver",
     "sendfile",
     "server",
     "server_name",
+    "slice",
     "ssi",
     "ssl_certificate_cache",
     "ssl_certificate_key",
@@ -82,7 +101,10 @@ pub fn differs(node: &Node) -> bool {
     match name {
         "aio" => has(&|word| word.starts_with("threads")),
         "error_log" => has(&|word| word.starts_with("syslog:") || word.starts_with("memory:")),
+        "dav_methods" => has(&|word| word == "COPY" || word == "MOVE"),
+        "fancyindex_show_dotfiles" | "ssl_early_data" => has(&|word| word == "on"),
         "geo" => node.children().iter().any(|entry| entry.name.text == "ranges"),
+        "gzip_proxied" => has(&|word| word == "expired"),
         "listen" => has(&|word| word == "ipv6only=off"),
         "keyval_zone" => has(&|word| word.starts_with("state=")),
         "more_set_headers" | "more_set_input_headers" | "proxy_set_header" => {
@@ -95,6 +117,9 @@ pub fn differs(node: &Node) -> bool {
         "proxy_request_buffering" => has(&|word| word == "off"),
         "ssl_certificate" => has(&|word| word == "auto" || word == "watch" || word.starts_with("watch=")),
         "ssl_certificate_compression" => has(&|word| word == "zstd"),
+        "ssl_ciphers" | "proxy_ssl_ciphers" => has(&|word| !has_all_suites(word)),
+        "ssl_ecdh_curve" => has(&|word| !has_all_groups(word)),
+        "sticky" => has(&|word| word == "learn"),
         "ssl_protocols" | "proxy_ssl_protocols" => has(&|word| ["SSLv2", "SSLv3", "TLSv1", "TLSv1.1"].contains(&word)),
         "ssl_session_cache" => has(&|word| word.starts_with("builtin")),
         "use" => has(&|word| word != "epoll"),
@@ -105,6 +130,17 @@ pub fn differs(node: &Node) -> bool {
 /// Whether somebody may miss the effect of a directive that has none.
 pub fn is_missed(node: &Node) -> bool {
     MISSED.contains(&node.name.text.as_str())
+}
+
+/// Whether all suites of a cipher string are there.
+fn has_all_suites(text: &str) -> bool {
+    let settled = evaluate(text).ok().and_then(|list| settle(text, &list, Protocols::DEFAULT).ok());
+    settled.is_some_and(|settled| settled.remark.is_none())
+}
+
+/// Whether all groups of a list are there.
+fn has_all_groups(text: &str) -> bool {
+    ssl_ecdh_curve(text).is_ok_and(|(_, remark)| remark.is_none())
 }
 
 fn begins_with(word: &str, field: &str) -> bool {
@@ -143,6 +179,15 @@ mod tests {
             ("fastcgi_cache_path /c keys_zone=c:1m manager_files=1;", true),
             ("geo $g { default 0; }", false),
             ("ssl_ciphers HIGH;", true),
+            ("ssl_ciphers ECDHE-RSA-AES128-GCM-SHA256:ECDHE-ECDSA-CHACHA20-POLY1305:!aNULL;", false),
+            ("ssl_ciphers ECDHE-RSA-AES128-GCM-SHA256:DHE-RSA-AES128-GCM-SHA256;", true),
+            ("ssl_ecdh_curve X25519:prime256v1:secp384r1;", false),
+            ("ssl_ecdh_curve X448;", true),
+            ("gzip_proxied any;", false),
+            ("gzip_proxied expired no-cache;", true),
+            ("load_module modules/ngx_stream_module.so;", false),
+            ("proxy_ignore_client_abort off;", false),
+            ("sticky cookie a;", false),
             ("use epoll;", false),
         ] {
             assert_eq!(concerned(text), expected, "{text}");

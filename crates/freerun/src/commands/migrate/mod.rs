@@ -1,4 +1,4 @@
-//! `freerun migrate`: says what an installation of nginx would be here, before anything is started.
+//! `freerun migrate`: says what an installation of nginx would be here, before anything is started, and tries it beside nginx.
 
 mod concern;
 mod machine;
@@ -6,6 +6,7 @@ mod report;
 mod survey;
 #[cfg(test)]
 mod tests;
+mod trial;
 
 use std::process::ExitCode;
 
@@ -34,6 +35,7 @@ pub fn run(migrate: &Migrate) -> ExitCode {
         // Servers are started with the rights of root, whoever asks for the report.
         privileged: true,
     };
+    let no_report = if migrate.run.is_some() { survey::Verdict::Missing as u8 } else { NO_REPORT };
     let mut survey = match Survey::of(&input, &mut survey::disk()) {
         Ok(survey) => survey,
         Err(problem) => {
@@ -42,9 +44,14 @@ pub fn run(migrate: &Migrate) -> ExitCode {
                 Some(_) => tell_ways_on(&migrate.options, &input.conf),
                 None => console::print("help: \"freerun migrate -c FILE\" reads another configuration\n"),
             }
-            return ExitCode::from(NO_REPORT);
+            return ExitCode::from(no_report);
         }
     };
+    if let Some(run) = &migrate.run
+        && let Some(code) = trial::run(migrate, run, &input, &survey)
+    {
+        return code;
+    }
     // Another file than the installed one says nothing of how this machine is set up.
     if !paths.conf_given {
         survey.warnings.extend(machine::warnings(&mut survey::disk()));

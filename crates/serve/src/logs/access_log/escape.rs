@@ -1,5 +1,7 @@
 //! Escaping of values in a log line that a client may have chosen.
 
+use std::borrow::Cow;
+
 /// The value of `escape=` in `log_format`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Escape {
@@ -57,6 +59,42 @@ impl Escape {
         }
     }
 
+    /// The value that was written like that. An escape that this escaping does not write stays as it is.
+    pub fn undo(self, written: &[u8]) -> Cow<'_, [u8]> {
+        if self == Escape::None || !written.contains(&b'\\') {
+            return Cow::Borrowed(written);
+        }
+        let mut value = Vec::with_capacity(written.len());
+        let mut rest = written;
+        while let [byte, after @ ..] = rest {
+            let (taken, read) = match (*byte, self) {
+                (b'\\', Escape::Default) => (4, hex_of(after, b"x", 2)),
+                (b'\\', Escape::Json) => match after.first() {
+                    Some(b'u') => (6, hex_of(after, b"u", 4)),
+                    letter => (2, letter.and_then(|letter| unescaped_json(*letter)).map(u32::from)),
+                },
+                _ => (1, None),
+            };
+            match read {
+                // What is above ASCII is escaped as a character in JSON, and as a byte otherwise.
+                Some(code) if self == Escape::Json && code > 0x7f => {
+                    let letter = char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER);
+                    value.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
+                    rest = &rest[taken..];
+                }
+                Some(code) => {
+                    value.push(code as u8);
+                    rest = &rest[taken..];
+                }
+                None => {
+                    value.push(*byte);
+                    rest = after;
+                }
+            }
+        }
+        Cow::Owned(value)
+    }
+
     #[cold]
     fn push_escaped(self, value: &[u8], out: &mut Vec<u8>) {
         for byte in value.iter().copied() {
@@ -80,6 +118,26 @@ impl Escape {
 fn push_hex(prefix: &[u8], byte: u8, out: &mut Vec<u8>) {
     out.extend_from_slice(prefix);
     out.extend_from_slice(&[UPPER[usize::from(byte >> 4)], UPPER[usize::from(byte & 15)]]);
+}
+
+/// The number behind this letter, with this number of hexadecimal digits.
+fn hex_of(text: &[u8], letter: &[u8], digits: usize) -> Option<u32> {
+    let digits = text.strip_prefix(letter)?.get(..digits)?;
+    let text = std::str::from_utf8(digits).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
+    u32::from_str_radix(text, 16).ok()
+}
+
+/// The byte that a letter behind a backslash stands for in JSON (RFC 8259 section 7).
+const fn unescaped_json(letter: u8) -> Option<u8> {
+    match letter {
+        b'"' | b'\\' | b'/' => Some(letter),
+        b'n' => Some(b'\n'),
+        b'r' => Some(b'\r'),
+        b't' => Some(b'\t'),
+        b'b' => Some(0x08),
+        b'f' => Some(0x0c),
+        _ => None,
+    }
 }
 
 const fn unprintable(byte: u8) -> bool {
@@ -114,6 +172,17 @@ mod tests {
     fn json_strings_stay_strings() {
         let wanted = b">a\\\"b\\\\c\\u0001\\u001F\x7f\x80\xff\\t d\\n\\r\\b\\f/'";
         assert_eq!(escaped(Escape::Json, NASTY), wanted);
+    }
+
+    #[test]
+    fn what_was_escaped_is_read_back() {
+        for how in [Escape::Default, Escape::Json, Escape::None] {
+            for value in [NASTY, b"plain", b"", b"\\x41\\u0041"] {
+                assert_eq!(how.undo(&escaped(how, value)[1..]), value, "{how:?}");
+            }
+        }
+        assert_eq!(Escape::Default.undo(br"\q\x4\xzz\"), &br"\q\x4\xzz\"[..]);
+        assert_eq!(Escape::Json.undo(br"\/\u20ac\ud800\u12"), "/\u{20ac}\u{fffd}\\u12".as_bytes());
     }
 
     #[test]

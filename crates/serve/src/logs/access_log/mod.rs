@@ -5,11 +5,13 @@ pub mod buffer;
 mod escape;
 mod format;
 mod line;
+mod reader;
 mod setting;
 mod write;
 
 pub use escape::Escape;
 pub use format::{Format, ProtocolPieces, Style, push_millis};
 pub use line::{LogLine, Short};
+pub use reader::{LineFormat, LineValues};
 pub use setting::{AccessLog, AccessLogs, Buffering, LogFileCache, LogFormats, LogTarget};
 pub use write::write;

@@ -249,7 +249,7 @@ pub fn named_server(
 }
 
 /// Whether a name of `server_name` that is no regular expression fits a host.
-fn names_host(name: &str, host: &str) -> bool {
+pub fn names_host(name: &str, host: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let is_below = |suffix: &str| host.len() > suffix.len() && host.ends_with(suffix);
     if let Some(suffix) = name.strip_prefix('*') {

@@ -33,7 +33,7 @@ use freerun_serve::configuration::generation::Generation;
 use freerun_serve::configuration::zones::Zones;
 use freerun_stream::service::StreamService;
 
-use crate::cli::ExplainRequest;
+use crate::cli::{ExplainRequest, Options};
 use crate::commands::missing_configuration::tell_ways_on;
 use crate::configuration::{self, Configuration, KnownFacts, Side};
 use crate::console;
@@ -41,9 +41,11 @@ use crate::settings::user::privileged;
 use crate::source::Input;
 use crate::source::hosts;
 use crate::source::loader::Recorder;
-use asked::ExplainedSubject;
 use directives::WrittenDirectives;
-use explanation::Explanation;
+
+pub use asked::{AskedRequest, ExplainedSubject, parse as parse_request};
+pub use explanation::Explanation;
+pub use http::names_host;
 
 /// The services of the loop.
 const SERVICES: &[MakeService] = &[HttpService::make, StreamService::make];
@@ -76,29 +78,63 @@ pub fn run(options: &ExplainRequest) -> ExitCode {
 /// The reason why there is no explanation; it is empty if it was printed already.
 fn explain(options: &ExplainRequest) -> Result<Explanation, String> {
     let asked = asked::parse(&options.request)?;
-    let (configuration, directives) = read(options)?;
-    let client = options.from.unwrap_or(CLIENT);
-    let rehearsal = Loop::start(configuration, client).map_err(|error| format!("a loop cannot be started: {error}"))?;
-    let generation = rehearsal.generation.clone();
-    let directives = Arc::new(directives);
-    let explained = match asked {
-        ExplainedSubject::Http(request) => http::explain(&rehearsal, &generation, request, options, directives),
-        ExplainedSubject::Stream(session) => session::explain(&rehearsal, &generation, &session, options, directives),
-    };
-    let explained = explained.map(|explanation| Explanation { error_log: rehearsal.error_log(), ..explanation });
-    rehearsal.stop();
+    let explainer = Explainer::start(&options.options, options.from)?;
+    let explained = explainer.explain(asked, options);
+    let explained =
+        explained.map(|explanation| Explanation { error_log: explainer.rehearsal.error_log(), ..explanation });
+    explainer.stop();
     explained
+}
+
+/// A configuration whose requests can be explained, one after the other.
+pub struct Explainer {
+    rehearsal: Loop,
+    directives: Arc<WrittenDirectives>,
+}
+
+impl Explainer {
+    /// Reads the configuration that these options name, and starts a loop with it. What the log has of requests from `client`, or
+    /// else from this machine, is more than it has of others.
+    ///
+    /// # Errors
+    /// The configuration is refused, which was printed, or the loop cannot be started.
+    pub fn start(options: &Options, client: Option<IpAddr>) -> Result<Explainer, String> {
+        let (configuration, directives) = read(options)?;
+        let rehearsal = Loop::start(configuration, client.unwrap_or(CLIENT));
+        let rehearsal = rehearsal.map_err(|error| format!("a loop cannot be started: {error}"))?;
+        Ok(Explainer { rehearsal, directives: Arc::new(directives) })
+    }
+
+    /// Explains what becomes of a request or a session. `options` have its fields, and the addresses of both ends.
+    ///
+    /// # Errors
+    /// It does not come to a server, or the explanation takes too long.
+    pub fn explain(&self, asked: ExplainedSubject, options: &ExplainRequest) -> Result<Explanation, String> {
+        let (rehearsal, directives) = (&self.rehearsal, self.directives.clone());
+        let generation = rehearsal.generation.clone();
+        match asked {
+            ExplainedSubject::Http(request) => http::explain(rehearsal, &generation, request, options, directives),
+            ExplainedSubject::Stream(session) => {
+                session::explain(rehearsal, &generation, &session, options, directives)
+            }
+        }
+    }
+
+    /// Ends the loop.
+    pub fn stop(self) {
+        self.rehearsal.stop();
+    }
 }
 
 /// Reads the configuration as a master does, and then as a worker does.
 ///
 /// # Errors
 /// It is refused, which was printed.
-fn read(options: &ExplainRequest) -> Result<(Configuration, WrittenDirectives), String> {
-    let paths = options.options.paths();
+fn read(options: &Options) -> Result<(Configuration, WrittenDirectives), String> {
+    let paths = options.paths();
     let input = Input {
         conf: paths.conf,
-        globals: options.options.globals.clone(),
+        globals: options.globals.clone(),
         prefix: paths.prefix,
         conf_prefix: paths.conf_prefix,
         error_log: paths.error_log,
@@ -106,7 +142,7 @@ fn read(options: &ExplainRequest) -> Result<(Configuration, WrittenDirectives), 
     };
     let refused = |failure: Box<configuration::Failure>| {
         console::tell_failure(&ErrorLog::none().with_console(), &failure);
-        tell_ways_on(&options.options, &input.conf);
+        tell_ways_on(options, &input.conf);
         String::new()
     };
     let mut loader = Recorder::default();

@@ -1,0 +1,235 @@
+//! The servers of `http` as a client sees them: the addresses where they are reached, their names, and the logs that they write.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use freerun_conf::{Node, Tree};
+use freerun_serve::logs::access_log::{Escape, LineFormat};
+
+use super::addresses::{ListenAddress, TrialAddresses, reachable};
+use super::texts::DEFAULT_PORT;
+use crate::paths::{HTTP_LOG_PATH, join};
+
+/// nginx's predefined format.
+pub const COMBINED: &str = "$remote_addr - $remote_user [$time_local] \"$request\" $status $body_bytes_sent \
+                        \"$http_referer\" \"$http_user_agent\"";
+
+/// A place where requests of HTTP can be sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SiteListener {
+    /// The address in the configuration.
+    pub written: SocketAddr,
+    /// The address of nginx.
+    pub nginx: SocketAddr,
+    /// The address of the server that is tried.
+    pub freerun: SocketAddr,
+    /// Whether it has TLS.
+    pub is_tls: bool,
+}
+
+/// A server.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SiteServer {
+    /// The names in lower case.
+    pub names: Vec<String>,
+    /// The places of its listeners in [`Sites::listeners`].
+    pub listeners: Vec<usize>,
+    /// The paths of the logs that it writes, each with the name of its format.
+    pub logs: Vec<(String, String)>,
+}
+
+/// The servers of `http`.
+#[derive(Debug, Default)]
+pub struct Sites {
+    /// The addresses.
+    pub listeners: Vec<SiteListener>,
+    /// The servers.
+    pub servers: Vec<SiteServer>,
+    /// The formats of logs, by their names.
+    pub formats: HashMap<String, LineFormat>,
+    /// The addresses that no request is sent to, each with the reason.
+    pub left_out: Vec<(String, &'static str)>,
+}
+
+/// The parts of a log's `access_log`: its path, made absolute, and the name of its format.
+fn log(node: &Node, prefix: &str) -> Option<(String, String)> {
+    let path = node.arg(0)?;
+    let is_file = path != "off" && !path.starts_with("syslog:") && !path.contains('$') && !path.starts_with("memory:");
+    let format = node.arg(1).filter(|word| !word.contains('=')).unwrap_or("combined");
+    is_file.then(|| (join(prefix, path), format.to_owned()))
+}
+
+impl Sites {
+    /// The servers of a configuration, whose relative paths are below `prefix`.
+    pub fn of(tree: &Tree, addresses: &TrialAddresses, prefix: &str) -> Sites {
+        let mut sites = Sites::default();
+        sites.formats.insert("combined".to_owned(), LineFormat::new(Escape::Default, COMBINED));
+        for http in tree.nodes.iter().filter(|node| node.name.text == "http") {
+            let own: Vec<&Node> = http.children().iter().filter(|node| node.name.text == "access_log").collect();
+            let inherited = match own[..] {
+                [] => vec![(HTTP_LOG_PATH.to_owned(), "combined".to_owned())],
+                _ => own.iter().filter_map(|node| log(node, prefix)).collect(),
+            };
+            for node in http.children() {
+                match node.name.text.as_str() {
+                    "log_format" => sites.format(node),
+                    "server" => sites.server(node, &inherited, addresses, prefix),
+                    _ => {}
+                }
+            }
+        }
+        sites
+    }
+
+    fn format(&mut self, node: &Node) {
+        let words: Vec<&str> = node.args.iter().map(|word| word.text.as_str()).collect();
+        let [name, strings @ ..] = &words[..] else { return };
+        let escape = strings.first().and_then(|word| word.strip_prefix("escape=")).and_then(Escape::from_word);
+        let strings = if escape.is_some() { &strings[1..] } else { strings };
+        let format = LineFormat::new(escape.unwrap_or_default(), &strings.concat());
+        self.formats.insert((*name).to_owned(), format);
+    }
+
+    fn server(&mut self, node: &Node, inherited: &[(String, String)], addresses: &TrialAddresses, prefix: &str) {
+        let children = |name: &'static str| node.children().iter().filter(move |child| child.name.text == name);
+        let names = children("server_name").flat_map(|names| &names.args);
+        let mut server =
+            SiteServer { names: names.map(|word| word.text.to_ascii_lowercase()).collect(), ..SiteServer::default() };
+        let mut logs = Vec::new();
+        Node::each(node.children(), &mut |inner| {
+            if inner.name.text == "access_log" {
+                logs.extend(log(inner, prefix));
+            }
+        });
+        if children("access_log").next().is_none() {
+            logs.extend_from_slice(inherited);
+        }
+        logs.sort_unstable();
+        logs.dedup();
+        server.logs = logs;
+        let mut any = false;
+        for listen in children("listen") {
+            any = true;
+            let has = |parameter: &str| listen.args.iter().skip(1).any(|word| word.text == parameter);
+            let text = listen.arg(0).unwrap_or_default();
+            // What cannot be read was refused before.
+            for address in ListenAddress::of(text, Some(DEFAULT_PORT)).unwrap_or_default() {
+                let left_out = match &address {
+                    ListenAddress::Unix(_) => Some("it is a Unix socket"),
+                    ListenAddress::Ip(_) if has("quic") => Some("requests are not sent over HTTP/3"),
+                    ListenAddress::Ip(_) if has("proxy_protocol") => Some("it expects the PROXY protocol"),
+                    ListenAddress::Ip(_) => None,
+                };
+                match (left_out, address) {
+                    (None, ListenAddress::Ip(address)) => self.listener(&mut server, address, has("ssl"), addresses),
+                    (reason, _) => self.leave_out(text, reason.unwrap_or_default()),
+                }
+            }
+        }
+        if !any {
+            let address = SocketAddr::from(([0, 0, 0, 0], DEFAULT_PORT));
+            self.listener(&mut server, address, false, addresses);
+        }
+        self.servers.push(server);
+    }
+
+    fn leave_out(&mut self, text: &str, reason: &'static str) {
+        if !self.left_out.iter().any(|known| known == &(text.to_owned(), reason)) {
+            self.left_out.push((text.to_owned(), reason));
+        }
+    }
+
+    /// Adds an address to a server.
+    fn listener(&mut self, server: &mut SiteServer, written: SocketAddr, is_tls: bool, addresses: &TrialAddresses) {
+        let Some(freerun) = addresses.get(written) else { return };
+        let known = self.listeners.iter().position(|listener| listener.written == written);
+        let place = known.unwrap_or_else(|| {
+            self.listeners.push(SiteListener { written, nginx: reachable(written), freerun, is_tls });
+            self.listeners.len() - 1
+        });
+        // One `listen` with `ssl` is enough for all servers of the address.
+        self.listeners[place].is_tls |= is_tls;
+        if !server.listeners.contains(&place) {
+            server.listeners.push(place);
+        }
+    }
+
+    /// The listeners of a server, without addresses of IPv6 where IPv4 has the same port.
+    pub fn different_listeners(&self, server: &SiteServer) -> Vec<usize> {
+        let address = |place: usize| self.listeners[place].written;
+        let is_double = |place: usize| {
+            let is_same = |other: usize| !address(other).is_ipv6() && address(other).port() == address(place).port();
+            address(place).is_ipv6() && server.listeners.iter().any(|other| is_same(*other))
+        };
+        server.listeners.iter().copied().filter(|place| !is_double(*place)).collect()
+    }
+
+    /// The logs that the servers write, each with the name of its format.
+    pub fn logs(&self) -> Vec<(String, String)> {
+        let mut logs: Vec<_> = self.servers.iter().flat_map(|server| server.logs.iter().cloned()).collect();
+        logs.sort_unstable();
+        logs.dedup();
+        logs
+    }
+}
+
+impl SiteServer {
+    /// A host with which a client reaches this server and no other one, if it has a name for that.
+    pub fn host(&self) -> Option<String> {
+        let is_plain = |name: &&String| {
+            !name.is_empty() && *name != "_" && !name.starts_with(['~', '$']) && !name.contains(['*', '"'])
+        };
+        if let Some(name) = self.names.iter().find(|name| is_plain(name) && !name.starts_with('.')) {
+            return Some(name.clone());
+        }
+        self.names.iter().find_map(|name| match name.strip_prefix("*.").or_else(|| name.strip_prefix('.')) {
+            Some(domain) => Some(format!("www.{domain}")),
+            None => name.strip_suffix(".*").filter(|host| !host.starts_with('~')).map(|host| format!("{host}.example")),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use freerun_conf::OneText;
+
+    use super::*;
+    use crate::commands::migrate::trial::texts::change;
+    use crate::source::loader::RecordedTexts;
+
+    fn sites(text: &str) -> Sites {
+        let tree = freerun_conf::parse("x", None, "", &mut OneText(text));
+        let mut addresses = TrialAddresses::default();
+        change(&tree, &RecordedTexts::default(), ("/t", "/p/"), &mut addresses).expect("free ports");
+        Sites::of(&tree, &addresses, "/p/")
+    }
+
+    #[test]
+    fn servers_have_their_listeners_names_and_logs() {
+        let sites = sites(
+            "http { log_format mine escape=json '$host ' '$request'; access_log /a mine;\n\
+             server { listen 80; listen [::]:80; listen 443 ssl; listen 443 quic; server_name A.example www.a.example; }\n\
+             server { listen 80; server_name *.b.example; access_log off; location / { access_log b; } }\n\
+             server { server_name ~^c; access_log /c buffer=4k; access_log syslog:server=x; listen unix:/s; listen 81 proxy_protocol; } }",
+        );
+        let listeners: Vec<_> =
+            sites.listeners.iter().map(|listener| (listener.nginx.to_string(), listener.is_tls)).collect();
+        let expected = [("127.0.0.1:80", false), ("[::1]:80", false), ("127.0.0.1:443", true)];
+        assert_eq!(listeners, expected.map(|(address, tls)| (address.to_owned(), tls)));
+        assert_eq!(sites.different_listeners(&sites.servers[0]), [0, 2]);
+        let hosts: Vec<_> = sites.servers.iter().map(|server| server.host().unwrap_or_default()).collect();
+        assert_eq!(hosts, ["a.example", "www.b.example", ""]);
+        let log = |path: &str, format: &str| (path.to_owned(), format.to_owned());
+        assert_eq!(sites.servers[1].logs, [log("/p/b", "combined")]);
+        assert_eq!(sites.logs(), [log("/a", "mine"), log("/c", "combined"), log("/p/b", "combined")]);
+        assert_eq!(sites.formats["mine"].names().collect::<Vec<_>>(), ["host", "request"]);
+        assert_eq!(sites.left_out.len(), 3);
+    }
+
+    #[test]
+    fn without_lines_there_are_the_defaults() {
+        let sites = sites("http { server { } }");
+        assert_eq!(sites.listeners[0].nginx.to_string(), "127.0.0.1:80");
+        assert_eq!(sites.logs(), [(HTTP_LOG_PATH.to_owned(), "combined".to_owned())]);
+    }
+}

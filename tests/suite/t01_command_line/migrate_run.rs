@@ -1,0 +1,273 @@
+//! `freerun migrate --run`: the trial of a configuration beside a running nginx. It says what differs, and touches nothing.
+
+use freerun_testkit::{Kind, ProgramOutput, Setup, Site, TempDir, TestServer, require, run};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+const TIME: Duration = Duration::from_secs(90);
+
+/// Tries the configuration of a running nginx, with further arguments.
+fn migrate(nginx: &TestServer, further: &[&str]) -> ProgramOutput {
+    let (conf, prefix) = (nginx.path("nginx.conf"), nginx.path(""));
+    let (conf, prefix) = (conf.display().to_string(), prefix.display().to_string());
+    let mut arguments = vec!["migrate", "--run", "-c", &conf, "-p", &prefix];
+    arguments.extend(further);
+    run(Kind::Freerun, &arguments, TIME).expect("the program starts")
+}
+
+fn json(done: &ProgramOutput) -> Value {
+    serde_json::from_str(&done.stdout).unwrap_or_else(|_| panic!("{}{}", done.stdout, done.stderr))
+}
+
+/// Tries the configuration with a list of requests.
+fn migrate_requests(nginx: &TestServer, requests: &str, further: &[&str]) -> ProgramOutput {
+    fs::write(nginx.path("requests"), requests).expect("writing");
+    let path = nginx.path("requests").display().to_string();
+    migrate(nginx, &[&["--requests", &path], further].concat())
+}
+
+/// Whether nginx and freerun are there.
+fn is_runnable() -> bool {
+    require::nginx() && require::freerun()
+}
+
+/// Each group of differences as `kind location: nginx, freerun`.
+fn groups(summary: &Value) -> Vec<String> {
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let group = |group: &Value| {
+        let [kind, location, nginx, freerun] = ["kind", "location", "nginx", "freerun"].map(|key| text(&group[key]));
+        format!("{} × {kind} at {location}: {nginx}, {freerun}", group["count"])
+    };
+    summary["differences"].as_array().expect("a list").iter().map(group).collect()
+}
+
+/// The files of a folder and of the folders in it, with their texts.
+fn files(folder: &Path, found: &mut BTreeMap<String, Vec<u8>>) {
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            files(&path, found);
+        } else {
+            found.insert(path.display().to_string(), fs::read(&path).unwrap_or_default());
+        }
+    }
+}
+
+const REQUESTS: &str = "/\n/a.txt\nHEAD /a.txt\n/folder\n/none\n/old?a=b\n/port\n/secret\nOPTIONS /a.txt\n/%41?x\n";
+
+#[test]
+fn the_same_answers_are_no_differences() {
+    if !is_runnable() {
+        return;
+    }
+    let site = Site::new();
+    site.file("index.html", "index").file("a.txt", "text").file("folder/index.html", "folder");
+    let lines =
+        "location /old { return 301 /new; } location /port { return 200 $server_port; } location /secret { deny all; }";
+    let nginx = Setup::server(&site, lines).start(Kind::Nginx);
+    let done = migrate_requests(&nginx, REQUESTS, &["--quiet"]);
+    assert_eq!((done.code, done.stdout.as_str(), done.stderr.as_str()), (Some(0), "", ""));
+    let done = migrate_requests(&nginx, REQUESTS, &[]);
+    assert!(done.stdout.contains("upstream servers got them from both\n"), "{}", done.stdout);
+    assert!(done.stdout.ends_with("\n10 of 10 requests have the same answer of both\n"), "{}", done.stdout);
+}
+
+#[test]
+fn differences_come_in_groups_with_their_places() {
+    if !is_runnable() {
+        return;
+    }
+    let site = Site::new();
+    site.file("a.txt", "text").file("b.txt", "text");
+    let lines =
+        "location / { add_header X-A one; }\nlocation /text { return 200 one; }\nlocation /moved { return 301 /a; }";
+    let nginx = Setup::server(&site, lines).start(Kind::Nginx);
+    // nginx goes on with what it has read.
+    nginx.edit("X-A one", "X-A two");
+    nginx.edit("200 one", "200 two");
+    nginx.edit("301", "302");
+    let requests = "/a.txt\n/b.txt\n/text\n/moved/1\n/moved/2\n/moved/3\n";
+    let done = migrate_requests(&nginx, requests, &["--json"]);
+    assert_eq!((done.code, done.stderr.as_str()), (Some(1), ""), "{}", done.stdout);
+    let summary = json(&done);
+    let found = groups(&summary);
+    assert_eq!(found.len(), 3, "{found:?}");
+    assert!(found[0].starts_with("3 × status at location /moved: 301 to http://"), "{found:?}");
+    assert_eq!(found[1], "2 × {\"field\":\"X-A\"} at location /: one, two");
+    assert!(found[2].starts_with("1 × body at location /text: 3 bytes"), "{found:?}");
+    assert_eq!((&summary["sent"], &summary["same"]), (&6.into(), &0.into()));
+    let line = 1 + nginx.config().lines().position(|line| line.contains("location /moved")).expect("the line");
+    let conf = nginx.path("nginx.conf").display().to_string();
+    let places = [format!("location /moved ({conf}:{line})"), format!("return 302 /a ({conf}:{line})")];
+    assert_eq!(summary["differences"][0]["places"], Value::from(places.to_vec()));
+    let example = summary["differences"][0]["example"].as_str().expect("a command");
+    assert!(example.starts_with("curl -si --path-as-is ") && example.ends_with("/moved/1'"), "{example}");
+    let done = migrate_requests(&nginx, requests, &["--quiet"]);
+    assert!(
+        done.stdout.starts_with("\nDifferences (3):\n     3  status at location /moved of localhost\n"),
+        "{}",
+        done.stdout
+    );
+}
+
+#[test]
+fn what_changes_in_nginx_s_own_answers_is_no_difference() {
+    if !is_runnable() {
+        return;
+    }
+    let site = Site::new();
+    let lines = "location / { add_header Set-Cookie id=$request_id; return 200 $request_id; }";
+    let nginx = Setup::server(&site, lines).start(Kind::Nginx);
+    let done = migrate_requests(&nginx, "/\n", &["--json"]);
+    assert_eq!(done.code, Some(0), "{}", done.stdout);
+    let summary = json(&done);
+    assert_eq!((&summary["unstable"]["body"], &summary["unstable"]["field Set-Cookie"]), (&1.into(), &1.into()));
+}
+
+#[test]
+fn nothing_of_the_running_server_is_touched() {
+    if !is_runnable() {
+        return;
+    }
+    let site = Site::new();
+    site.file("a.txt", "text").file("put/x", "x");
+    let setup = Setup::server(
+        &site,
+        "location /cached/ { proxy_pass http://127.0.0.1:@PORT2@/; proxy_cache c; proxy_cache_valid 1h; }\n\
+         location /stored/ { proxy_pass http://127.0.0.1:@PORT2@/; proxy_store on; }\n\
+         location /put/ { dav_methods PUT DELETE; }",
+    )
+    .http("proxy_cache_path @DIR@/cache keys_zone=c:1m; client_body_temp_path @DIR@/bodies; proxy_temp_path @DIR@/temporary;")
+    .http("access_log @DIR@/access.log; access_log @DIR@/$host.log; error_log @DIR@/http.log info;")
+    .http("server { listen 127.0.0.1:@PORT2@; listen unix:@DIR@/socket; access_log off; return 200 answer; }");
+    let nginx = setup.start(Kind::Nginx);
+    let seen = || {
+        let mut found = BTreeMap::new();
+        files(&nginx.path(""), &mut found);
+        files(site.path(), &mut found);
+        // nginx logs the requests that it gets, caches and stores the answers.
+        found.retain(|path, _| {
+            !path.ends_with(".log")
+                && !path.ends_with("/requests")
+                && !path.contains("/cache/")
+                && !path.contains("/stored/")
+        });
+        found
+    };
+    let requests = "/a.txt\n/cached/a\nPUT /put/x\nDELETE /put/x\n";
+    fs::write(nginx.path("requests"), requests).expect("writing");
+    let before = seen();
+    let done = migrate_requests(&nginx, requests, &["--json"]);
+    assert_eq!(done.stderr, "");
+    assert_eq!(seen(), before);
+    let summary = json(&done);
+    // Both servers are asked, since a path alone does not name one.
+    assert_eq!((&summary["sent"], &summary["same"]), (&4.into(), &4.into()), "{summary}");
+    assert_eq!(summary["lines"]["unsafe_methods"], serde_json::json!({"PUT": 1, "DELETE": 1}));
+    assert_eq!(summary["left_out"].as_array().map(Vec::len), Some(1), "{summary}");
+    // One line for each request that nginx got: one that freerun had written as well would be there twice.
+    nginx.access_lines(2);
+    let count = |name: &str| nginx.access_log().lines().filter(|line| line.contains(name)).count();
+    assert_eq!((count("/a.txt"), count("/cached/a")), (1, 1));
+    assert_eq!(nginx.get("/a.txt").status, 200);
+}
+
+#[test]
+fn a_configuration_that_is_refused_is_not_tried() {
+    if !require::freerun() {
+        return;
+    }
+    let dir = TempDir::new("migrate");
+    let path = dir.path().join("nginx.conf");
+    fs::write(&path, "events {}\nhttp {\n gzip maybe;\n server { listen 127.0.0.1:1; }\n}\n").expect("writing");
+    let path = path.display().to_string();
+    let done = run(Kind::Freerun, &["migrate", "--run", "-c", &path], TIME).expect("the program starts");
+    assert_eq!(done.code, Some(2), "{}", done.stdout);
+    assert!(done.stdout.contains("nginx.conf:3\n    invalid value \"maybe\" in \"gzip\" directive"), "{}", done.stdout);
+    let done = run(Kind::Freerun, &["migrate", "--run", "-c", "/no/such/file"], TIME).expect("the program starts");
+    assert_eq!((done.code, done.stdout.as_str()), (Some(2), ""));
+}
+
+#[test]
+fn servers_are_asked_by_name_and_with_tls() {
+    if !is_runnable() {
+        return;
+    }
+    let setup = Setup::new()
+        .http("log_format mine escape=json '$host ' '$scheme \"$request\" $status'; access_log @DIR@/access.log mine;")
+        .http("ssl_certificate @CERTS@/ec.crt; ssl_certificate_key @CERTS@/ec.key;")
+        .http("server { listen 127.0.0.1:@PORT@; listen 127.0.0.1:@PORT2@ ssl; server_name a.example; return 200 \"a $scheme\"; }")
+        .http("server { listen 127.0.0.1:@PORT2@ ssl; server_name b.example; return 200 \"b $ssl_server_name\"; }")
+        .http("server { listen 127.0.0.1:@PORT2@ ssl default_server; return 403; }");
+    let nginx = setup.start(Kind::Nginx);
+    let log = "a.example http \"GET /1 HTTP/1.1\" 200\na.example https \"GET /2 HTTP/1.1\" 200\n\
+               b.example https \"GET /3 HTTP/2.0\" 200\nother.example https \"GET /4 HTTP/1.1\" 403\n";
+    fs::write(nginx.path("access.log"), log).expect("writing");
+    let done = migrate(&nginx, &["--json"]);
+    assert_eq!(done.code, Some(0), "{}{}", done.stdout, done.stderr);
+    assert_eq!(json(&done)["sent"], 4);
+    nginx.edit("\"b $ssl_server_name\"", "\"c $ssl_server_name\"");
+    let done = migrate(&nginx, &["--json"]);
+    let found = groups(&json(&done));
+    assert_eq!((done.code, found.len()), (Some(1), 1), "{found:?}");
+    assert!(
+        found[0].contains("from byte 0: b b.example, ") && found[0].ends_with("from byte 0: c b.example"),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn lines_that_are_no_requests_are_counted() {
+    if !is_runnable() {
+        return;
+    }
+    let nginx = Setup::new()
+        .http("log_format mine '$request_method $uri $args'; access_log @DIR@/mine.log mine;")
+        .http("server { listen 127.0.0.1:@PORT@; return 200 \"$request_uri\"; }")
+        .start(Kind::Nginx);
+    let long = "x".repeat(1 << 20);
+    let log = format!("GET /a b=c\nPOST /a -\nnonsense\n\u{1}\u{2}\nGET nowhere -\n{long}\nGET /a b=c\n");
+    fs::write(nginx.path("mine.log"), log).expect("writing");
+    let done = migrate(&nginx, &["--json"]);
+    assert_eq!(done.code, Some(0), "{}{}", done.stdout, done.stderr);
+    let summary = json(&done);
+    let counts = ["lines", "unreadable", "no_requests", "repeated"].map(|name| summary["lines"][name].clone());
+    assert_eq!(counts, [7, 3, 1, 1].map(Value::from));
+    assert_eq!((&summary["sent"], &summary["lines"]["unsafe_methods"]["POST"]), (&1.into(), &1.into()));
+    // Another log of the usual format, and one that cannot be replayed.
+    let other = nginx.path("other.log").display().to_string();
+    fs::write(&other, "::1 - - [10/Oct/2026:13:55:36 +0000] \"GET /x HTTP/1.1\" 200 5 \"-\" \"-\"\n").expect("writing");
+    assert_eq!(migrate(&nginx, &["--log", &other, "--quiet"]).code, Some(0));
+    fs::write(&other, "POST /x -\n").expect("writing");
+    let done = migrate(&nginx, &["--log", &other, "--log-format", "mine"]);
+    assert_eq!(done.code, Some(2));
+    assert!(
+        done.stderr.contains("help: --all-methods sends requests that may change something, too\n"),
+        "{}",
+        done.stderr
+    );
+    let done = migrate(&nginx, &["--log", &other, "--log-format", "mine", "--all-methods", "--quiet"]);
+    assert_eq!((done.code, done.stdout.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn without_nginx_or_requests_there_is_no_trial() {
+    if !is_runnable() {
+        return;
+    }
+    let site = Site::new();
+    let mut nginx = Setup::server(&site, "").start(Kind::Nginx);
+    let done = migrate_requests(&nginx, "# none\n", &[]);
+    assert_eq!((done.code, done.stdout.as_str()), (Some(2), ""), "{}", done.stderr);
+    let port = nginx.port();
+    nginx.stop();
+    let done = migrate_requests(&nginx, "/\n", &[]);
+    assert_eq!((done.code, done.stdout.as_str()), (Some(2), ""));
+    assert!(done.stderr.contains(&format!("nginx does not answer at 127.0.0.1:{port}\n")), "{}", done.stderr);
+    let other = Setup::server(&site, "").start(Kind::Nginx);
+    let url = format!("http://127.0.0.1:{}", other.port());
+    assert_eq!(migrate_requests(&nginx, "/\n", &["--against", &url, "--quiet"]).code, Some(0));
+}
