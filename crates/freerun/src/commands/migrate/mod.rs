@@ -15,6 +15,7 @@ use crate::cli::{Migrate, Options, help};
 use crate::console;
 use crate::source::Input;
 use survey::Survey;
+use trial::TrialServer;
 
 /// The exit code if there is no report.
 pub const NO_REPORT: u8 = 3;
@@ -36,6 +37,13 @@ pub fn run(migrate: &Migrate) -> ExitCode {
         privileged: true,
     };
     let no_report = if migrate.run.is_some() { survey::Verdict::Missing as u8 } else { NO_REPORT };
+    let server = match migrate.run.as_ref().map(|_| TrialServer::prepare()).transpose() {
+        Ok(server) => server,
+        Err(told) => {
+            console::print(&format!("freerun: {told}\n"));
+            return ExitCode::from(no_report);
+        }
+    };
     let mut survey = match Survey::of(&input, &mut survey::disk()) {
         Ok(survey) => survey,
         Err(problem) => {
@@ -47,8 +55,8 @@ pub fn run(migrate: &Migrate) -> ExitCode {
             return ExitCode::from(no_report);
         }
     };
-    if let Some(run) = &migrate.run
-        && let Some(code) = trial::run(migrate, run, &input, &survey)
+    if let Some((run, server)) = migrate.run.as_ref().zip(server)
+        && let Some(code) = trial::run(migrate, run, server, &input, &survey)
     {
         return code;
     }

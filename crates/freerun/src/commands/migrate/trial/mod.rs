@@ -42,9 +42,11 @@ use crate::source::loader::Recorder;
 use addresses::TrialAddresses;
 use replay::ReplayLimits;
 use request_list::{ListRules, RequestList};
-use server::{TrialFolder, TrialServer};
+use server::TrialFolder;
 use sites::Sites;
 use summary::TrialSummary;
+
+pub use server::TrialServer;
 
 /// The most bytes of a log that are read: of a longer one, its end.
 const MAX_LOG: u64 = 256 << 20;
@@ -52,12 +54,19 @@ const MAX_LOG: u64 = 256 << 20;
 /// The exit code if there was no trial.
 const NO_TRIAL: u8 = 2;
 
-/// Tries the configuration of a survey, and prints the result. `None`: a server would not start, which the survey says.
-pub fn run(migrate: &Migrate, run: &MigrateRun, input: &Input, survey: &Survey) -> Option<ExitCode> {
+/// Tries the configuration of a survey, and prints the result. `server` is the process for it. `None`: a server would not
+/// start, which the survey says.
+pub fn run(
+    migrate: &Migrate,
+    run: &MigrateRun,
+    server: TrialServer,
+    input: &Input,
+    survey: &Survey,
+) -> Option<ExitCode> {
     if survey.verdict() == Verdict::Missing {
         return None;
     }
-    Some(match attempt(migrate, run, input, survey) {
+    Some(match attempt(migrate, run, server, input, survey) {
         Ok(summary) => {
             if migrate.json {
                 // Texts and numbers always have a form in JSON.
@@ -82,7 +91,13 @@ pub fn run(migrate: &Migrate, run: &MigrateRun, input: &Input, survey: &Survey) 
 ///
 /// # Errors
 /// It would reach outside of its folder, it does not start, nginx does not answer, or there is nothing to send.
-fn attempt(migrate: &Migrate, run: &MigrateRun, input: &Input, survey: &Survey) -> Result<TrialSummary, String> {
+fn attempt(
+    migrate: &Migrate,
+    run: &MigrateRun,
+    mut server: TrialServer,
+    input: &Input,
+    survey: &Survey,
+) -> Result<TrialSummary, String> {
     let mut loader = Recorder::default();
     let tree = freerun_conf::parse(&input.conf, input.globals.as_deref(), &input.conf_prefix, &mut loader);
     let mut addresses = TrialAddresses::default();
@@ -119,7 +134,7 @@ fn attempt(migrate: &Migrate, run: &MigrateRun, input: &Input, survey: &Survey) 
     addresses.release();
     // From here on a signal ends the trial and not the process, which has a folder to remove.
     let is_ended = Arc::new(AtomicBool::new(false));
-    let server = TrialServer::start(trial, texts, folder)?;
+    server.start(trial, texts, &folder)?;
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, is_ended.clone()).map_err(|error| format!("sigaction(): {error}"))?;
     }
@@ -130,7 +145,9 @@ fn attempt(migrate: &Migrate, run: &MigrateRun, input: &Input, survey: &Survey) 
         total: Duration::from_secs(run.time),
     };
     let results = replay::replay(&requests, &sites.listeners, limits, &is_ended)?;
+    // The server uses the folder until its end.
     drop(server);
+    drop(folder);
     let mut summary = TrialSummary {
         configuration: input.conf.clone(),
         sources,

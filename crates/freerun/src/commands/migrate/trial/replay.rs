@@ -181,8 +181,8 @@ impl ReplayClient {
             differences,
             unstable,
             times: nginx.as_ref().ok().zip(freerun.as_ref().ok()).map(|(nginx, freerun)| (nginx.time, freerun.time)),
-            has_no_answer: nginx.is_err() && freerun.is_err(),
-            nginx_error: nginx.err(),
+            has_no_answer: nginx.is_err() && freerun.is_err() && !is_closed(&nginx, &freerun),
+            nginx_error: nginx.err().filter(|error| *error != HttpClientError::Closed.to_string()),
             is_too_long,
         }
     }
@@ -216,6 +216,12 @@ impl ReplayClient {
         };
         Ok(TrialAnswer { status, fields, body, time: begin.elapsed() })
     }
+}
+
+/// Whether both servers have closed the connection instead of an answer, as for `return 444`.
+fn is_closed(nginx: &AnswerResult, freerun: &AnswerResult) -> bool {
+    let closed = HttpClientError::Closed.to_string();
+    [nginx, freerun].into_iter().all(|result| result.as_ref().is_err_and(|error| *error == closed))
 }
 
 /// The words for an error, without the address, which is another one for each server.

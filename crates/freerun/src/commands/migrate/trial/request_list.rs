@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::io::{self, BufRead};
+use std::net::IpAddr;
 
 use freerun_conf::text_of;
 use freerun_serve::logs::access_log::LineFormat;
@@ -258,11 +259,11 @@ impl<'s> RequestList<'s> {
     fn authority(&self, host: Option<String>, place: usize) -> String {
         let listener = &self.sites.listeners[place];
         let port = listener.nginx.port();
-        match host {
-            Some(host) if port == if listener.is_tls { 443 } else { 80 } => host,
-            Some(host) => format!("{host}:{port}"),
-            None => listener.nginx.to_string(),
-        }
+        let host = host.unwrap_or_else(|| match listener.nginx.ip() {
+            IpAddr::V4(ip) => ip.to_string(),
+            IpAddr::V6(ip) => format!("[{ip}]"),
+        });
+        if port == if listener.is_tls { 443 } else { 80 } { host } else { format!("{host}:{port}") }
     }
 }
 

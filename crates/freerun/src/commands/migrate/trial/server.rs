@@ -1,9 +1,9 @@
 //! The server that is tried: freerun with the changed texts, in a process of its own, and its folder.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{PipeReader, Read as _, Write as _};
+use std::io::{PipeReader, PipeWriter, Read as _, Write as _};
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use freerun_conf::{path_of, text_of, text_of_os};
@@ -12,6 +12,7 @@ use freerun_serve::configuration::zones::Zones;
 use freerun_sys::process::{Fork, fork};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use serde::{Deserialize, Serialize};
 
 use super::addresses::TrialAddresses;
 use super::texts::TrialTexts;
@@ -19,7 +20,7 @@ use crate::configuration::{self, Configuration, KnownFacts, Side};
 use crate::master::inherited::InheritedSockets;
 use crate::master::{self, Start};
 use crate::source::Input;
-use crate::source::loader::Replay;
+use crate::source::loader::{RecordedTexts, Replay};
 
 /// The longest time until the server answers.
 const START_PATIENCE: Duration = Duration::from_secs(60);
@@ -92,46 +93,71 @@ pub fn check(input: &Input, texts: &TrialTexts, addresses: &TrialAddresses, fold
     }
 }
 
-/// A running server. It ends with this value, and with this process.
+/// A process that serves when it gets a configuration. It ends with this value, and with the process that made it.
+///
+/// It is made before anything else: reading a configuration may look up names, and threads that do so would prevent a fork.
 #[derive(Debug)]
 pub struct TrialServer {
     process: Option<Pid>,
-    folder: TrialFolder,
+    /// The end of the pipe that takes the order.
+    orders: Option<PipeWriter>,
+    /// The end of the pipe that gives a byte when the server answers.
+    ready: PipeReader,
+}
+
+/// The order to serve.
+#[derive(Serialize, Deserialize)]
+struct TrialOrder {
+    input: Input,
+    recorded: RecordedTexts,
+    /// The file for messages.
+    messages: String,
 }
 
 impl TrialServer {
-    /// Starts the server, and waits until it answers requests. The calling process must have one thread.
+    /// Makes the process. The calling process must have one thread.
+    ///
+    /// # Errors
+    /// There is no process or no pipe.
+    pub fn prepare() -> Result<TrialServer, String> {
+        let failed = |call: &str, error: std::io::Error| format!("{call}: {error}");
+        let (mut waiting, orders) = std::io::pipe().map_err(|error| failed("pipe()", error))?;
+        let (ready, told) = std::io::pipe().map_err(|error| failed("pipe()", error))?;
+        match fork().map_err(|error| failed("fork()", error))? {
+            Fork::Parent(child) => Ok(TrialServer { process: Pid::from_raw(child), orders: Some(orders), ready }),
+            Fork::Child => {
+                drop((orders, ready));
+                let mut order = Vec::new();
+                // Without an order the trial has ended before it began.
+                let order = waiting.read_to_end(&mut order).ok().and_then(|_| postcard::from_bytes(&order).ok());
+                let is_good = order.is_some_and(|order| serve(order, told).unwrap_or(false));
+                std::process::exit(i32::from(!is_good));
+            }
+        }
+    }
+
+    /// Has the process serve, and waits until it answers requests.
     ///
     /// # Errors
     /// It does not start; the message has its own words.
-    pub fn start(input: Input, texts: TrialTexts, folder: TrialFolder) -> Result<TrialServer, String> {
-        let failed = |call: &str, error: std::io::Error| format!("{call}: {error}");
-        let messages = OpenOptions::new().create(true).append(true).open(folder.messages());
-        let messages = messages.map_err(|error| failed("open()", error))?;
-        let (reader, writer) = std::io::pipe().map_err(|error| failed("pipe()", error))?;
-        let process = match fork().map_err(|error| failed("fork()", error))? {
-            Fork::Parent(child) => Pid::from_raw(child),
-            Fork::Child => {
-                drop(reader);
-                // The folder belongs to the process that made it.
-                std::mem::forget(folder);
-                serve(input, texts, messages, writer);
-            }
-        };
-        drop(writer);
-        let server = TrialServer { process, folder };
-        if is_ready(reader) { Ok(server) } else { Err(server.messages()) }
+    pub fn start(&mut self, input: Input, texts: TrialTexts, folder: &TrialFolder) -> Result<(), String> {
+        let messages = folder.messages();
+        let order = TrialOrder { input, recorded: texts.recorded, messages: text_of_os(&messages).into_owned() };
+        let order = postcard::to_stdvec(&order).map_err(|error| error.to_string())?;
+        // The order is complete when its end of the pipe is closed.
+        let written = self.orders.take().is_some_and(|mut orders| orders.write_all(&order).is_ok());
+        if written && is_ready(&mut self.ready) { Ok(()) } else { Err(said(&messages)) }
     }
+}
 
-    /// The messages of the server.
-    pub fn messages(&self) -> String {
-        let mut bytes = Vec::new();
-        let file = File::open(self.folder.messages());
-        // Without messages there is nothing to show.
-        let _ = file.map(|file| file.take(MAX_MESSAGES).read_to_end(&mut bytes));
-        let text = text_of(&bytes).into_owned();
-        if text.is_empty() { "it ended without a message".to_owned() } else { text }
-    }
+/// The messages of a server that did not start.
+fn said(messages: &Path) -> String {
+    let mut bytes = Vec::new();
+    let file = File::open(messages);
+    // Without messages there is nothing to show.
+    let _ = file.map(|file| file.take(MAX_MESSAGES).read_to_end(&mut bytes));
+    let text = text_of(&bytes).into_owned();
+    if text.is_empty() { "freerun ended without a message".to_owned() } else { text }
 }
 
 impl Drop for TrialServer {
@@ -155,7 +181,7 @@ impl Drop for TrialServer {
 }
 
 /// Waits for the byte that says that the server answers.
-fn is_ready(mut reader: PipeReader) -> bool {
+fn is_ready(reader: &mut PipeReader) -> bool {
     let deadline = Instant::now() + START_PATIENCE;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -169,28 +195,30 @@ fn is_ready(mut reader: PipeReader) -> bool {
     }
 }
 
-/// The new process: serves until a signal comes, or until the process that started it has gone.
-fn serve(input: Input, texts: TrialTexts, messages: File, mut ready: std::io::PipeWriter) -> ! {
-    let code = (|| {
-        rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
-        // Ctrl-C is for the process that waits for this one.
-        rustix::process::setsid()?;
-        let null = File::options().read(true).write(true).open(path_of("/dev/null"))?;
-        rustix::stdio::dup2_stdin(null.as_fd())?;
-        rustix::stdio::dup2_stdout(messages.as_fd())?;
-        rustix::stdio::dup2_stderr(messages.as_fd())?;
-        let start = Start {
-            input,
-            embedded: Some(texts.recorded),
-            secrets: None,
-            inherited: InheritedSockets::default(),
-            log: ErrorLog::none().with_console(),
-            on_ready: Some(Box::new(move || {
-                // Nobody waits any more if this fails.
-                let _ = ready.write_all(b"!");
-            })),
-        };
-        Ok::<_, std::io::Error>(master::run(start).is_ok())
-    })();
-    std::process::exit(i32::from(!code.unwrap_or(false)))
+/// The new process: serves until a signal comes, or until the process that made it has gone. Returns whether it served.
+///
+/// # Errors
+/// A system call failed before.
+fn serve(order: TrialOrder, mut ready: PipeWriter) -> std::io::Result<bool> {
+    let TrialOrder { input, recorded, messages } = order;
+    let messages = OpenOptions::new().create(true).append(true).open(path_of(&messages))?;
+    rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
+    // Ctrl-C is for the process that waits for this one.
+    rustix::process::setsid()?;
+    let null = File::options().read(true).write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdin(null.as_fd())?;
+    rustix::stdio::dup2_stdout(messages.as_fd())?;
+    rustix::stdio::dup2_stderr(messages.as_fd())?;
+    let start = Start {
+        input,
+        embedded: Some(recorded),
+        secrets: None,
+        inherited: InheritedSockets::default(),
+        log: ErrorLog::none().with_console(),
+        on_ready: Some(Box::new(move || {
+            // Nobody waits any more if this fails.
+            let _ = ready.write_all(b"!");
+        })),
+    };
+    Ok(master::run(start).is_ok())
 }
