@@ -56,7 +56,7 @@ fn files(folder: &Path, found: &mut BTreeMap<String, Vec<u8>>) {
     }
 }
 
-const REQUESTS: &str = "/\n/a.txt\nHEAD /a.txt\n/folder\n/none\n/old?a=b\n/port\n/secret\nOPTIONS /a.txt\n/%41?x\n";
+const REQUESTS: &str = "/\n/a.txt\nHEAD /a.txt\n/folder\n/none\n/old?a=b\n/port\n/secret\nOPTIONS /a.txt\n/%41?x\nHEAD /none\n/gone\n/named\n";
 
 #[test]
 fn the_same_answers_are_no_differences() {
@@ -65,14 +65,16 @@ fn the_same_answers_are_no_differences() {
     }
     let site = Site::new();
     site.file("index.html", "index").file("a.txt", "text").file("folder/index.html", "folder");
-    let lines =
-        "location /old { return 301 /new; } location /port { return 200 $server_port; } location /secret { deny all; }";
-    let nginx = Setup::server(&site, lines).start(Kind::Nginx);
+    let lines = "location /old { return 301 /new; } location /port { return 200 $server_port; } location /secret { deny all; }\n\
+                 location /gone { return 444; } location /named { proxy_pass http://localhost:@PORT2@; }";
+    let nginx = Setup::server(&site, lines)
+        .http("server { listen localhost:@PORT2@; server_name localhost; return 200 named; }")
+        .start(Kind::Nginx);
     let done = migrate_requests(&nginx, REQUESTS, &["--quiet"]);
     assert_eq!((done.code, done.stdout.as_str(), done.stderr.as_str()), (Some(0), "", ""));
     let done = migrate_requests(&nginx, REQUESTS, &[]);
     assert!(done.stdout.contains("upstream servers got them from both\n"), "{}", done.stdout);
-    assert!(done.stdout.ends_with("\n10 of 10 requests have the same answer of both\n"), "{}", done.stdout);
+    assert!(done.stdout.ends_with("\n26 of 26 requests have the same answer of both\n"), "{}", done.stdout);
 }
 
 #[test]
