@@ -130,6 +130,27 @@ fn what_changes_in_nginx_s_own_answers_is_no_difference() {
 }
 
 #[test]
+fn compressed_bodies_are_compared_by_what_is_in_them() {
+    if !is_runnable() {
+        return;
+    }
+    let site = Site::new();
+    site.file("a.html", &"<p>text</p>".repeat(1000));
+    let nginx = Setup::server(&site, "gzip on; gzip_comp_level 1;").start(Kind::Nginx);
+    nginx.edit("gzip_comp_level 1", "gzip_comp_level 9");
+    let done = migrate_requests(&nginx, "/a.html\n", &["--quiet"]);
+    assert_eq!((done.code, done.stdout.as_str(), done.stderr.as_str()), (Some(0), "", ""));
+    nginx.edit("gzip on;", "gzip off;");
+    let done = migrate_requests(&nginx, "/a.html\n", &["--json"]);
+    let found = groups(&json(&done));
+    assert!(
+        found.iter().any(|group| group.ends_with("{\"field\":\"Content-Encoding\"} at null: gzip, absent")),
+        "{found:?}"
+    );
+    assert!(!found.iter().any(|group| group.contains("body")), "{found:?}");
+}
+
+#[test]
 fn nothing_of_the_running_server_is_touched() {
     if !is_runnable() {
         return;

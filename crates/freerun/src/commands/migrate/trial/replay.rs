@@ -1,18 +1,22 @@
 //! The sending of requests to nginx and to the server that is tried, from a loop of this process.
 
 use std::cell::Cell;
+use std::io::Read as _;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
+use flate2::read::MultiGzDecoder;
 use freerun_conf::text_of;
 use freerun_runtime::files::{FileSystem, SocketPaths};
 use freerun_runtime::loops::{self, LoopHandle};
 use freerun_runtime::pool::{PoolSet, Pools};
 use freerun_runtime::timer;
-use freerun_serve::http_client::{ExchangeTls, HttpClient, HttpClientError, OutgoingRequest, TransferLimits};
+use freerun_serve::http_client::{
+    ExchangeTls, HttpClient, HttpClientError, OutgoingRequest, TransferLimits, WholeResponse,
+};
 use freerun_serve::tls::handshake::HandshakeHelpers;
 use freerun_serve::tls::handshake::figures::TlsFigures;
 use freerun_serve::tls::handshake::outgoing_session::OutgoingTls;
@@ -210,11 +214,25 @@ impl ReplayClient {
         let fields = fields.map(|(name, value)| (text_of(name).into_owned(), value.to_vec())).collect();
         let status = response.head.status();
         let body = match response.body().await {
-            Ok(whole) => Some(whole.body),
+            Ok(whole) => decoded(whole),
             Err(HttpClientError::TooLarge) => None,
             Err(error) => return Err(format!("status {status}, then: {}", words(error))),
         };
         Ok(TrialAnswer { status, fields, body, time: begin.elapsed() })
+    }
+}
+
+/// The body of an answer without gzip, since its bytes depend on the library that made them. A body that is no gzip in spite of
+/// what its field says stays as it is. `None`: it is too long.
+fn decoded(whole: WholeResponse) -> Option<Vec<u8>> {
+    if whole.head.value("content-encoding") != Some(b"gzip") || whole.body.is_empty() {
+        return Some(whole.body);
+    }
+    let mut body = Vec::new();
+    match MultiGzDecoder::new(whole.body.as_slice()).take(MAX_BODY as u64 + 1).read_to_end(&mut body) {
+        Ok(_) if body.len() > MAX_BODY => None,
+        Ok(_) => Some(body),
+        Err(_) => Some(whole.body),
     }
 }
 

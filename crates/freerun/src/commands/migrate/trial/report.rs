@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use freerun_conf::fold;
 
-use super::comparison::{DifferenceKind, LEFT_OUT};
+use super::comparison::LEFT_OUT;
 use super::summary::{AnswerTimes, TrialSummary, part};
 
 /// The result as text. With `quiet`, only what differs, and what kept requests from being compared.
@@ -128,8 +128,7 @@ fn times(text: &mut String, summary: &TrialSummary) {
 
 fn conclusion(text: &mut String, summary: &TrialSummary) {
     let _ = writeln!(text, "\n{} of {} requests have the same answer of both", summary.same, summary.sent);
-    let fields = summary.differences.iter().filter(|group| matches!(group.kind, DifferenceKind::Field(_))).count();
-    if fields > 0 {
-        text.push_str("\"freerun explain NAME\" says of a directive how it differs from nginx's\n");
+    if !summary.is_same() {
+        text.push_str("\"freerun explain --request 'METHOD URL'\" says what a configuration does with a request\n");
     }
 }

@@ -26,19 +26,12 @@ const MAX_METHODS: usize = 20;
 /// Methods that change nothing (RFC 9110 section 9.2.1), but `TRACE`, which no server answers.
 const SAFE: [&str; 3] = ["GET", "HEAD", "OPTIONS"];
 
-/// Fields of the client that are not sent. They are about its connection, or about a body that is not there; a compressed body
-/// depends on the library that made it.
-const OWN_FIELDS: [&str; 9] = [
-    "accept-encoding",
-    "connection",
-    "content-length",
-    "expect",
-    "host",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
+/// Fields of the client that are not sent: they are about its connection, or about a body that is not there.
+const OWN_FIELDS: [&str; 8] =
+    ["connection", "content-length", "expect", "host", "te", "trailer", "transfer-encoding", "upgrade"];
+
+/// The field that is added to requests that do not have it. Answers with this coding can be compared.
+const ACCEPTED: (&str, &str) = ("accept-encoding", "gzip");
 
 /// A request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -217,7 +210,10 @@ impl<'s> RequestList<'s> {
             if self.is_full() {
                 self.counts.is_cut = true;
             } else if self.known.insert((listener, method.clone(), authority.clone(), target.clone())) {
-                let (method, target, fields) = (method.clone(), target.clone(), fields.clone());
+                let (method, target, mut fields) = (method.clone(), target.clone(), fields.clone());
+                if !fields.iter().any(|(name, _)| name == ACCEPTED.0) {
+                    fields.push((ACCEPTED.0.to_owned(), ACCEPTED.1.into()));
+                }
                 self.requests.push(ReplayedRequest { method, target, authority, listener, fields });
             } else {
                 self.counts.repeated += 1;
@@ -370,6 +366,10 @@ fn logged(values: &BTreeMap<String, Vec<u8>>, knows: impl Fn(&str) -> bool) -> O
     let host = ["http_host", "host", "server_name"].into_iter().find_map(|name| text(name).filter(is_host));
     let field = |(name, value): (&String, &Vec<u8>)| {
         let name = name.strip_prefix("http_")?.replace('_', "-");
+        if name == ACCEPTED.0 {
+            let is_accepted = value.windows(ACCEPTED.1.len()).any(|word| word == ACCEPTED.1.as_bytes());
+            return Some((name, if is_accepted { ACCEPTED.1 } else { "identity" }.into()));
+        }
         let is_sent =
             !OWN_FIELDS.contains(&name.as_str()) && !value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0));
         is_sent.then(|| (name, value.clone()))
@@ -492,11 +492,16 @@ mod tests {
 
     #[test]
     fn fields_that_a_log_has_are_sent() {
-        let format = LineFormat::new(Escape::Default, "$http_user_agent|$http_x_a|$http_accept_encoding|$uri|$args");
-        let values = values(&format, b"me \\x22|1|gzip|/a b|c=d").expect("the format");
-        let logged = logged(&values, |_| false).expect("a request");
+        let format = LineFormat::new(Escape::Default, "$http_user_agent|$http_te|$http_accept_encoding|$uri|$args");
+        let of = |line: &[u8]| {
+            let values = values(&format, line).expect("the format");
+            logged(&values, |_| false).expect("a request")
+        };
+        let logged = of(b"me \\x22|1|br, gzip|/a b|c=d");
         assert_eq!(logged.target, "/a%20b?c=d");
-        assert_eq!(logged.fields, [("user-agent".to_owned(), b"me \"".to_vec()), ("x-a".to_owned(), b"1".to_vec())]);
+        let field = |name: &str, value: &str| (name.to_owned(), value.as_bytes().to_vec());
+        assert_eq!(logged.fields, [field("accept-encoding", "gzip"), field("user-agent", "me \"")]);
+        assert_eq!(of(b"-|-|br|/|-").fields, [field("accept-encoding", "identity")]);
     }
 
     #[test]

@@ -83,9 +83,8 @@ pub fn check(input: &Input, texts: &TrialTexts, addresses: &TrialAddresses, fold
     if let Some(other) = blueprint.listeners.iter().find(|spec| !addresses.has_mapped(&spec.name)) {
         return Err(format!("{} cannot be tried at another address", other.name));
     }
-    let is_file = |path: &&String| !path.starts_with("memory:") && !path.starts_with("syslog:") && *path != "/dev/null";
     let temporary = blueprint.temp_folders.iter().map(|folder| &folder.path);
-    let written = blueprint.written.paths.iter().chain(logs.iter().filter(is_file)).chain(temporary);
+    let written = blueprint.written.paths.iter().chain(logs).chain(temporary);
     let pid = built.main().pid_path(&input.prefix);
     match written.chain(pid.iter()).find(|path| !inside(path)) {
         Some(path) => Err(format!("\"{path}\" would be written to")),
