@@ -135,7 +135,7 @@ fn compressed_bodies_are_compared_by_what_is_in_them() {
         return;
     }
     let site = Site::new();
-    site.file("a.html", &"<p>text</p>".repeat(1000));
+    site.file("a.html", "<p>text</p>".repeat(1000));
     let nginx = Setup::server(&site, "gzip on; gzip_comp_level 1;").start(Kind::Nginx);
     nginx.edit("gzip_comp_level 1", "gzip_comp_level 9");
     let done = migrate_requests(&nginx, "/a.html\n", &["--quiet"]);
