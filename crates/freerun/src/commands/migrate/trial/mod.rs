@@ -49,7 +49,7 @@ use summary::TrialSummary;
 pub use server::TrialServer;
 
 /// The most bytes of a log that are read: of a longer one, its end.
-const MAX_LOG: u64 = 256 << 20;
+const MAX_LOG: u64 = 64 << 20;
 
 /// The exit code if there was no trial.
 const NO_TRIAL: u8 = 2;
