@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::build::Build;
+use super::tree::strip;
 use crate::command::{StepError, run};
 
 /// Makes the archives and answers where they are.
@@ -14,7 +15,7 @@ pub(super) fn tarballs(build: &Build) -> Result<Vec<PathBuf>, StepError> {
     if let Some(program) = &build.static_binary {
         let tree = build.folder.join("static-tree");
         run(Command::new("cp").args(["--archive", "--no-target-directory"]).arg(build.tree()).arg(&tree))?;
-        run(Command::new("objcopy").arg("--strip-all").arg(program).arg(tree.join("usr/sbin/freerun")))?;
+        strip(program, &tree.join("usr/sbin/freerun"), &[])?;
         let archive = build.folder.join(format!("{name}.tar.gz"));
         pack(&build.epoch, &tree, Path::new("."), &archive)?;
         archives.push(archive);

@@ -1,7 +1,7 @@
 //! The tree of files as they are installed, and the debug information beside it.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::build::{Build, PackageError, set_times};
@@ -73,13 +73,41 @@ fn split_binary(build: &Build) -> Result<(), StepError> {
     let debug = build.folder.join(format!("freerun-{}.debug", build.version));
     write(&build.tree(), "usr/sbin/freerun", b"")?;
     let stripped = build.tree().join("usr/sbin/freerun");
-    run(Command::new("objcopy")
+    let objcopy = objcopy();
+    run(Command::new(&objcopy)
         .args(["--only-keep-debug", "--compress-debug-sections"])
         .arg(&build.binary)
         .arg(&debug))?;
     let link = format!("--add-gnu-debuglink={}", debug.display());
-    run(Command::new("objcopy").args(["--strip-all", &link]).arg(&build.binary).arg(&stripped))?;
-    run(Command::new("chmod").args(["755"]).arg(&stripped))
+    strip(&build.binary, &stripped, &[&link])
+}
+
+/// The command that copies a program without some of its sections. GNU's breaks a program that BOLT has laid out: it moves a
+/// segment, and the program ends at its first step. So LLVM's is taken where it is, which it is wherever BOLT is.
+fn objcopy() -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_llvm = |name: &str| name == "llvm-objcopy" || name.strip_prefix("llvm-objcopy-").is_some_and(is_number);
+    let mut found: Vec<PathBuf> = std::env::split_paths(&path)
+        .filter_map(|folder| fs::read_dir(folder).ok())
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.file_name().and_then(|name| name.to_str()).is_some_and(is_llvm))
+        .collect();
+    found.sort();
+    found.pop().unwrap_or_else(|| "objcopy".into())
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Copies a program without symbols and debug information, and sees that the copy is the same program.
+pub(super) fn strip(program: &Path, to: &Path, options: &[&str]) -> Result<(), StepError> {
+    run(Command::new(objcopy()).arg("--strip-all").args(options).arg(program).arg(to))?;
+    run(Command::new("chmod").args(["755"]).arg(to))?;
+    let version = |program: &Path| ask(Command::new(program).arg("--version"));
+    // A program that does not start must not become a package.
+    if version(program)? == version(to)? { Ok(()) } else { Err(StepError::Different { program: to.to_path_buf() }) }
 }
 
 /// Writes a file of the tree, with the folders above it.
