@@ -16,7 +16,8 @@ use freerun_runtime::log::{ErrorLog, Level, LogFile};
 use freerun_runtime::pool::PoolSpec;
 use freerun_serve::build::blueprint::Blueprint;
 use freerun_serve::build::module::Hooks;
-use freerun_serve::configuration::parts::Paths;
+use freerun_serve::configuration::object_places::{ObjectPlaces, WantsObjectPlaces};
+use freerun_serve::configuration::parts::{Parts, Paths};
 use freerun_serve::configuration::zones::{ZoneTable, Zones};
 use freerun_serve::listen::hosts::Hosts;
 use freerun_serve::logs::ErrorLogSettings;
@@ -274,6 +275,11 @@ fn build(nodes: &[Node], cx: &mut Cx) -> Result<ConfigurationParts, Problem> {
     }
     let mut listeners = http.read(&named("http"), &settings, cx)?;
     listeners.extend(stream.read(&named("stream"), &settings, cx)?);
+    let mut places = cx.extensions.remove::<ObjectPlaces>().unwrap_or_default();
+    if cx.extensions.remove::<WantsObjectPlaces>().is_some_and(|wants| wants.0) {
+        places.note_all(nodes, cx.extensions.get_or_default::<Paths>(), &cx.sources);
+        cx.extensions.get_or_default::<Parts>().insert(Arc::new(places));
+    }
     let blueprint = Blueprint::gather(listeners, cx)?;
     if events.is_empty() {
         return Err(Problem::new("no \"events\" section in configuration").hint("add the line: events {}"));

@@ -128,7 +128,7 @@ impl Builder<'_> {
         let address = settings.get::<CoreSettings>().listen.first().and_then(|listen| listen.specs.first()).cloned();
         // A server without an address is reported, and never serves.
         let zone = address.and_then(|address| {
-            settings.get::<StatusZoneSettings>().of_server(ServerKind::Stream, &name, &address, cx)
+            settings.get::<StatusZoneSettings>().of_server(ServerKind::Stream, &name, &address, node.name.place, cx)
         });
         let named = (name, node.order);
         let server = Arc::new(SessionServer::new(named, settings, tls, self.content(node), handlers, zone));

@@ -50,3 +50,80 @@ fn a_dead_server_is_named_until_it_is_asked_again() {
         problems(&server).iter().all(|problem| !problem.starts_with("app: "))
     });
 }
+
+/// The place of the problem of this kind and subject, as the number of its line, and its line of the log; nothing without
+/// such a problem.
+fn origin(server: &TestServer, kind: &str, subject: &str) -> (String, String) {
+    let status = server.status();
+    let all = status["problems"].as_array().cloned().unwrap_or_default();
+    let found = all.iter().find(|problem| problem["kind"] == kind && problem["subject"] == subject);
+    let Some(problem) = found else { return Default::default() };
+    let place = problem["place"].as_str().unwrap_or_default();
+    let (file, line) = place.rsplit_once(':').unwrap_or_default();
+    assert!(file.is_empty() || file.ends_with("nginx.conf"), "{place}");
+    (line.to_owned(), problem["log_line"].as_str().unwrap_or_default().to_owned())
+}
+
+#[test]
+fn a_problem_names_its_line_of_the_configuration_and_of_the_log() {
+    if !require::freerun() {
+        return;
+    }
+    let origin_of = TestUpstream::answering(|_| ok("alive"));
+    let server = Setup::new()
+        .http(&format!(
+            "limit_req_zone $server_name zone=each:1m rate=1r/m;
+             upstream app {{
+                 server {};
+                 server 127.0.0.1:@PORT9@ fail_timeout=1h;
+             }}
+             server {{
+                 listen 127.0.0.1:@PORT@;
+                 server_name shop.example;
+                 access_log /dev/full;
+                 location /status {{ status; access_log off; }}
+                 location / {{ proxy_pass http://app; access_log off; }}
+                 location /direct {{ proxy_pass http://127.0.0.1:@PORT8@; access_log off; }}
+                 location /limited {{ limit_req zone=each; access_log off; }}
+                 location /logged {{ return 200 ok; }}
+             }}",
+            origin_of.address()
+        ))
+        .freerun();
+    for _ in 0..4 {
+        assert_eq!(server.get("/").text(), "alive");
+    }
+    for _ in 0..4 {
+        assert_eq!(server.get("/direct").status, 502);
+        server.get("/limited");
+    }
+    server.get("/logged");
+    let text = std::fs::read_to_string(server.path("nginx.conf")).expect("the configuration");
+    let line_of = |words: &str| {
+        let at = text.lines().position(|line| line.contains(words)).unwrap_or_else(|| panic!("no {words}"));
+        (at + 1).to_string()
+    };
+    let (dead, direct) = (server.address_number(9), server.address_number(8).to_string());
+    let name = format!("shop.example:{}", server.port());
+    let listen = format!("listen 127.0.0.1:{}", server.port());
+    let block: usize = line_of(&listen).parse().expect("a number");
+    for (kind, subject, line, logged) in [
+        ("server_out", "app", line_of(&format!("server {dead} ")), format!("http://{dead}/")),
+        ("server_out", &direct, line_of("location /direct"), format!("http://{direct}/direct")),
+        ("server_errors", &name, (block - 1).to_string(), "server: shop.example".to_owned()),
+        ("limit", "each", line_of("limit_req_zone "), "zone \"each\"".to_owned()),
+        ("log_fails", "/dev/full", line_of("/dev/full"), String::new()),
+    ] {
+        let mut last = Default::default();
+        let is_there = || {
+            if subject == direct {
+                // The failures of an only server are a problem for a few seconds.
+                server.get("/direct");
+            }
+            last = origin(&server, kind, subject);
+            last.0 == line && last.1.contains(&logged)
+        };
+        assert!(freerun_testkit::within(freerun_testkit::PATIENCE, is_there), "{kind} {subject} {line}: {last:?}");
+    }
+    assert_eq!(server.status()["error_log"], server.path("error.log").display().to_string());
+}

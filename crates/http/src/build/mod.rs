@@ -273,7 +273,8 @@ impl Builder<'_> {
         let protocols = Protocols::HTTP1.with_http2(settings.get::<Http2Settings>().http2).with_http3(http3);
         let TakesConnect(takes_connect) = *cx.extensions.get_or_default();
         let address = first_address(settings.get(), cx);
-        let zone = settings.get::<StatusZoneSettings>().of_server(ServerKind::Http, &name, &address, cx);
+        let zone =
+            settings.get::<StatusZoneSettings>().of_server(ServerKind::Http, &name, &address, node.name.place, cx);
         let server = Arc::new(Server { name, locations, entry, takes_connect, tls, protocols, alt_svc, zone });
         Ok((server, settings, ListenPlace::of(node)))
     }

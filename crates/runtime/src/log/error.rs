@@ -90,6 +90,12 @@ impl ErrorLog {
         }
     }
 
+    /// The path of the first file among the targets.
+    pub fn path(&self) -> Option<&str> {
+        let files = self.shared.list.iter().filter(|target| target.syslog.is_none() && !target.file.is_stderr());
+        files.map(|target| target.file.name()).next()
+    }
+
     /// Whether a line of this level would be written to any target. Ask before costly formatting.
     #[inline]
     pub fn enabled(&self, level: Level) -> bool {

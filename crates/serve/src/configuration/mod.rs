@@ -4,6 +4,7 @@ pub mod compiled_paths;
 pub mod engine_declared;
 pub mod generation;
 pub mod log_paths;
+pub mod object_places;
 pub mod parts;
 pub mod services;
 pub mod state_file;

@@ -75,6 +75,8 @@ described! {
         pub log_threads: LogThreads,
         /// Last lines of the error logs of level warn and above, the oldest first.
         pub last_errors: Vec<String>,
+        /// File of the error log of the main level, or nothing if it is none.
+        pub error_log: String,
         /// State files that could not be written, and are tried again.
         #[metric(gauge "freerun_unsaved_states")]
         pub unsaved_states: Vec<String>,
@@ -294,6 +296,7 @@ impl Figures {
             logs: generation.logs.iter().map(Log::from).collect(),
             log_threads: LogThreads::of(&generation),
             last_errors: recent_lines::lines(),
+            error_log: generation.error_log.path().unwrap_or_default().to_owned(),
             unsaved_states: unsaved_states::paths(),
             server_zones: servers,
             location_zones: locations,

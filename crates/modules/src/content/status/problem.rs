@@ -120,6 +120,12 @@ described! {
         /// Time at which it was noticed that it is over, in seconds since 1970.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub ended: Option<i64>,
+        /// The file and the line of the configuration that made the object, if there is such a line.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub place: Option<String>,
+        /// The newest line about the object among the last lines of the error log.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub log_line: Option<String>,
     }
 }
 
@@ -138,7 +144,8 @@ impl StatusProblem {
     /// A problem that is noticed now, in seconds since 1970.
     pub fn new(kind: ProblemKind, subject: &str, part: &str, text: String, now: i64) -> StatusProblem {
         let (subject, part) = (subject.to_owned(), part.to_owned());
-        StatusProblem { section: kind.section(), kind: kind.word(), subject, part, text, since: now, ended: None }
+        let (section, kind) = (kind.section(), kind.word());
+        StatusProblem { section, kind, subject, part, text, since: now, ended: None, place: None, log_line: None }
     }
 
     /// The key of the problem. The same problem has the same key, whatever numbers its text has.

@@ -15,6 +15,7 @@ use freerun_conf::Cx;
 use freerun_http::build::route_list::WantsRouteList;
 use freerun_proxy::cached::clock::unix_now;
 use freerun_serve::configuration::generation::Generation;
+use freerun_serve::configuration::object_places::{ObjectPlaces, WantsObjectPlaces};
 use freerun_serve::configuration::parts::Parts;
 use freerun_serve::configuration::zones::ZoneTable;
 use freerun_serve::loops::shared::SharedState;
@@ -60,13 +61,14 @@ impl StatusHistory {
     }
 
     /// Adds the problems to figures of this moment.
-    fn judge(&self, figures: &mut Figures) {
+    fn judge(&self, figures: &mut Figures, shared: &SharedState) {
         let past = self.published.load();
         let context = ProblemContext {
             now: unix_now().cast_signed(),
             at: Instant::now(),
             baselines: past.baselines.clone(),
             log: past.log.clone(),
+            places: shared.generation.load().parts.get::<ObjectPlaces>().unwrap_or_default(),
         };
         figures.problems = problems::of(figures, &context);
         figures.past_problems = past.log.past(&figures.problems, context.now);
@@ -75,7 +77,7 @@ impl StatusHistory {
     /// Takes a sample. It may take some milliseconds, in which no loop waits.
     fn sample(&self, shared: &SharedState) {
         let mut figures = Figures::collect(shared);
-        self.judge(&mut figures);
+        self.judge(&mut figures, shared);
         let now = unix_now().cast_signed();
         let mut samples = self.samples();
         // Of a worker that has just started, all counters were 0 when it did.
@@ -122,7 +124,7 @@ pub fn of(generation: &Generation) -> Option<Arc<StatusHistory>> {
 pub fn judged_figures(shared: &SharedState) -> Figures {
     let mut figures = Figures::collect(shared);
     match of(&shared.generation.load()) {
-        Some(history) => history.judge(&mut figures),
+        Some(history) => history.judge(&mut figures, shared),
         None => figures.problems = problems::of(&figures, &ProblemContext::new(unix_now().cast_signed())),
     }
     figures
@@ -154,6 +156,7 @@ struct ShowsState(bool);
 pub fn want(cx: &mut Cx) {
     cx.extensions.get_or_default::<ShowsState>().0 = true;
     cx.extensions.get_or_default::<WantsRouteList>().0 = true;
+    cx.extensions.get_or_default::<WantsObjectPlaces>().0 = true;
 }
 
 /// Gives the configuration that was read the history, if a location shows it.

@@ -56,6 +56,8 @@ function show(now) {
         + `${now.pid}, up for ${seconds(now.uptime_seconds)}`);
     before = { answer: now, at };
     document.documentElement.dataset.answers = String(++asked);
+    // There were no rows to go to before the first answer.
+    if (asked === 1 && location.hash) showTarget();
 }
 
 pause.addEventListener("click", () => {

@@ -18,8 +18,13 @@ const DOCUMENT: &str = include_str!("page.html");
 /// The beginning of the document's element, which may have attributes.
 const BEGIN: &[u8] = b"<html lang=\"en\"";
 const STYLE: &str = include_str!("page.css");
-const SCRIPT: &str =
-    concat!(include_str!("page.js"), include_str!("actions.js"), include_str!("routes.js"), include_str!("ask.js"));
+const SCRIPT: &str = concat!(
+    include_str!("page.js"),
+    include_str!("actions.js"),
+    include_str!("routes.js"),
+    include_str!("views.js"),
+    include_str!("ask.js")
+);
 
 /// The document as it is sent.
 static PAGE: LazyLock<Bytes> = LazyLock::new(|| DOCUMENT.replace("{css}", STYLE).replace("{js}", SCRIPT).into());

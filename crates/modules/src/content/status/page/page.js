@@ -142,6 +142,7 @@ class Card {
     }
 }
 
+const tables = [];
 /** A table that sorts, filters and shows a page of its rows. A column is { name, of, text?, note? }: `of` gives its value
  * for a row, `text` writes it, `grade` its class, `line` draws its history. Without `text` it is a word, to the left. */
 class Table {
@@ -153,6 +154,7 @@ class Table {
         this.page = 0;
         this.rows = [];
         this.shown = new Map();
+        this.marked = null;
         this.filter = make("input", { type: "search", placeholder: "Filter", "aria-label": "Filter " + title });
         this.filter.addEventListener("input", () => { this.page = 0; this.draw(); });
         this.count = make("span", {});
@@ -178,6 +180,41 @@ class Table {
         this.scroll = make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": title }, table);
         this.none = make("p", { class: "none" }, "There are none.");
         this.element = make("div", {}, this.tools, this.scroll, this.none);
+        tables.push(this);
+    }
+    /** Shows the rows that have each of these words. */
+    search(text) {
+        this.filter.value = text;
+        this.page = 0;
+        this.draw();
+    }
+    /** Marks the rows that a link means, and goes to the first; says whether there is one. */
+    mark(fits) {
+        this.marked = fits;
+        if (!fits || !this.rows.some(fits)) {
+            this.marked = null;
+            this.draw();
+            return false;
+        }
+        this.filter.value = "";
+        const at = this.sort(this.rows).findIndex(fits);
+        this.page = Math.floor(at / PAGE);
+        this.draw();
+        const row = this.body.children[at % PAGE];
+        row.focus({ preventScroll: true });
+        row.scrollIntoView({ block: "center", inline: "nearest" });
+        return true;
+    }
+    /** The rows in the order that was chosen. */
+    sort(rows) {
+        const by = this.columns[this.sorted.column], sign = this.sorted.down ? -1 : 1;
+        const order = (row) => by.order ? by.order(row) : by.of(row);
+        return rows.map((row) => [order(row), row]).sort(([a], [b]) => {
+            if (typeof a === "number" && typeof b === "number") {
+                return sign * ((isFinite(a) ? a : -1) - (isFinite(b) ? b : -1));
+            }
+            return sign * String(a).localeCompare(String(b), "en", { numeric: true });
+        }).map(([, row]) => row);
     }
     show(rows) {
         this.rows = rows;
@@ -189,20 +226,14 @@ class Table {
         this.draw();
     }
     draw() {
-        const wanted = this.filter.value.trim().toLowerCase();
+        const wanted = this.filter.value.trim().toLowerCase(), sought = wanted.split(/\s+/);
         const words = this.columns.filter((column) => !column.text);
         let rows = this.rows;
         if (wanted) {
-            rows = rows.filter((row) => words.some((column) => String(column.of(row)).toLowerCase().includes(wanted)));
+            rows = rows.filter((row) => sought.every((word) =>
+                words.some((column) => String(column.of(row)).toLowerCase().includes(word))));
         }
-        const by = this.columns[this.sorted.column], sign = this.sorted.down ? -1 : 1;
-        const order = (row) => by.order ? by.order(row) : by.of(row);
-        rows = rows.map((row) => [order(row), row]).sort(([a], [b]) => {
-            if (typeof a === "number" && typeof b === "number") {
-                return sign * ((isFinite(a) ? a : -1) - (isFinite(b) ? b : -1));
-            }
-            return sign * String(a).localeCompare(String(b), "en", { numeric: true });
-        }).map(([, row]) => row);
+        rows = this.sort(rows);
         const pages = Math.max(1, Math.ceil(rows.length / PAGE));
         this.page = Math.min(Math.max(0, this.page), pages - 1);
         const first = this.page * PAGE, part = rows.slice(first, first + PAGE);
@@ -212,7 +243,7 @@ class Table {
         this.on.disabled = this.page >= pages - 1;
         const paged = pages > 1;
         this.back.hidden = this.on.hidden = !paged;
-        this.tools.hidden = this.rows.length < 6 && !wanted;
+        this.tools.hidden = this.rows.length < 6 && !wanted && !this.searched;
         this.scroll.hidden = this.rows.length === 0;
         this.none.hidden = this.rows.length !== 0;
         this.heads.forEach((head, i) => head.setAttribute("aria-sort", i !== this.sorted.column ? "none"
@@ -246,11 +277,12 @@ class Table {
             }
             return { cell, text };
         });
-        const shown = { element: make("tr", {}, ...cells.map(({ cell }) => cell)), cells, lines };
+        const shown = { element: make("tr", { tabindex: "-1" }, ...cells.map(({ cell }) => cell)), cells, lines };
         return shown;
     }
     fill(shown, row, key) {
         shown.row = row;
+        shown.element.classList.toggle("marked", Boolean(this.marked?.(row)));
         this.columns.forEach((column, i) => {
             const value = column.of(row), { cell, text } = shown.cells[i];
             put(text, column.text ? column.text(value) : String(value ?? ""));
@@ -376,11 +408,14 @@ function showPast(all) {
 /** What changed in a second, of a counter that both answers have. */
 const change = (now, before, time) => before === undefined || now < before || !(time > 0) ? NaN : (now - before) / time;
 
+// Names of sections in the navigation that are shorter than their titles.
+const SHORT = { history: "15 minutes", loops: "Loops", pools: "Pools and mounts", upstreams: "Upstreams",
+    streams: "HTTP/2, stream" };
 function section(id, title, ...children) {
     const element = make("section", { id, "aria-labelledby": id + "-title" },
         make("h2", { id: id + "-title" }, title), ...children);
     document.getElementById("main").append(element);
-    document.getElementById("nav").append(make("a", { href: "#" + id }, title));
+    document.getElementById("nav").append(make("a", { href: "#" + id }, SHORT[id] || title, make("span", { class: "badge" })));
     return element;
 }
 const cards = (...list) => make("div", { class: "cards" }, ...list.map((card) => card.element));
@@ -391,36 +426,52 @@ const drawn = (name, of, drawing) => ({ name, of: (row) => of(row) || [], text: 
 
 // Each part is { show(now, before, time) }, where `time` is in seconds between the two answers.
 const parts = [];
+// The tables of the sections that problems name, and which of their rows a problem's subject and part mean.
+const aims = new Map();
+const aim = (section, table, fits) => aims.set(section, [...(aims.get(section) || []), { table, fits }]);
 
 {
     const calm = make("p", { class: "good" }, "Waiting for the first answer…");
     const list = make("ul", { id: "problem-list" }), over = make("ul", { id: "past-list" });
     const ended = make("div", {}, make("h3", {}, "Over in the last 15 minutes"), over);
     section("problems", "Problems", calm, list, ended);
-    const link = document.querySelector('#nav a[href="#problems"]');
-    const fill = (list, problems, when) => {
+    const fill = (list, problems, when, log) => {
         while (list.children.length > problems.length) list.lastElementChild.remove();
         while (list.children.length < problems.length) {
-            list.append(make("li", {}, make("a", {}), make("span"), make("small")));
+            list.append(make("li", {}, make("a", {}), make("span"), make("small"),
+                make("div", { class: "origin" }, make("code"), make("code"))));
         }
         problems.forEach((problem, i) => {
-            const [name, said, time] = list.children[i].children;
-            if (name.getAttribute("href") !== "#" + problem.section) name.setAttribute("href", "#" + problem.section);
+            const [name, said, time, origin] = list.children[i].children, [place, line] = origin.children;
+            const words = problem.subject ? [problem.section, problem.subject, ...(problem.part ? [problem.part] : [])]
+                : [problem.section];
+            const href = "#" + words.map(encodeURIComponent).join("/");
+            if (name.getAttribute("href") !== href) name.setAttribute("href", href);
             put(name, problem.subject || "…");
             put(said, ": " + problem.text);
             put(time, " " + when(problem));
+            put(place, problem.place || "");
+            put(line, problem.log_line || (log ? "error log: " + log : ""));
         });
+    };
+    /** Counts the problems of each section in the navigation. */
+    const count = (problems) => {
+        for (const link of document.querySelectorAll("#nav a")) {
+            const id = link.hash.slice(1), badge = link.lastElementChild;
+            const own = id === "problems" ? problems.length : problems.filter((one) => one.section === id).length;
+            put(badge, own ? String(own) : "");
+            badge.title = own ? `${own} problem${own > 1 ? "s" : ""}` : "";
+            link.className = own ? "bad" : "";
+        }
     };
     parts.push((now) => {
         const found = now.problems;
         put(calm, "There are none.");
         calm.hidden = found.length > 0;
-        fill(list, found, (problem) => "since " + clock(problem.since));
+        fill(list, found, (problem) => "since " + clock(problem.since), now.error_log);
         ended.hidden = now.past_problems.length === 0;
-        fill(over, now.past_problems, (problem) => `from ${clock(problem.since)} to ${clock(problem.ended)}`);
-        const badge = found.length ? ` (${found.length})` : "";
-        put(link, "Problems" + badge);
-        link.className = found.length ? "bad" : "";
+        fill(over, now.past_problems, (problem) => `from ${clock(problem.since)} to ${clock(problem.ended)}`, "");
+        count(found);
         const title = (found.length ? `(${found.length}) ` : "") + "freerun: status";
         if (document.title !== title) document.title = title;
     });
@@ -462,6 +513,7 @@ const parts = [];
         figure("Half of turns below", (row) => quantile(row.recent, .5), us),
         figure("99.9 % below", (row) => quantile(row.recent, .999), us),
     ]);
+    aim("loops", table, (row, subject) => "loop " + row.index === subject);
     section("loops", "Is the promise kept? Event loops", cards(longest, stalls, without, p999),
         make("h3", {}, "Turns of each loop by their length, since the start"), histograms, table.element);
     parts.push((now, before, time) => {
@@ -542,6 +594,8 @@ const parts = [];
         figure("Nothing ends for", (row) => row.stuck_us, us, { grade: (row) => row.stuck_us > 1e6 ? "bad" : "",
             note: "How long pools have been at work on it without any operation ending: the disk hangs" }),
     ]);
+    aim("pools", mounts, (row, subject, part) => part !== "" && row.mount === subject && row.device === part);
+    aim("pools", pools, (row, subject) => row.name === subject);
     section("pools", "Thread pools and mounts", pools.element, make("h3", {}, "Mounts"), mounts.element);
     parts.push((now, before, time) => {
         const oldPools = byKey(before?.pools, (pool) => pool.name);
@@ -595,6 +649,7 @@ function upstreamTable(title) {
         figure("Sent", (row) => row.sending, rate(bytes)), figure("Received", (row) => row.receiving, rate(bytes)),
     ]);
 }
+const isServer = (row, subject, part) => row.group === subject && (!part || row.address === part || row.server === part);
 const known = new Map();
 /** The servers of groups as rows; tells of servers that went down or came back. */
 function servers(now, before, time, kind) {
@@ -626,6 +681,7 @@ function servers(now, before, time, kind) {
     const waiting = new Card("waiting", "Requests in queues", count);
     const unresolved = make("p", { class: "bad" });
     const table = upstreamTable("Upstream servers");
+    aim("upstreams", table, isServer);
     section("upstreams", "Upstream groups", cards(up, down, waiting), unresolved, table.element);
     parts.push((now, before, time) => {
         const rows = servers(now.upstreams, before?.upstreams, time, "http");
@@ -658,6 +714,7 @@ function servers(now, before, time, kind) {
         figure("Errors of the disk", (row) => row.disk.errors, count, { grade: (row) => row.disk.errors > 0 ? "bad" : "" }),
         figure("Late", (row) => row.disk.late, count, { note: "Requests that stopped waiting for the disk" }),
     ]);
+    aim("caches", table, (row, subject) => row.name === subject);
     section("caches", "Caches", table.element);
     parts.push((now, before, time) => {
         const old = byKey(before?.caches, (cache) => cache.name);
@@ -687,6 +744,8 @@ function servers(now, before, time, kind) {
         word("Last error", (row) => row.last_error || ""),
     ]);
     const more = make("div", {}, make("h3", {}, "By ACME"), orders.element);
+    aim("tls", table, (row, subject, part) => row.file === part);
+    aim("tls", orders, (row, subject, part) => row.issuer === part && row.names.join(", ") === subject);
     section("tls", "TLS", cards(handshakes, resumed, failed), make("h3", {}, "Certificates"), table.element, more);
     parts.push((now, before, time) => {
         const one = now.tls.clients, was = before?.tls.clients;
@@ -709,6 +768,7 @@ function servers(now, before, time, kind) {
     const begun = new Card("sessions-new", "New sessions", rate(short));
     const out = new Card("sessions-out", "Sent in sessions that ended", rate(bytes));
     const table = upstreamTable("Servers of stream");
+    aim("upstreams", table, isServer);
     section("streams", "HTTP/2 and stream", cards(open, streams, floods, sessions, begun, out),
         make("h3", {}, "Upstream groups of stream"), table.element);
     parts.push((now, before, time) => {
@@ -748,7 +808,12 @@ function servers(now, before, time, kind) {
         figure("Refused now", (row) => row.refusing, rate(short), { line: true }),
         figure("Would be refused (dry run)", (row) => row.rejected_dry_run, count),
     ], { column: 4, down: true });
-    section("zones", "Zones", make("h3", {}, "Servers"), servers.element,
+    const sessions = new Table("Servers and zones of stream", (row) => row.name, columns("Server", [history]), { column: 1, down: true });
+    const ofStream = make("div", {}, make("h3", {}, "Servers and zones of stream"), sessions.element);
+    aim("zones", servers, (row, subject, part) => part === "" && row.name === subject);
+    aim("zones", sessions, (row, subject, part) => part === "stream" && row.name === subject);
+    aim("zones", limits, (row, subject, part) => row.kind === part && row.name === subject);
+    section("zones", "Zones", make("h3", {}, "Servers"), servers.element, ofStream,
         make("h3", {}, "Locations with status_zone"), locations.element,
         make("h3", {}, "Limits"), limits.element);
     const rows = (now, before, time) => {
@@ -763,9 +828,12 @@ function servers(now, before, time, kind) {
     };
     parts.push((now, before, time) => {
         servers.show(rows(now.server_zones, before?.server_zones, time));
+        sessions.show(rows(now.stream.server_zones, before?.stream.server_zones, time));
+        ofStream.hidden = now.stream.server_zones.length === 0;
         locations.show(rows(now.location_zones, before?.location_zones, time));
         const all = (answer) => [...(answer?.limit_reqs || []).map((zone) => ({ ...zone, kind: "requests" })),
-            ...(answer?.limit_conns || []).map((zone) => ({ ...zone, kind: "connections" }))];
+            ...(answer?.limit_conns || []).map((zone) => ({ ...zone, kind: "connections" })),
+            ...(answer?.stream.limit_conns || []).map((zone) => ({ ...zone, kind: "sessions" }))];
         const old = byKey(all(before), (zone) => zone.kind + zone.name);
         limits.show(all(now).map((zone) => ({ ...zone,
             refusing: change(zone.rejected, old.get(zone.kind + zone.name)?.rejected, time) })));
@@ -779,6 +847,7 @@ function servers(now, before, time, kind) {
         word("State", (row) => row.held_up ? "held up" : "ok", { grade: (row) => row.held_up ? "bad" : "good" }),
     ]);
     const last = make("pre", { id: "errors", tabindex: "0", "aria-label": "The last lines of the error log" });
+    aim("logs", table, (row, subject) => row.name === subject);
     section("logs", "Logs", table.element, make("h3", {}, "The last lines of the error log, newest first"), last);
     parts.push((now) => {
         table.show(now.logs);

@@ -1,14 +1,17 @@
 // ---- routes ----------------------------------------------------------------------------------------------------------
-{
+const routes = (() => {
     const marks = { server: "", exact: "= ", final: "^~ ", regex: "~ ", prefix: "", variable: "", named: "" };
     const table = new Table("Servers and locations", (row) => row.key, [
         word("Server", (row) => row.server || row.listens || "(without a name)"),
         word("Location", (row) => row.kind === "server" ? "(the server itself)" : marks[row.kind] + row.path),
         word("What it does", (row) => row.directives.join("; ")),
-        word("Address", (row) => row.listens), word("Line", (row) => row.place),
-    ], { column: 4, down: false });
+        word("Line", (row) => row.place), word("Address", (row) => row.listens),
+    ], { column: 3, down: false });
+    table.searched = true;
+    table.filter.placeholder = "Server, path, directive or file";
     const more = make("p", { class: "none" });
-    const part = section("routes", "Routes", table.element, more);
+    const part = section("routes", "Routes", make("p", { class: "none" }, "The servers and locations of the configuration, with what "
+        + "each does. Press / to search, and arrows to go from row to row."), table.element, more);
     let shown = -1, asking = false;
     parts.push(async (now) => {
         if (shown === now.generation || asking) return;
@@ -23,5 +26,6 @@
         } catch { /* It is tried again with the next answer. */ }
         asking = false;
     });
-}
+    return table;
+})();
 

@@ -3,13 +3,17 @@
 
 pub mod baselines;
 mod changes;
+mod origins;
 pub mod problem_log;
 mod servers;
 mod states;
 mod watched;
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Instant;
+
+use freerun_serve::configuration::object_places::ObjectPlaces;
 
 use self::baselines::Baselines;
 use self::problem_log::ProblemLog;
@@ -30,12 +34,15 @@ pub struct ProblemContext {
     pub baselines: Baselines,
     /// The problems that were known before.
     pub log: ProblemLog,
+    /// The places of objects in the configuration.
+    pub places: Arc<ObjectPlaces>,
 }
 
 impl ProblemContext {
     /// The context of a server that has no history, at a time in seconds since 1970.
     pub fn new(now: i64) -> ProblemContext {
-        ProblemContext { now, at: Instant::now(), baselines: Baselines::default(), log: ProblemLog::default() }
+        let (baselines, log, places) = Default::default();
+        ProblemContext { now, at: Instant::now(), baselines, log, places }
     }
 }
 
@@ -60,12 +67,16 @@ impl FoundProblems<'_> {
         }
     }
 
-    /// The first ones; a last one counts the others.
-    fn limited(mut self) -> Vec<StatusProblem> {
+    /// The first ones, with where to look for them; a last one counts the others.
+    fn limited(mut self, figures: &Figures) -> Vec<StatusProblem> {
         self.all.sort_by_key(|(kind, _)| *kind);
+        let more = self.all.len().saturating_sub(MAX_PROBLEMS);
+        self.all.truncate(MAX_PROBLEMS);
+        for (kind, problem) in &mut self.all {
+            origins::add(*kind, problem, figures, &self.context.places);
+        }
         let mut told: Vec<StatusProblem> = self.all.into_iter().map(|(_, problem)| problem).collect();
-        if let Some(more) = told.len().checked_sub(MAX_PROBLEMS).filter(|more| *more > 0) {
-            told.truncate(MAX_PROBLEMS);
+        if more > 0 {
             let text = format!("There are {more} more problems.");
             let last = StatusProblem::new(ProblemKind::More, "", "", text, self.context.now);
             let section = told.last().map_or(last.section, |told| told.section);
@@ -83,7 +94,7 @@ pub fn of(figures: &Figures, context: &ProblemContext) -> Vec<StatusProblem> {
     }
     states::find(figures, &mut found);
     changes::find(figures, &mut found);
-    found.limited()
+    found.limited(figures)
 }
 
 /// A duration in the largest unit that it has two of.

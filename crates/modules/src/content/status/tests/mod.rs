@@ -114,6 +114,7 @@ fn figures() -> Figures {
         logs: vec![Log { name: nasty.to_owned(), lost_lines: 9, waiting_bytes: 10, held_up: true, error: None }],
         log_threads: LogThreads { now: 2, limit: 8 },
         last_errors: vec![nasty.to_owned()],
+        error_log: nasty.to_owned(),
         unsaved_states: vec![nasty.to_owned()],
         server_zones: vec![zone(nasty), zone("z")],
         location_zones: vec![zone(nasty)],

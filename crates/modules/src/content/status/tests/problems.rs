@@ -127,7 +127,8 @@ impl Past {
 
     fn context(&self) -> ProblemContext {
         let Past { at, now, baselines, log, .. } = self;
-        ProblemContext { now: *now, at: *at, baselines: baselines.clone(), log: log.clone() }
+        let (baselines, log) = (baselines.clone(), log.clone());
+        ProblemContext { at: *at, baselines, log, ..ProblemContext::new(*now) }
     }
 
     /// The problems of these figures now.

@@ -37,6 +37,14 @@ pub enum ServerKind {
 }
 
 impl ServerKind {
+    /// The block of the main level that has such servers.
+    fn service(self) -> &'static str {
+        match self {
+            ServerKind::Http => "http",
+            ServerKind::Stream => "stream",
+        }
+    }
+
     /// The beginning of the key of a server's figures.
     fn key(self) -> &'static str {
         match self {

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use freerun_conf::{Contexts, Cx, Node, Problem, Shape, Value, settings};
+use freerun_conf::{Contexts, Cx, Node, Place, Problem, Shape, Value, settings};
 
 use super::{ServerKind, StatusZones, ZoneFigures, ZonesByName};
+use crate::configuration::object_places::{ObjectKind, ObjectPlaces};
 use crate::configuration::zones::ZoneTable;
 use crate::listen::ListenSpec;
 
@@ -39,13 +40,14 @@ const MAX_OWN_ZONES: usize = 4_096;
 const OTHER_SERVERS: &str = "(other servers)";
 
 impl StatusZoneSettings {
-    /// The zone of a server with these settings, which has this first name and this first address: the zone of
+    /// The zone of a server with these settings, which has this first name, this first address and this place: the zone of
     /// `status_zone`, or one of the server's own.
     pub fn of_server(
         &self,
         kind: ServerKind,
         name: &str,
         address: &ListenSpec,
+        block: Place,
         cx: &mut Cx,
     ) -> Option<Arc<ZoneFigures>> {
         if let StatusZone::Server(zone) = &self.status_zone {
@@ -60,6 +62,8 @@ impl StatusZoneSettings {
             MAX_OWN_ZONES.. => OTHER_SERVERS.to_owned(),
             _ => unused(label, zones),
         };
+        let places = cx.extensions.get_or_default::<ObjectPlaces>();
+        places.note(kind.service(), ObjectKind::ServerZone, &name, block);
         let zone = cx.extensions.get_or_default::<ZoneTable>();
         let zone = zone.keep(&format!("{} {name}", kind.key()), ZoneFigures::default);
         cx.extensions.get_or_default::<StatusZones>().own_zones(kind).insert(name.into(), zone.clone());
@@ -162,7 +166,7 @@ mod tests {
     fn named_zone(settings: &SettingsSet, name: &str, port: u16, cx: &mut Cx) -> Option<Arc<ZoneFigures>> {
         let address = ([127, 0, 0, 1], port).into();
         let spec = ListenSpec::new("http", Some(address), address.to_string());
-        settings.get::<StatusZoneSettings>().of_server(ServerKind::Http, name, &spec, cx)
+        settings.get::<StatusZoneSettings>().of_server(ServerKind::Http, name, &spec, Place::NONE, cx)
     }
 
     #[test]
