@@ -224,7 +224,8 @@ impl Builder<'_> {
             }
             block.finish(&settings, cx)?;
             if cx.extensions.remove::<WantsRouteList>().is_some_and(|wants| wants.0) {
-                let list = RouteList::of(http.children(), &cx.sources);
+                let content: Vec<&str> = route_list::content_directives(self.modules).collect();
+                let list = RouteList::of(http.children(), &cx.sources, &content);
                 cx.extensions.get_or_default::<Parts>().insert(Arc::new(list));
             }
         }

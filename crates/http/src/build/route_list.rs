@@ -5,6 +5,8 @@
 
 use freerun_conf::{Node, Sources};
 
+use crate::module::Module;
+
 /// The most entries of the list.
 const MAX_ENTRIES: usize = 20_000;
 
@@ -14,25 +16,17 @@ const MAX_DIRECTIVES: usize = 24;
 /// The longest text of a directive, in characters.
 const MAX_TEXT: usize = 200;
 
-/// Directives that say what makes the content of a location.
-const CONTENT: &[&str] = &[
-    "proxy_pass",
-    "fastcgi_pass",
-    "uwsgi_pass",
-    "scgi_pass",
-    "grpc_pass",
-    "memcached_pass",
-    "tunnel_pass",
-    "return",
-    "try_files",
-    "status",
-    "api",
-    "stub_status",
-    "empty_gif",
-    "root",
-    "alias",
-    "echo",
-];
+/// Directives of no module that say what makes the content of a location.
+const CONTENT: &[&str] = &["return", "try_files", "root", "alias"];
+
+/// Modules whose content is made of the files of the location's `root`.
+const OF_FILES: &[&str] = &["mp4", "flv"];
+
+/// The directives of these modules that make the content of a location of something else than files of its `root`.
+pub fn content_directives<'m>(modules: &'m [&'m Module]) -> impl Iterator<Item = &'static str> + 'm {
+    let others = modules.iter().filter(|module| !OF_FILES.contains(&module.name));
+    others.flat_map(|module| module.content.iter().copied())
+}
 
 /// Further directives that are shown with their values.
 const SHOWN: &[&str] = &[
@@ -66,7 +60,7 @@ const SHOWN: &[&str] = &[
 ];
 
 /// Directives whose names alone are shown.
-const NAMED: &[&str] = &["auth_basic", "auth_jwt", "secure_link", "if", "sub_filter", "ssi", "mirror"];
+const NAMED: &[&str] = &["auth_basic", "auth_jwt", "secure_link", "if", "sub_filter", "ssi", "mirror", "echo"];
 
 /// The servers and locations of a configuration. It is a part of its generation, if a location shows the state.
 #[derive(Debug, Default)]
@@ -99,8 +93,8 @@ pub struct RouteEntry {
 }
 
 impl RouteList {
-    /// The list for the blocks inside `http`.
-    pub fn of(blocks: &[Node], sources: &Sources) -> RouteList {
+    /// The list for the blocks inside `http`. `content` are the directives of modules that make a location's content.
+    pub fn of(blocks: &[Node], sources: &Sources, content: &[&str]) -> RouteList {
         let mut list = RouteList::default();
         let root = root_of(blocks);
         for server in blocks.iter().filter(|node| node.name.text == "server") {
@@ -109,8 +103,12 @@ impl RouteList {
                 let words = nodes.flat_map(|node| node.args.iter().take(most)).map(|word| word.text.as_str());
                 limited(&words.collect::<Vec<_>>().join(" "))
             };
-            let context =
-                ServerContext { sources, server: &words("server_name", usize::MAX), listens: &words("listen", 1) };
+            let context = ServerContext {
+                sources,
+                content,
+                server: &words("server_name", usize::MAX),
+                listens: &words("listen", 1),
+            };
             context.add(server, "server", String::new(), root, &mut list);
             let root = root_of(server.children()).or(root);
             context.add_locations(server, root, &mut list);
@@ -122,6 +120,7 @@ impl RouteList {
 /// The server whose locations are added.
 struct ServerContext<'a> {
     sources: &'a Sources,
+    content: &'a [&'a str],
     server: &'a str,
     listens: &'a str,
 }
@@ -151,8 +150,10 @@ impl ServerContext<'_> {
             return;
         }
         let own = block.children();
-        let mut directives: Vec<String> = own.iter().filter_map(directive).take(MAX_DIRECTIVES).collect();
-        let makes_content = own.iter().any(|node| CONTENT.contains(&node.name.text.as_str()));
+        let mut directives: Vec<String> =
+            own.iter().filter_map(|node| directive(node, self.content)).take(MAX_DIRECTIVES).collect();
+        let makes_content = |name: &str| CONTENT.contains(&name) || self.content.contains(&name);
+        let makes_content = own.iter().any(|node| makes_content(&node.name.text));
         if let Some(root) = root.filter(|_| !makes_content) {
             directives.push(limited(&format!("root {root}")));
         }
@@ -175,7 +176,7 @@ fn root_of(nodes: &[Node]) -> Option<&str> {
 }
 
 /// The text of a directive, if it is shown.
-fn directive(node: &Node) -> Option<String> {
+fn directive(node: &Node, content: &[&str]) -> Option<String> {
     let name = node.name.text.as_str();
     let values: Vec<String> = match name {
         "return" => match (node.arg(0), node.arg(1)) {
@@ -189,7 +190,7 @@ fn directive(node: &Node) -> Option<String> {
             Some("off") => vec!["off".to_owned()],
             _ => Vec::new(),
         },
-        _ if CONTENT.contains(&name) || SHOWN.contains(&name) => {
+        _ if CONTENT.contains(&name) || SHOWN.contains(&name) || content.contains(&name) => {
             node.args.iter().map(|word| without_secrets(&word.text)).collect()
         }
         _ => return None,

@@ -1,8 +1,10 @@
 //! Rules about `root`, `alias` and `try_files`: which file a request means.
 
 use freerun_conf::{Contexts, Node};
+use freerun_http::build::route_list::content_directives;
 
 use super::rule::{FaultList, LintRule, RuleLevel, Subject};
+use crate::configuration::modules;
 
 pub static RULES: &[LintRule] = &[
     LintRule {
@@ -136,24 +138,13 @@ fn wide_roots(subject: &Subject<'_>, findings: &mut FaultList) {
     }
 }
 
-/// Directives with which a location answers with something else than the files of its `root`.
-const ANSWERS: [&str; 29] = [
-    "proxy_pass",
-    "fastcgi_pass",
-    "uwsgi_pass",
-    "scgi_pass",
-    "grpc_pass",
-    "memcached_pass",
-    "tunnel_pass",
+/// Directives with which a location answers with something else than the files of its `root`. The directives of modules of
+/// content come to them. Some are of modules that freerun does not have.
+const ANSWERS: [&str; 17] = [
     "return",
     "rewrite",
     "alias",
     "root",
-    "stub_status",
-    "status",
-    "api",
-    "empty_gif",
-    "echo",
     "deny",
     "try_files",
     "internal",
@@ -171,6 +162,7 @@ const ANSWERS: [&str; 29] = [
 
 fn missing_roots(subject: &Subject<'_>, findings: &mut FaultList) {
     let tree = &subject.tree;
+    let answers: Vec<&str> = content_directives(modules()).chain(ANSWERS).collect();
     for server in tree.of(Contexts::SERVER) {
         if tree.in_force(server, "root").is_some() || tree.first(server, "return").is_some() {
             continue;
@@ -181,7 +173,7 @@ fn missing_roots(subject: &Subject<'_>, findings: &mut FaultList) {
         let locations: Vec<usize> = tree.within(server).filter(is_location).collect();
         let Some(other) = locations.iter().find_map(|at| tree.first(*at, "root")) else { continue };
         for at in locations {
-            let is_plain = !tree.has(at, &ANSWERS) && !tree.within(at).any(|inner| inner != at);
+            let is_plain = !tree.has(at, &answers) && !tree.within(at).any(|inner| inner != at);
             if let Some(location) = tree.blocks[at].node.filter(|_| is_plain) {
                 let place = subject.place_of(other);
                 findings.at(location, format!("this location has no root; the one in {place} is of another location"));
