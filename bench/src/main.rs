@@ -39,6 +39,7 @@ mod servers;
 mod spec;
 mod stats;
 mod status;
+mod status_cost;
 mod streams;
 mod summary;
 mod tls;
@@ -133,6 +134,7 @@ fn benchmark(bench: &Bench, name: &str) -> Result<Report> {
         "http3" => http3::run(bench),
         "wan" => wan::run(bench),
         "compress" => compress::run(bench),
+        "status-cost" => status_cost::run(bench),
         "reload" => reload::run(bench),
         "log" => log::run(bench),
         "tls" => tls::run(bench),

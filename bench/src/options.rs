@@ -7,7 +7,7 @@ use lexopt::prelude::*;
 use crate::error::{Error, Result};
 
 /// The benchmarks, in the order in which `all` runs them.
-pub const BENCHMARKS: [&str; 19] = [
+pub const BENCHMARKS: [&str; 20] = [
     "warm",
     "connections",
     "tls",
@@ -15,6 +15,7 @@ pub const BENCHMARKS: [&str; 19] = [
     "http3",
     "wan",
     "compress",
+    "status-cost",
     "reload",
     "metadata",
     "mixed",
@@ -64,7 +65,7 @@ usage: freerun-bench BENCHMARK… [OPTIONS]
 
 benchmarks: warm connections tls http2 http3 wan compress reload metadata mixed
             mixed-http3 log proxy tunnels streams cache-hits cache-node floor
-            growth all
+            growth status-cost all
 
   --quick            short runs, small data: a check that everything works
   --only NAME,…      only these servers (nginx, freerun, h2o, lighttpd, or a full name such as \"nginx threads\")
