@@ -63,6 +63,18 @@ pub struct Histogram {
     max_us: AtomicU64,
 }
 
+/// A duration in microseconds, at most the greatest number.
+#[inline]
+fn microseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// The bucket of a number of microseconds.
+#[inline]
+fn bucket_of(us: u64) -> usize {
+    ((u64::BITS - us.leading_zeros()) as usize).min(BUCKETS - 1)
+}
+
 impl Default for Histogram {
     fn default() -> Self {
         Histogram {
@@ -74,11 +86,15 @@ impl Default for Histogram {
 }
 
 impl Histogram {
+    /// The bucket that counts this duration.
+    pub fn bucket_of(duration: Duration) -> usize {
+        bucket_of(microseconds(duration))
+    }
+
     /// Counts one duration.
     pub fn record(&self, duration: Duration) {
-        let us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-        let bucket = (u64::BITS - us.leading_zeros()) as usize;
-        self.buckets[bucket.min(BUCKETS - 1)].fetch_add(1, Relaxed);
+        let us = microseconds(duration);
+        self.buckets[bucket_of(us)].fetch_add(1, Relaxed);
         self.sum_us.fetch_add(us, Relaxed);
         if us > self.max_us.load(Relaxed) {
             self.max_us.fetch_max(us, Relaxed);
@@ -87,9 +103,8 @@ impl Histogram {
 
     /// Counts one duration in a histogram that no other thread adds to, which needs no locked instruction.
     pub fn record_alone(&self, duration: Duration) {
-        let us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-        let bucket = (u64::BITS - us.leading_zeros()) as usize;
-        let bucket = &self.buckets[bucket.min(BUCKETS - 1)];
+        let us = microseconds(duration);
+        let bucket = &self.buckets[bucket_of(us)];
         bucket.store(bucket.load(Relaxed) + 1, Relaxed);
         self.sum_us.store(self.sum_us.load(Relaxed).wrapping_add(us), Relaxed);
         if us > self.max_us.load(Relaxed) {

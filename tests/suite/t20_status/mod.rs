@@ -7,6 +7,7 @@ pub mod freerun_api;
 pub mod history;
 pub mod incidents;
 pub mod kernel_features;
+pub mod open_metrics;
 pub mod otel;
 pub mod problems;
 pub mod routes;

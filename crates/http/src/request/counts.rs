@@ -3,11 +3,12 @@
 //! the request.
 
 use std::cell::Cell;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use freerun_proto::trace_context::{SpanId, TraceId};
 use freerun_runtime::loops;
 use freerun_serve::limits::ConnPlaces;
-use freerun_serve::loops::figures::zones::SubjectEnd;
+use freerun_serve::loops::figures::zones::{Exemplar, SubjectEnd};
 
 use super::Request;
 use super::location::Server;
@@ -72,6 +73,14 @@ impl Request {
         if let Some(zone) = &self.place.location.zone {
             zone.pass(&ended);
         }
+    }
+
+    /// Keeps the request as an example of its duration in its zones, by its trace. It is called when the response is
+    /// complete.
+    pub fn note_exemplar(&self, trace_id: TraceId, span_id: SpanId) {
+        let exemplar = Exemplar { trace_id, span_id, took: self.age(), at: SystemTime::now() };
+        let zones = [&self.place.server.zone, &self.place.location.zone];
+        zones.into_iter().flatten().for_each(|zone| zone.note_exemplar(exemplar));
     }
 
     /// The time since the request began, to the accuracy of a step of the loop. Most requests end in the step in which they

@@ -31,6 +31,7 @@ pub(super) fn export(request: &mut Request) {
     let clock = SpanClock::now();
     let trace = SpanFamily { telemetry: &telemetry, context: &context, clock };
     telemetry.push(server_span(request, &context, clock));
+    request.note_exemplar(context.trace_id, context.span_id);
     if let Some(record) = request.own.find::<Record>() {
         trace.export_tries(&record);
     }

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use super::histogram::Histogram;
+use super::histogram::{Histogram, ZoneExemplar};
 
 /// The type of metrics with buckets.
 pub const HISTOGRAM: &str = "histogram";
@@ -38,6 +38,8 @@ pub enum Figure<'a> {
     Duration(u64),
     /// A histogram of durations.
     Histogram(&'a Histogram),
+    /// A histogram with examples of its durations, from the shortest to the longest.
+    WithExemplars(&'a Histogram, &'a [ZoneExemplar]),
     /// Numbers, by the values of the metric's label.
     Counts(Vec<(Cow<'a, str>, u64)>),
 }

@@ -63,6 +63,10 @@ settings! {
         /// servers and locations of the configuration. In the page, with a location of the same server that has
         /// `api write=on`, servers of groups are drained, taken out and brought back, and keys of caches purged.
         ///
+        /// A client whose `Accept` names `application/openmetrics-text`, such as Prometheus, gets OpenMetrics 1.0 instead. So
+        /// does one with `format=openmetrics`. There the durations of a zone have traces of `otel_trace` as exemplars, one
+        /// for each bucket.
+        ///
         /// The answer contains paths of the machine, so restrict the access to it. A web page may read it through the
         /// browser of a person with access, if the page's owner lets its name stand for an address of yours (DNS
         /// rebinding). Against that, give the server a `server_name`, and have a `default_server` answer all other
@@ -130,6 +134,7 @@ fn begin(generation: &Arc<Generation>, shared: &Arc<SharedState>) {
 enum StatusFormat {
     Json,
     Prometheus,
+    OpenMetrics,
     Html,
 }
 
@@ -138,8 +143,10 @@ impl StatusFormat {
     fn asked(args: Option<&[u8]>, accept: &[u8]) -> Option<StatusFormat> {
         match args.and_then(|args| uri::argument(args, b"format")) {
             None if page::preferred(accept) => Some(StatusFormat::Html),
+            None | Some(b"prometheus") if prometheus::prefers_open_metrics(accept) => Some(StatusFormat::OpenMetrics),
             None | Some(b"json") => Some(StatusFormat::Json),
             Some(b"prometheus") => Some(StatusFormat::Prometheus),
+            Some(b"openmetrics") => Some(StatusFormat::OpenMetrics),
             Some(b"html") => Some(StatusFormat::Html),
             Some(_) => None,
         }
@@ -157,6 +164,7 @@ impl StatusFormat {
         Ok(match self {
             StatusFormat::Json => utf8::json(&figures())?.into(),
             StatusFormat::Prometheus => utf8::shown(prometheus::text(&figures())).into(),
+            StatusFormat::OpenMetrics => utf8::shown(prometheus::open_metrics(&figures())).into(),
             StatusFormat::Html => page::text(None),
         })
     }
@@ -166,6 +174,7 @@ impl StatusFormat {
         let content_type = match self {
             StatusFormat::Json => "application/json",
             StatusFormat::Prometheus => prometheus::CONTENT_TYPE,
+            StatusFormat::OpenMetrics => prometheus::OPEN_METRICS_TYPE,
             StatusFormat::Html => page::CONTENT_TYPE,
         };
         let mut response = Response::new(Status::OK, content_type, Body::Bytes(text));

@@ -1,18 +1,66 @@
-//! The counters in the text format of Prometheus, version 0.0.4.
+//! The counters in the text format of Prometheus, version 0.0.4, and in the format of OpenMetrics 1.0.
 //!
 //! Names follow its conventions: base units, `_total` for counters. Buckets of histograms are cumulative; their bounds
 //! are the powers of two of microseconds of the internal histograms, in seconds.
 
 use super::figures::{Figures, Mount};
-use super::samples::{MetricRow, Text};
+use super::samples::{MetricRow, Text, TextFormat};
 use super::{acme, caches, cluster, limits, problem, resolvers, telemetry, tls, upstreams, zones};
+use crate::filters::compress::accept_encoding;
 
-/// The media type of the text.
+/// The media type of the text for Prometheus.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// The media type of OpenMetrics, without parameters.
+const OPEN_METRICS: &str = "application/openmetrics-text";
+
+/// The media type of the text in OpenMetrics.
+pub const OPEN_METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// The end of a text in OpenMetrics.
+const END: &str = "# EOF\n";
+
+/// The quality, in thousandths, that a client gives to a media type it names; 0: it does not name it, or wants another
+/// version of it. All of it is in lower case.
+fn named_quality(accept: &[u8], name: &str) -> u16 {
+    let Some(range) = accept.split(|byte| *byte == b',').find_map(|range| {
+        let mut parts = range.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
+        let is_named = parts.next().is_some_and(|own| own == name.as_bytes());
+        let is_known = |part: &[u8]| !part.starts_with(b"version=") || part == b"version=1.0.0" || name != OPEN_METRICS;
+        let parts: Vec<&[u8]> = parts.collect();
+        (is_named && parts.iter().all(|part| is_known(part))).then_some(parts)
+    }) else {
+        return 0;
+    };
+    let quality = range.iter().find_map(|part| part.strip_prefix(b"q="));
+    quality.map_or(accept_encoding::FULL, |text| {
+        let quality = std::str::from_utf8(text).ok().and_then(|text| text.parse::<f32>().ok()).unwrap_or_default();
+        (quality.clamp(0.0, 1.0) * f32::from(accept_encoding::FULL)) as u16
+    })
+}
+
+/// Whether a client that sends this `Accept` prefers OpenMetrics to the text for Prometheus, and to JSON. It has to name it:
+/// programs that take anything get what they got before.
+pub fn prefers_open_metrics(accept: &[u8]) -> bool {
+    let accept = accept.to_ascii_lowercase();
+    let wanted = named_quality(&accept, OPEN_METRICS);
+    wanted > 0 && ["text/plain", "application/json"].iter().all(|other| wanted >= named_quality(&accept, other))
+}
+
+/// The text with all counters in OpenMetrics.
+pub fn open_metrics(figures: &Figures) -> String {
+    let mut text = text_in(TextFormat::OpenMetrics, figures);
+    text.push_str(END);
+    text
+}
 
 /// The text with all counters.
 pub fn text(figures: &Figures) -> String {
-    let mut out = Text(String::with_capacity(16 * 1024));
+    text_in(TextFormat::Prometheus, figures)
+}
+
+fn text_in(format: TextFormat, figures: &Figures) -> String {
+    let mut out = Text::new(format);
     out.objects(&[MetricRow { labels: Vec::new(), object: figures }]);
     problem::text(&figures.problems, &mut out);
     out.objects(&rows(&figures.loops, |one| MetricRow::new("loop", &one.index, one)));
@@ -30,7 +78,7 @@ pub fn text(figures: &Figures) -> String {
     acme::text(&figures.acme, &mut out);
     telemetry::text(figures.otel.as_ref(), &mut out);
     cluster::text(figures.cluster.as_ref(), &mut out);
-    out.0
+    out.text
 }
 
 fn rows<T>(all: &[T], row: fn(&T) -> MetricRow<'_, T>) -> Vec<MetricRow<'_, T>> {
@@ -52,4 +100,30 @@ fn mounts(mounts: &[Mount], out: &mut Text) {
         labels: vec![("mount", &one.mount), ("device", &one.device)],
         object: one,
     }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn open_metrics_is_for_those_that_name_it() {
+        let prometheus = "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;\
+                          q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
+        for (accept, wanted) in [
+            (prometheus, true),
+            ("application/openmetrics-text", true),
+            ("text/plain;q=0.1, Application/OpenMetrics-Text; Version=1.0.0", true),
+            ("text/plain;q=0.1, application/openmetrics-text; version=1.0.0", true),
+            ("application/openmetrics-text; version=2.0.0", false),
+            ("application/openmetrics-text;q=0.3,text/plain;q=0.5", false),
+            ("application/openmetrics-text;q=0.3,application/json", false),
+            ("application/openmetrics-text;q=0", false),
+            ("application/openmetrics-text;q=x", false),
+            ("*/*", false),
+            ("", false),
+        ] {
+            assert_eq!(prefers_open_metrics(accept.as_bytes()), wanted, "{accept}");
+        }
+    }
 }

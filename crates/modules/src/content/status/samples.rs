@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::{self, Display, Write};
 
-use crate::content::described::histogram::{BOUNDS_US, Histogram};
+use crate::content::described::histogram::{BOUNDS_US, Histogram, ZoneExemplar};
 use crate::content::described::metric::{Figure, HasMetrics, Metric};
 
 /// A label of a sample.
@@ -25,10 +25,27 @@ impl<'a, T> MetricRow<'a, T> {
 /// The words that stand for `{…}` in the names and helps of a family's metrics.
 pub(super) type FamilyWords = [(&'static str, &'static str)];
 
+/// The format of a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TextFormat {
+    /// Prometheus' text format 0.0.4.
+    Prometheus,
+    /// OpenMetrics 1.0. It names counters without `_total` in their descriptions, and has exemplars.
+    OpenMetrics,
+}
+
 /// A text that samples are added to.
-pub(super) struct Text(pub(super) String);
+pub(super) struct Text {
+    pub(super) text: String,
+    format: TextFormat,
+}
 
 impl Text {
+    /// An empty text.
+    pub(super) fn new(format: TextFormat) -> Text {
+        Text { text: String::with_capacity(16 * 1024), format }
+    }
+
     /// Writes the metrics of objects.
     pub(super) fn objects<T: HasMetrics>(&mut self, rows: &[MetricRow<'_, T>]) {
         self.family(rows, &[]);
@@ -72,8 +89,12 @@ impl Text {
                         }
                     }
                     Figure::Histogram(histogram) => {
-                        let buckets = buckets.get_or_insert_with(Buckets::default);
-                        self.buckets(&name, labels, histogram, buckets);
+                        let buckets = buckets.get_or_insert_with(|| Buckets::new(self.format));
+                        self.buckets(&name, labels, (histogram, &[]), buckets);
+                    }
+                    Figure::WithExemplars(histogram, exemplars) => {
+                        let buckets = buckets.get_or_insert_with(|| Buckets::new(self.format));
+                        self.buckets(&name, labels, (histogram, exemplars), buckets);
                     }
                 }
             }
@@ -88,7 +109,11 @@ impl Text {
 
     /// Writes `# HELP` and `# TYPE`, once for each name.
     pub(super) fn head(&mut self, name: &str, kind: &str, help: &str) {
-        let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+        let name = match self.format {
+            TextFormat::OpenMetrics if kind == "counter" => name.strip_suffix("_total").unwrap_or(name),
+            _ => name,
+        };
+        let _ = write!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
     }
 
     pub(super) fn sample(&mut self, name: &str, labels: &[Label<'_>], value: impl Display) {
@@ -97,24 +122,24 @@ impl Text {
 
     /// Writes a sample; `own` is a label behind the others.
     fn sample_with(&mut self, name: &str, labels: &[Label<'_>], own: Option<Label<'_>>, value: impl Display) {
-        self.0.push_str(name);
+        self.text.push_str(name);
         let is_labelled = !labels.is_empty() || own.is_some();
         self.labels(labels.iter().chain(&own));
         if is_labelled {
-            self.0.push('}');
+            self.text.push('}');
         }
-        let _ = writeln!(self.0, " {value}");
+        let _ = writeln!(self.text, " {value}");
     }
 
     /// Writes labels without the brace behind them.
     fn labels<'l>(&mut self, labels: impl IntoIterator<Item = &'l Label<'l>>) {
         for (index, (label, text)) in labels.into_iter().enumerate() {
-            self.0.push(if index == 0 { '{' } else { ',' });
-            self.0.push_str(label);
-            self.0.push_str("=\"");
+            self.text.push(if index == 0 { '{' } else { ',' });
+            self.text.push_str(label);
+            self.text.push_str("=\"");
             // Writing to a string does not fail.
-            let _ = write!(EscapedText(&mut self.0), "{text}");
-            self.0.push('"');
+            let _ = write!(EscapedText(&mut self.text), "{text}");
+            self.text.push('"');
         }
     }
 
@@ -124,24 +149,37 @@ impl Text {
         &mut self,
         name: &str,
         own: &[Label<'_>],
-        histogram: &Histogram,
+        (histogram, exemplars): (&Histogram, &[ZoneExemplar]),
         Buckets { bounds, begin }: &mut Buckets,
     ) {
-        begin.0.clear();
-        begin.0.push_str(name);
-        begin.0.push_str("_bucket");
+        begin.text.clear();
+        begin.text.push_str(name);
+        begin.text.push_str("_bucket");
         begin.labels(own);
-        begin.0.push(if own.is_empty() { '{' } else { ',' });
+        begin.text.push(if own.is_empty() { '{' } else { ',' });
         let mut below = 0;
-        for (count, bound) in histogram.counts.iter().zip(bounds) {
+        let mut exemplars = exemplars.iter().peekable();
+        for (index, (count, bound)) in histogram.counts.iter().zip(bounds).enumerate() {
             below += count;
-            self.0.push_str(&begin.0);
-            self.0.push_str(bound);
+            self.text.push_str(&begin.text);
+            self.text.push_str(bound);
             self.number(below);
-            self.0.push('\n');
+            while let Some(exemplar) = exemplars.next_if(|one| one.is_below(index)) {
+                self.exemplar(exemplar);
+            }
+            self.text.push('\n');
         }
         self.sample(&format!("{name}_sum"), own, Seconds(histogram.sum_us));
         self.sample(&format!("{name}_count"), own, below);
+    }
+
+    /// Writes an exemplar behind the sample of its bucket, where the format has a place for it.
+    fn exemplar(&mut self, exemplar: &ZoneExemplar) {
+        if self.format == TextFormat::OpenMetrics {
+            let ZoneExemplar { trace_id, span_id, took_us, time } = exemplar;
+            let took = Seconds(*took_us);
+            let _ = write!(self.text, " # {{trace_id=\"{trace_id}\",span_id=\"{span_id}\"}} {took} {time:.3}");
+        }
     }
 
     /// Writes a number; the library's way takes several times as long.
@@ -156,7 +194,7 @@ impl Text {
                 break;
             }
         }
-        self.0.push_str(std::str::from_utf8(&digits[at..]).unwrap_or_default());
+        self.text.push_str(std::str::from_utf8(&digits[at..]).unwrap_or_default());
     }
 }
 
@@ -168,10 +206,14 @@ struct Buckets {
     begin: Text,
 }
 
-impl Default for Buckets {
-    fn default() -> Buckets {
-        let bounds = BOUNDS_US.iter().map(|bound| format!("le=\"{}\"}} ", Seconds(*bound)));
-        Buckets { bounds: bounds.chain(["le=\"+Inf\"} ".to_owned()]).collect(), begin: Text(String::new()) }
+impl Buckets {
+    fn new(format: TextFormat) -> Buckets {
+        let bounds = BOUNDS_US.iter().map(|bound| match (format, bound) {
+            // OpenMetrics has one way to write a power of ten.
+            (TextFormat::OpenMetrics, 1) => "le=\"1e-06\"} ".to_owned(),
+            _ => format!("le=\"{}\"}} ", Seconds(*bound)),
+        });
+        Buckets { bounds: bounds.chain(["le=\"+Inf\"} ".to_owned()]).collect(), begin: Text::new(format) }
     }
 }
 
@@ -220,27 +262,27 @@ mod tests {
 
     #[test]
     fn labels_are_escaped_and_buckets_add_up() {
-        let mut text = Text(String::new());
+        let mut text = Text::new(TextFormat::Prometheus);
         text.sample("a", &[("x", &"back\\slash, \"quote\" and\nline"), ("y", &7)], 1);
-        assert_eq!(text.0, "a{x=\"back\\\\slash, \\\"quote\\\" and\\nline\",y=\"7\"} 1\n");
+        assert_eq!(text.text, "a{x=\"back\\\\slash, \\\"quote\\\" and\\nline\",y=\"7\"} 1\n");
         let mut counts = HistogramSnapshot { buckets: [0; BUCKETS], sum_us: 1_000_002, max_us: 0 };
         (counts.buckets[0], counts.buckets[2]) = (90, 1_234_567_000);
         let last = counts.buckets.len() - 1;
         counts.buckets[last] = 3;
         let histogram = Histogram::from(counts);
         for (labels, inside) in [(vec![("x", &"1" as &dyn Display)], "x=\"1\","), (Vec::new(), "")] {
-            let mut text = Text(String::new());
-            text.buckets("h", &labels, &histogram, &mut Buckets::default());
+            let mut text = Text::new(TextFormat::Prometheus);
+            text.buckets("h", &labels, (&histogram, &[]), &mut Buckets::new(TextFormat::Prometheus));
             for line in [
                 format!("h_bucket{{{inside}le=\"0.000001\"}} 90"),
                 format!("h_bucket{{{inside}le=\"0.000002\"}} 90"),
                 format!("h_bucket{{{inside}le=\"0.000004\"}} 1234567090"),
                 format!("h_bucket{{{inside}le=\"+Inf\"}} 1234567093"),
             ] {
-                assert!(text.0.lines().any(|found| found == line), "{line} is not in\n{}", text.0);
+                assert!(text.text.lines().any(|found| found == line), "{line} is not in\n{}", text.text);
             }
-            assert_eq!(text.0.lines().count(), last + 1 + 2);
-            assert!(text.0.contains(" 1.000002\n"), "{}", text.0);
+            assert_eq!(text.text.lines().count(), last + 1 + 2);
+            assert!(text.text.contains(" 1.000002\n"), "{}", text.text);
         }
     }
 }

@@ -9,7 +9,7 @@ use freerun_serve::loops::figures::zones::{StatusZones, ZoneFigures, ZonesByName
 use super::samples::{MetricRow, Text};
 use super::upstreams::CLASSES;
 use crate::content::described::described;
-use crate::content::described::histogram::Histogram;
+use crate::content::described::histogram::{Histogram, ZoneExemplar};
 use crate::content::described::metric::Figure;
 
 described! {
@@ -47,8 +47,12 @@ described! {
         #[metric(counter "{zone}_handshakes_total" by "result" from Zone::handshakes,
             "TLS handshakes of the zone's clients.")]
         pub tls: Option<Handshakes>,
-        #[metric(histogram "{zone}_{unit}_duration_seconds", "How long {units} of a zone took.")]
+        #[metric(histogram "{zone}_{unit}_duration_seconds" from Zone::durations, "How long {units} of a zone took.")]
         pub times: Histogram,
+        /// Traced requests as examples of durations, one for each bucket at most, from the shortest to the longest; left
+        /// out if there is none.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub exemplars: Vec<ZoneExemplar>,
     }
 
     /// The handshakes of a zone's clients.
@@ -105,7 +109,13 @@ impl Zone {
             sent: shown.sent,
             tls,
             times: shown.times.into(),
+            exemplars: figures.exemplars().into_iter().map(ZoneExemplar::from).collect(),
         }
+    }
+
+    /// The durations, with examples.
+    fn durations(&self) -> Figure<'_> {
+        Figure::WithExemplars(&self.times, &self.exemplars)
     }
 
     /// The statuses, and how often each came; behind those that are counted one by one, what is left of each class.

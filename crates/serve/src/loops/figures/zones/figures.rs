@@ -9,6 +9,7 @@ use std::time::Duration;
 use freerun_runtime::per_loop::{OwnCounters, PerLoop};
 use freerun_runtime::stats::{Counter, Histogram, HistogramSnapshot};
 
+use super::exemplars::{Exemplar, Exemplars};
 use crate::tls::agreed_session::AgreedSession;
 use crate::tls::handshake::figures::TlsFigures;
 
@@ -24,6 +25,8 @@ pub struct ZoneFigures {
     each: PerLoop<LoopCounters>,
     /// The handshakes of its clients, from the first one on.
     tls: OnceLock<Box<TlsFigures>>,
+    /// Traces of its requests, from the first traced one on.
+    exemplars: OnceLock<Box<Exemplars>>,
 }
 
 /// The counters of one loop.
@@ -125,6 +128,16 @@ impl ZoneFigures {
         let mine = self.each.mine();
         mine.add(&mine.part().begun, 1);
         end(mine, how);
+    }
+
+    /// Keeps a traced request as an example of its duration, in the place of an earlier one.
+    pub fn note_exemplar(&self, exemplar: Exemplar) {
+        self.exemplars.get_or_init(Box::default).put(exemplar);
+    }
+
+    /// Traced requests as examples of durations: one for each bucket at most, from the shortest to the longest.
+    pub fn exemplars(&self) -> Vec<Exemplar> {
+        self.exemplars.get().map(|exemplars| exemplars.all()).unwrap_or_default()
     }
 
     /// Figures of the handshakes of its clients.

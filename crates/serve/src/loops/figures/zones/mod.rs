@@ -1,11 +1,13 @@
 //! Zones in which requests and sessions are counted (`status_zone`).
 
+mod exemplars;
 mod figures;
 mod settings;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+pub use exemplars::Exemplar;
 pub use figures::{CLASSES, SubjectEnd, ZoneFigures, ZoneSnapshot};
 pub use settings::{StatusZone, StatusZoneSettings};
 
