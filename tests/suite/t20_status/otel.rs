@@ -446,7 +446,7 @@ fn metrics_are_those_of_prometheus() {
     let collector = collector();
     let exporter = format!("otel_exporter {{ endpoint {}; }} otel_metrics on interval=50ms;", collector.address());
     let lines = "server { listen 127.0.0.1:@PORT@; server_name a.example; location / { return 200; } \
-                 location /status { status; } }";
+                 location /broken { return 503; } location /status { status; } }";
     let server = Setup::new().http(&format!("{exporter}\n{lines}")).freerun();
     server.get("/");
     let mut metrics = Vec::new();
@@ -466,6 +466,11 @@ fn metrics_are_those_of_prometheus() {
         let found = metrics.iter().find(|metric| metric.name == name).map(|metric| metric.kind);
         assert_eq!(found, expected.filter(|_| has_samples), "{name}");
     }
+    assert_eq!(server.get("/broken").status, 503);
+    eventually("a problem is in an export", || {
+        let metrics = collector.take_exports().into_iter().flat_map(|export| export.metrics);
+        metrics.into_iter().any(|metric| metric.name == "freerun_problem_begin_timestamp_seconds")
+    });
 }
 
 #[test]

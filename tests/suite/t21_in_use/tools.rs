@@ -23,6 +23,9 @@ const API_SECONDS: &str = "300";
 /// How long the interoperability tests of gRPC may take, in seconds, with building their client and server.
 const GRPC_SECONDS: &str = "1500";
 
+/// How long the receiver of the collector may take, in seconds, with building it.
+const COLLECTOR_SECONDS: &str = "1200";
+
 /// How long the test of drains may take, in seconds, with building its client.
 const DRAIN_SECONDS: &str = "900";
 
@@ -88,6 +91,13 @@ fn h2spec_finds_nothing_that_is_not_expected() {
 #[test]
 fn grpc_interoperates_in_every_way() {
     script_or_nothing("grpc-interop", GRPC_SECONDS);
+}
+
+#[test]
+fn the_collector_takes_what_is_exported() {
+    if require::freerun() {
+        script_or_nothing("otel-collector", COLLECTOR_SECONDS);
+    }
 }
 
 #[test]

@@ -120,7 +120,7 @@ fn finish(_: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
 
 /// Has the history go on.
 fn begin(generation: &Arc<Generation>, shared: &Arc<SharedState>) {
-    telemetry::begin(generation, shared);
+    telemetry::begin(generation, shared, |shared| prometheus::text(&history::judged_figures(shared)));
     if let Some(history) = history::of(generation)
         && let Err(error) = history.begin(shared)
     {

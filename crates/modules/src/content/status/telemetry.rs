@@ -7,8 +7,6 @@ use freerun_serve::configuration::generation::Generation;
 use freerun_serve::loops::shared::SharedState;
 use freerun_telemetry::SpanCounts;
 
-use super::figures::Figures;
-use super::prometheus;
 use super::samples::{MetricRow, Text};
 use crate::content::described::described;
 use crate::otel::telemetry::Telemetry;
@@ -54,13 +52,13 @@ pub(super) fn text(spans: Option<&Spans>, out: &mut Text) {
     }
 }
 
-/// Gives the exporter of a generation the source of its metrics.
-pub(super) fn begin(generation: &Arc<Generation>, shared: &Arc<SharedState>) {
+/// Gives the exporter of a generation the source of its metrics: `text` makes them as Prometheus gets them.
+pub(super) fn begin(generation: &Arc<Generation>, shared: &Arc<SharedState>, text: fn(&SharedState) -> String) {
     if let Some(telemetry) = generation.parts.get::<Telemetry>() {
         let shared = Arc::downgrade(shared);
         telemetry.set_metrics(Arc::new(move || {
-            let figures = shared.upgrade().map(|shared| Figures::collect(&shared));
-            figures.map_or_else(String::new, |figures| display_only(&prometheus::text(&figures)).into_owned())
+            let text = shared.upgrade().map(|shared| text(&shared));
+            text.map_or_else(String::new, |text| display_only(&text).into_owned())
         }));
     }
 }
