@@ -5,7 +5,7 @@ use freerun_testkit::{TestServer, within};
 use std::time::{Duration, Instant};
 
 use crate::engine::Engine;
-use crate::{RECOVERED, becomes, change, cluster, flag, gets, node};
+use crate::{RECOVERED, becomes, change, cluster, flag, gets, json, node};
 
 /// A relay to an engine, and the address of the engine behind it.
 fn relayed(engine: &Engine) -> (Relay, String) {
@@ -32,6 +32,8 @@ fn an_engine_that_dies_and_forgets_gets_the_pairs_back() {
     assert_eq!((flag(&a, "x"), flag(&b, "y")), ("1".to_owned(), "2".to_owned()));
     assert_eq!(change(&a, "PATCH", r#"{"x":"3"}"#), 503);
     assert_eq!(flag(&a, "x"), "1", "a refused change is made nowhere");
+    let problems = json(&a.get("/api/freerun/1/problems"));
+    assert_eq!(problems["now"][0]["kind"], "engine_away", "{problems}");
     engine.again();
     let begun = Instant::now();
     becomes(&a, "connected");

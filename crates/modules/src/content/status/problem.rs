@@ -36,6 +36,8 @@ pub enum ProblemKind {
     RequestsWait,
     /// Objects could not be stored in a cache.
     CacheUnstored,
+    /// The engine that machines share state through is away, or stores nothing.
+    EngineAway,
     /// A log takes no lines.
     LogFails,
     /// Lines of a log were lost.
@@ -68,6 +70,7 @@ impl ProblemKind {
             ProblemKind::ServerErrors => "server_errors",
             ProblemKind::RequestsWait => "requests_wait",
             ProblemKind::CacheUnstored => "cache_unstored",
+            ProblemKind::EngineAway => "engine_away",
             ProblemKind::LogFails => "log_fails",
             ProblemKind::LogLoses => "log_loses",
             ProblemKind::StateUnsaved => "state_unsaved",
@@ -91,6 +94,7 @@ impl ProblemKind {
             ProblemKind::CertificateEnded | ProblemKind::CertificateOrder | ProblemKind::CertificateEnds => "tls",
             ProblemKind::LoopLate => "loops",
             ProblemKind::Limit | ProblemKind::ServerErrors => "zones",
+            ProblemKind::EngineAway => "cluster",
             ProblemKind::LogFails | ProblemKind::LogLoses | ProblemKind::StateUnsaved => "logs",
         }
     }
@@ -101,8 +105,8 @@ described! {
     #[derive(Clone)]
     #[schema = "Problem"]
     pub struct StatusProblem {
-        /// The section of the page that has its details: `upstreams`, `pools`, `caches`, `tls`, `zones`, `loops` or
-        /// `logs`.
+        /// The section of the page that has its details: `upstreams`, `pools`, `caches`, `tls`, `zones`, `loops`,
+        /// `cluster` or `logs`.
         pub section: &'static str,
         /// The kind of the problem.
         pub kind: &'static str,

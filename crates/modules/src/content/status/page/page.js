@@ -840,6 +840,36 @@ function servers(now, before, time, kind) {
     });
 }
 {
+    const facts = new Table("Cluster", (row) => row.name, [word("", (row) => row.name), word("Value", (row) => row.value)]);
+    const shared = new Table("Shared state", (row) => row.kind + row.name, [
+        word("Name", (row) => row.name), word("Kind", (row) => row.kind),
+        figure("Pairs", (row) => row.pairs ?? NaN, count),
+        figure("Purges of others", (row) => row.purges ?? NaN, count),
+        figure("Waiting", (row) => row.pending, count,
+            { grade: (row) => row.pending > 0 ? "warn" : "", note: "Changes and purges that other machines do not know yet" }),
+        figure("Left out", (row) => row.left_out ?? NaN, count,
+            { grade: (row) => row.left_out > 0 ? "bad" : "", note: "Pairs that found no room here, or cannot be read" }),
+        figure("Whole purges", (row) => row.whole ?? NaN, count, { note: "Purges of everything, because some were missed" }),
+        word("Applied", (row) => row.applied || ""),
+    ]);
+    aim("cluster", facts, () => false);
+    const element = section("cluster", "Cluster", facts.element, make("h3", {}, "What is shared"), shared.element);
+    const link = document.querySelector('nav a[href="#cluster"]');
+    parts.push((now) => {
+        const cluster = now.cluster;
+        element.hidden = link.hidden = !cluster;
+        if (!cluster) return;
+        facts.show([
+            { name: "Engine", value: cluster.engine }, { name: "Server", value: cluster.peer },
+            { name: "State", value: cluster.error ? `${cluster.state}: ${cluster.error}` : cluster.state },
+            { name: "Machines", value: count(cluster.nodes) }, { name: "Round trip", value: us(cluster.round_trip_us) },
+            { name: "Entries out, in", value: `${count(cluster.messages_out)}, ${count(cluster.messages_in)}` },
+        ]);
+        shared.show([...cluster.zones.map((zone) => ({ ...zone, kind: "pairs" })),
+            ...cluster.caches.map((cache) => ({ ...cache, kind: "purges" }))]);
+    });
+}
+{
     const table = new Table("Logs", (row) => row.name, [
         word("Log", (row) => row.name),
         figure("Lost lines", (row) => row.lost_lines, count, { grade: (row) => row.lost_lines > 0 ? "bad" : "" }),

@@ -48,7 +48,7 @@ fn place(kind: ProblemKind, problem: &StatusProblem, figures: &Figures, places: 
             places.find_shared(ObjectKind::File, subject)
         }
         // The mounts are the machine's, and loops have no directive each.
-        ProblemKind::MountHangs | ProblemKind::LoopLate | ProblemKind::More => None,
+        ProblemKind::MountHangs | ProblemKind::LoopLate | ProblemKind::EngineAway | ProblemKind::More => None,
     }
 }
 
@@ -98,6 +98,7 @@ fn words(kind: ProblemKind, problem: &StatusProblem, figures: &Figures) -> Vec<S
             let name = subject.rsplit_once(':').map_or(subject, |(name, _)| name);
             vec![format!("server: {name}")]
         }
+        ProblemKind::EngineAway => vec!["cluster".to_owned()],
         ProblemKind::RequestsWait | ProblemKind::More => Vec::new(),
     };
     words.into_iter().filter(|word| !word.is_empty()).collect()

@@ -3,6 +3,7 @@
 use super::{FoundProblems, duration};
 use crate::content::status::acme::AcmeCertificate;
 use crate::content::status::caches::CacheFigures;
+use crate::content::status::cluster::ClusterFigures;
 use crate::content::status::figures::{Figures, Log, Mount, Pool};
 use crate::content::status::problem::ProblemKind;
 use crate::content::status::tls::LoadedCertificate;
@@ -24,10 +25,20 @@ pub(super) fn find(figures: &Figures, found: &mut FoundProblems<'_>) {
     figures.tls.certificates.iter().for_each(|one| certificate(one, found));
     figures.acme.iter().for_each(|one| ordered_certificate(one, found));
     figures.logs.iter().for_each(|one| log(one, found));
+    figures.cluster.iter().for_each(|one| engine(one, found));
     for path in &figures.unsaved_states {
         let text = "The state could not be written to this file. It is tried again each second.";
         found.add(ProblemKind::StateUnsaved, path, text.to_owned());
     }
+}
+
+fn engine(cluster: &ClusterFigures, found: &mut FoundProblems<'_>) {
+    let text = match cluster.state {
+        "away" => format!("The engine is away, so this machine shares nothing with others: {}.", cluster.error),
+        "read_only" => format!("The engine stores nothing: {}.", cluster.error),
+        _ => return,
+    };
+    found.add(ProblemKind::EngineAway, &cluster.engine, text);
 }
 
 fn mount(mount: &Mount, found: &mut FoundProblems<'_>) {
