@@ -100,8 +100,9 @@ fn reference() -> String {
 fn metrics() -> BTreeSet<String> {
     let server = Setup::new()
         .root(&Site::new())
+        .main("zone_sync_engine redis://127.0.0.1:1;")
         .http(
-            "proxy_cache_path @DIR@/cache keys_zone=c:1m; limit_req_zone $host zone=r:1m rate=1r/s;
+            "proxy_cache_path @DIR@/cache keys_zone=c:1m sync; keyval_zone zone=k:64k sync; limit_req_zone $host zone=r:1m rate=1r/s;
              otel_exporter { endpoint 127.0.0.1:1; }
              limit_conn_zone $host zone=n:1m; upstream u { zone u 64k; server 127.0.0.1:1; }
              server { listen 127.0.0.1:@PORT@; root @ROOT@; status_zone s; location /p { proxy_pass http://u; }
