@@ -33,7 +33,8 @@ fn an_engine_that_dies_and_forgets_gets_the_pairs_back() {
     assert_eq!(change(&a, "PATCH", r#"{"x":"3"}"#), 503);
     assert_eq!(flag(&a, "x"), "1", "a refused change is made nowhere");
     let problems = json(&a.get("/api/freerun/1/problems"));
-    assert_eq!(problems["now"][0]["kind"], "engine_away", "{problems}");
+    let mut kinds = problems["now"].as_array().into_iter().flatten().map(|problem| &problem["kind"]);
+    assert!(kinds.any(|kind| kind == "engine_away"), "{problems}");
     engine.again();
     let begun = Instant::now();
     becomes(&a, "connected");

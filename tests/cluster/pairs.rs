@@ -110,6 +110,31 @@ fn a_reload_keeps_the_connection_and_can_leave_the_cluster() {
 }
 
 #[test]
+fn a_machine_that_moves_to_another_engine_brings_nothing_to_those_who_are_there() {
+    let (Some(one), Some(other)) = (Engine::redis(), Engine::redis()) else { return };
+    let [a, b] = [&one, &other].map(|engine| node(&engine.address(), "sync"));
+    assert_eq!(change(&a, "POST", r#"{"x":"1"}"#), 201);
+    assert_eq!(change(&b, "POST", r#"{"y":"2"}"#), 201);
+    a.edit(&one.address(), &other.address());
+    a.reload();
+    gets(&a, "y", "2");
+    assert_eq!((flag(&a, "x"), flag(&b, "x")), (String::new(), String::new()));
+    // The machine has left the engine that it does not use any more.
+    assert_eq!(one.ask(&["zcard", "{freerun}:nodes"]).trim(), "0");
+}
+
+#[test]
+fn a_machine_that_ends_is_gone_at_once() {
+    let Some(engine) = Engine::redis() else { return };
+    let mut a = node(&engine.address(), "sync");
+    let b = node(&engine.address(), "sync");
+    let nodes = || json(&b.get("/api/freerun/1/cluster/nodes")).as_array().map(Vec::len);
+    assert_eq!(nodes(), Some(2));
+    assert!(a.stop().success());
+    assert_eq!(nodes(), Some(1));
+}
+
+#[test]
 fn a_worker_that_dies_is_followed_by_one_that_has_the_pairs() {
     let Some(engine) = Engine::redis() else { return };
     let a = node(&engine.address(), "sync");

@@ -124,13 +124,6 @@ impl Cluster {
         self.ask(ClusterOrder::Nodes { answer }, answered).await?
     }
 
-    /// The last entry of the log of a cache's purges that each node has applied: identifiers of nodes and entries. `None`: the
-    /// engine is away, or the purges of the cache are not shared.
-    pub async fn applied_purges(&self, cache: &str) -> Option<Vec<(String, String)>> {
-        let (answer, answered) = oneshot::channel();
-        self.ask(ClusterOrder::Applied { cache: cache.into(), answer }, answered).await?
-    }
-
     /// Gives the thread an order and waits for the answer. `None`: there is none in time.
     async fn ask<T>(&self, order: ClusterOrder, answered: oneshot::Receiver<T>) -> Option<T> {
         let orders = self.0.orders.load_full()?;

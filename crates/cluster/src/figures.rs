@@ -102,8 +102,25 @@ pub struct NodeReport {
     pub silent: u64,
     /// Whether it is this one.
     pub is_self: bool,
-    /// The facts that it tells: its host, its version, the number of its configuration.
+    /// The facts that it tells: its host, its version, the number of its configuration, its places in logs.
     pub about: Vec<(String, String)>,
+}
+
+impl NodeReport {
+    /// The value of a fact; empty: the node does not tell it.
+    pub fn fact(&self, name: &str) -> &str {
+        self.about.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value)
+    }
+
+    /// The last entry of the log of this cache's purges that the node has applied; empty: it has told of none.
+    pub fn applied_purges(&self, cache: &str) -> &str {
+        self.fact(&purges_fact(cache))
+    }
+}
+
+/// The name of the fact which purges of a cache a node has applied.
+pub(crate) fn purges_fact(cache: &str) -> String {
+    format!("purges {cache}")
 }
 
 /// Counts of the thread.

@@ -33,8 +33,6 @@ pub(crate) enum ClusterOrder {
     Purges { cache: Arc<str>, purges: Vec<Purge>, answer: oneshot::Sender<bool> },
     /// Asks for the nodes that live.
     Nodes { answer: oneshot::Sender<Option<Vec<NodeReport>>> },
-    /// Asks which purges of a cache each node has applied.
-    Applied { cache: Arc<str>, answer: oneshot::Sender<Option<Vec<(String, String)>>> },
 }
 
 /// The state of a cluster, which the thread writes and others read.

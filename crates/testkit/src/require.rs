@@ -80,6 +80,7 @@ const NEEDS: &[&str] = &[
     "tools/grpc-interop",
     "tools/h2-drain",
     "tools/h2spec",
+    "tools/otel-collector",
     "tools/plus-api",
     "tools/stream-clients",
     "tools/upgrade",

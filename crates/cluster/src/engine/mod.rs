@@ -456,6 +456,17 @@ impl EngineLink {
         Ok((number(now).ok_or_else(odd)?, number(count).ok_or_else(odd)? as usize))
     }
 
+    /// Takes a node from the list of those that live.
+    ///
+    /// # Errors
+    /// The engine is away.
+    pub(crate) async fn leave(&mut self, names: &EngineNames, node: &str) -> Result<(), EngineError> {
+        let mut command = cmd("ZREM");
+        command.arg(names.nodes()).arg(node);
+        self.ask(&command).await?;
+        self.ask(cmd("DEL").arg(names.node(node))).await.map(|_| ())
+    }
+
     /// The nodes that live: their identifiers, and the engine's time at which they were heard of.
     ///
     /// # Errors

@@ -54,9 +54,4 @@ impl EngineNames {
     pub(crate) fn purges_log(&self, cache: &str) -> String {
         self.below(&format!("purge:{cache}"))
     }
-
-    /// The table of the purges of a cache that each node has applied.
-    pub(crate) fn purges_applied(&self, cache: &str) -> String {
-        self.below(&format!("purge:{cache}:applied"))
-    }
 }

@@ -82,13 +82,18 @@ async fn run(state: Arc<ClusterState>, mut orders: orders::Receiver<ClusterOrder
     loop {
         let Some(plan) = state.plan.load_full() else { return };
         node.follow(&plan);
-        let connected = match kept.take().filter(|(settings, _)| *settings == plan.engine) {
-            Some((_, link)) => Ok(link),
-            None => tokio::select! {
+        let connected = match kept.take() {
+            Some((settings, link)) if settings == plan.engine => Ok(link),
+            left => tokio::select! {
                 biased;
                 () = wait_for_stop(&mut stop) => break,
                 () = state.bell.notified() => continue,
-                connected = connect(&plan.engine) => connected,
+                connected = async {
+                    if let Some((settings, link)) = left {
+                        node.leave(&settings, link).await;
+                    }
+                    connect(&plan.engine).await
+                } => connected,
                 () = node.answer_alone(&mut orders) => break,
             },
         };
@@ -98,8 +103,12 @@ async fn run(state: Arc<ClusterState>, mut orders: orders::Receiver<ClusterOrder
                 let mut session = EngineSession::new(node.clone(), plan.clone(), link.clone());
                 let ended = tokio::select! {
                     biased;
-                    () = wait_for_stop(&mut stop) => break,
-                    ended = session.run(&mut orders, &state.bell) => ended,
+                    () = wait_for_stop(&mut stop) => None,
+                    ended = session.run(&mut orders, &state.bell) => Some(ended),
+                };
+                let Some(ended) = ended else {
+                    node.leave(&plan.engine, link).await;
+                    break;
                 };
                 if matches!(ended, SessionEnd::Changed) {
                     kept = Some((plan.engine.clone(), link));

@@ -4,18 +4,23 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::rand;
 use freerun_runtime::log::Level;
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 use super::pairs::SharedPairs;
 use super::purges::SharedPurges;
+use crate::engine::{EngineLink, EngineNames};
 use crate::figures::{ClusterReport, EngineState};
 use crate::seal::Sealer;
-use crate::settings::ClusterPlan;
+use crate::settings::{ClusterPlan, EngineSettings};
 use crate::state::{ClusterOrder, ClusterState, PairWriteError};
+
+/// The longest time for telling that a node is gone.
+const LEAVE: Duration = Duration::from_millis(200);
 
 /// The number of random bytes of a node's identifier.
 const IDENTIFIER: usize = 8;
@@ -23,6 +28,8 @@ const IDENTIFIER: usize = 8;
 /// The marks of the engine that this node has followed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct KnownEngine {
+    /// The address and the prefix that the configuration has.
+    pub(super) name: String,
     /// The mark: another one when the engine has lost everything.
     pub(super) mark: Vec<u8>,
     /// The name of its history: another one when a replica has become the primary.
@@ -199,8 +206,13 @@ impl Node {
                 let _ = answer.send(false);
             }
             ClusterOrder::Nodes { answer } => drop(answer.send(None)),
-            ClusterOrder::Applied { answer, .. } => drop(answer.send(None)),
         }
+    }
+
+    /// Tells the other nodes that share this engine that this one is gone.
+    pub(super) async fn leave(&self, settings: &EngineSettings, mut link: EngineLink) {
+        // Without that, they find it out by its silence.
+        let _ = timeout(LEAVE, link.leave(&EngineNames::new(&settings.prefix), &self.id)).await;
     }
 
     /// Writes down what has to outlive the process.

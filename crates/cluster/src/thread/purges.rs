@@ -133,6 +133,7 @@ impl SharedPurges {
         self.record.mark.truncate(MAX_MARK);
         self.record.read_at = unix_ms();
         self.is_unsaved = true;
+        self.acknowledged = None;
     }
 
     /// The place from which the log is followed.

@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 use super::node::{KnownEngine, Node, random_hex, unix_ms};
 use super::pairs::JoinStep;
 use crate::engine::{EngineError, EngineLink, EngineNames, LogPage, PairAnswer, PairCommand};
-use crate::figures::{EngineState, NodeReport};
+use crate::figures::{EngineState, NodeReport, purges_fact};
 use crate::log_entry::EntryId;
 use crate::settings::ClusterPlan;
 use crate::state::{ClusterOrder, PATIENCE, PairWriteError};
@@ -111,10 +111,12 @@ impl EngineSession {
         self.node.note_round_trip(begun);
         self.note_clock(identity.now);
         self.has_replicas = identity.has_replicas;
-        let now = KnownEngine { mark: identity.mark, history: identity.history };
+        let name = format!("{} {}", self.plan.engine.address, self.plan.engine.prefix);
+        let now = KnownEngine { name, mark: identity.mark, history: identity.history };
         let known = self.node.known.borrow().clone();
         let (is_same, was_lost) = match &known {
-            Some(known) => (*known == now, known.mark != now.mark),
+            // An engine that the configuration has not named before may belong to others: it has lost nothing.
+            Some(known) => (*known == now, known.name == now.name && known.mark != now.mark),
             None => (false, false),
         };
         let zones: Vec<Arc<str>> = self.node.zones.borrow().keys().cloned().collect();
@@ -343,7 +345,7 @@ impl EngineSession {
                 .collect()
         };
         for (cache, applied) in news {
-            self.link.note(&self.names.purges_applied(&cache), &self.node.id, &applied.to_string()).await?;
+            self.link.note(&self.names.node(&self.node.id), &purges_fact(&cache), &applied.to_string()).await?;
             if let Some(shared) = self.node.caches.borrow_mut().get_mut(&cache) {
                 shared.acknowledged = Some(applied);
             }
@@ -431,12 +433,6 @@ impl EngineSession {
                 let nodes = self.nodes().await;
                 let error = nodes.as_ref().err().cloned();
                 let _ = answer.send(nodes.ok());
-                error.map_or(Ok(()), Err)
-            }
-            ClusterOrder::Applied { cache, answer } => {
-                let applied = self.link.table(&self.names.purges_applied(&cache)).await;
-                let error = applied.as_ref().err().cloned();
-                let _ = answer.send(applied.ok());
                 error.map_or(Ok(()), Err)
             }
         }

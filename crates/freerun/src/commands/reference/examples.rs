@@ -123,7 +123,10 @@ mod tests {
             Contexts::ACME_ISSUER => format!("{events}http {{ acme_issuer i {{\n{text}\n}} }}\n"),
             Contexts::OTEL_EXPORTER => format!("{events}http {{ otel_exporter {{\n{text}\n}} }}\n"),
             Contexts::STREAM => format!("{events}stream {{\n{text}\n}}\n"),
-            Contexts::STREAM_SERVER => format!("{events}stream {{ server {{\n{text}\n}} }}\n"),
+            // What an engine replaces is taken where there is one.
+            Contexts::STREAM_SERVER => {
+                format!("zone_sync_engine redis://state.example;\n{events}stream {{ server {{\n{text}\n}} }}\n")
+            }
             Contexts::STREAM_UPSTREAM => format!("{events}stream {{ upstream u {{\n{text}\n}} }}\n"),
             other => panic!("{other:?}"),
         }

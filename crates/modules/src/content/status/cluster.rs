@@ -147,10 +147,7 @@ impl From<&CacheReport> for SharedCache {
 
 impl From<NodeReport> for ClusterNode {
     fn from(report: NodeReport) -> ClusterNode {
-        let about = |wanted: &str| {
-            let found = report.about.iter().find(|(name, _)| name == wanted);
-            found.map(|(_, value)| value.clone()).unwrap_or_default()
-        };
+        let about = |name: &str| report.fact(name).to_owned();
         ClusterNode {
             host: about("host"),
             pid: about("pid"),

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use freerun_cluster::Cluster;
 use freerun_cluster::directives::WantedEngine;
+use freerun_cluster::{Cluster, NodeReport};
 
 use super::endpoint_call::{EndpointAnswer, EndpointCall, EndpointFuture};
 use super::refusal::{Code, Refusal};
@@ -53,15 +53,9 @@ pub(super) fn purges(asked: EndpointCall<'_>) -> EndpointFuture<'_> {
         let report = cluster.report();
         let cache =
             report.caches.iter().find(|cache| cache.name == asked.name()).ok_or(Refusal::from(Code::CacheNotFound))?;
-        let (Some(living), Some(known)) = (cluster.nodes().await, cluster.applied_purges(asked.name()).await) else {
-            return Err(Code::ClusterAway.into());
-        };
-        let known: BTreeMap<String, String> = known.into_iter().collect();
-        let nodes: BTreeMap<String, String> = living
-            .into_iter()
-            .map(|node| (known.get(&node.node).cloned().unwrap_or_default(), node.node))
-            .map(|(id, node)| (node, id))
-            .collect();
+        let living = cluster.nodes().await.ok_or(Refusal::from(Code::ClusterAway))?;
+        let applied = |node: &NodeReport| (node.node.clone(), node.applied_purges(asked.name()).to_owned());
+        let nodes: BTreeMap<String, String> = living.iter().map(applied).collect();
         let own = cache.applied.as_deref().map(place);
         let everywhere = nodes.values().all(|applied| own.is_none_or(|own| place(applied) >= own));
         EndpointAnswer::value(&AppliedPurges { applied: cache.applied.clone(), everywhere, nodes })
