@@ -6,7 +6,7 @@ use std::time::Duration;
 use freerun_testkit::{Kind, Setup, Site, TempDir, eventually, require, run};
 use serde_json::Value;
 
-use super::{TWO, ask, origin};
+use super::{TWO, ask, engine, is_connected, origin};
 
 const TIME: Duration = Duration::from_secs(60);
 
@@ -48,6 +48,7 @@ fn every_example_of_the_page_is_answered_as_it_says() {
     if !require::freerun() {
         return;
     }
+    let Some((_engine, shared)) = engine() else { return };
     let folder = TempDir::new("reference");
     let page = page(folder.path());
     let origin = origin();
@@ -55,14 +56,15 @@ fn every_example_of_the_page_is_answered_as_it_says() {
     site.file("file", "text");
     let server = Setup::new()
         .root(&site)
-        .main(TWO)
+        .main(&format!("{TWO} {shared}"))
         .http(&format!(
-            "proxy_cache_path @DIR@/cache keys_zone=pages:1m;
+            "proxy_cache_path @DIR@/cache keys_zone=pages:1m sync; keyval_zone zone=flags:1m sync;
              server {{ listen 127.0.0.1:@PORT@; server_name localhost; root @ROOT@; location /api {{ api write=on; }}
                  location /page {{ proxy_cache pages; proxy_cache_key $uri; proxy_pass http://{}; }} }}",
             origin.address()
         ))
         .freerun();
+    is_connected(&server);
     // The list of mounts has those that files were served from.
     assert_eq!(server.get("/file").text(), "text");
     let mut examples = 0;

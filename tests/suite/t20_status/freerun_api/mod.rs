@@ -7,8 +7,12 @@ mod log;
 mod schema;
 
 use std::collections::BTreeSet;
+use std::process::Command;
 
-use freerun_testkit::{AnsweringUpstream, ReceivedRequest, Response, Setup, Site, TestServer, TestUpstream, require};
+use freerun_testkit::{
+    AnsweringUpstream, Application, ReceivedRequest, Response, Setup, Site, TempDir, TestServer, TestUpstream,
+    eventually, ports, require,
+};
 use serde_json::{Value, json};
 
 /// The loops that most tests have.
@@ -26,6 +30,21 @@ fn setup(origin: &AnsweringUpstream, main: &str, listen: &str) -> Setup {
         "proxy_cache_path @DIR@/cache keys_zone=c:1m;
          server {{ listen 127.0.0.1:@PORT@ {listen}; server_name localhost; root @ROOT@; {lines} }}"
     ))
+}
+
+/// An engine for what machines share: Redis, and the directive that names it. `None`: there is no Redis here.
+fn engine() -> Option<(Application, String)> {
+    let program = require::program("redis-server")?;
+    let (folder, port) = (TempDir::new("engine"), ports::free());
+    let mut command = Command::new(program);
+    command.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", "", "--dir"]).arg(folder.path());
+    let engine = Application::start(command, &format!("127.0.0.1:{port}"), folder);
+    Some((engine, format!("zone_sync_engine redis://127.0.0.1:{port};")))
+}
+
+/// Waits until the server is connected to its engine.
+fn is_connected(server: &TestServer) {
+    eventually("the engine is there", || get(server, "/cluster")["state"] == "connected");
 }
 
 fn origin() -> AnsweringUpstream {
@@ -77,8 +96,12 @@ fn every_endpoint_answers_as_it_is_described() {
     if !require::freerun() {
         return;
     }
+    let Some((_engine, shared)) = engine() else { return };
     let origin = origin();
-    let server = setup(&origin, TWO, "").freerun();
+    let server = setup(&origin, &format!("{TWO} {shared}"), "").freerun();
+    server.edit("keys_zone=c:1m", "keys_zone=c:1m sync");
+    server.reload();
+    is_connected(&server);
     caches::stored(&server, "/p/1");
     let document = get(&server, "/openapi.json");
     assert_eq!((&document["openapi"], &document["servers"][0]["url"]), (&json!("3.1.0"), &json!("/api/freerun/1")));
@@ -102,10 +125,21 @@ fn every_endpoint_answers_as_it_is_described() {
             tried.insert(id.to_owned());
         }
     }
-    assert_eq!(tried.len(), 18, "{tried:?}");
+    assert_eq!(tried.len(), 21, "{tried:?}");
     assert_eq!(
         get(&server, ""),
-        json!(["caches", "history", "log", "loops", "mounts", "openapi.json", "pools", "problems", "routes"])
+        json!([
+            "caches",
+            "cluster",
+            "history",
+            "log",
+            "loops",
+            "mounts",
+            "openapi.json",
+            "pools",
+            "problems",
+            "routes"
+        ])
     );
     assert_eq!(told(&server.get("/api/freerun/")), (200, json!([1])));
     let head = ask(&server, "HEAD", "/api/freerun/1/loops", "", "");

@@ -164,7 +164,7 @@ pub static ENDPOINTS: &[Endpoint] = &[
         path: "/cluster",
         id: "getCluster",
         summary: "The engine of `zone_sync_engine`, and what is shared through it.",
-        example: example("/cluster", r#"{"state":"connected","nodes":2,"zones":[{"name":"flags","pending":0}]}"#),
+        example: example("/cluster", r#"{"state":"connected","nodes":1,"zones":[{"name":"flags","pending":0}]}"#),
         answer: Some(ClusterFigures::schema),
         refusals: &[Code::NoCluster],
         run: cluster::show,
