@@ -1,9 +1,12 @@
 //! Engines: a server of Redis or Valkey in a folder of its own.
 
+use freerun_testkit::relay::{Path, Relay};
 use freerun_testkit::{Application, PATIENCE, TempDir, ports, require, within};
 use rustix::process::Signal;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
 /// A running engine.
 pub(crate) struct Engine {
@@ -66,6 +69,11 @@ impl Engine {
     /// Its address, as `zone_sync_engine` has it.
     pub(crate) fn address(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// A way to it that can be cut, held up, and made slow.
+    pub(crate) fn relay(&self) -> Relay {
+        Relay::new((Ipv4Addr::LOCALHOST, self.port).into(), Path::round_trip(Duration::ZERO))
     }
 
     /// Its port.

@@ -1,16 +1,15 @@
 //! The engine dies, hangs, is cut off, is slow, is full, forgets: requests go on, and machines catch up.
 
-use freerun_testkit::relay::{Path, Relay};
-use freerun_testkit::{TestServer, within};
+use freerun_testkit::relay::Relay;
+use freerun_testkit::{Kind, TestServer, within};
 use std::time::{Duration, Instant};
 
 use crate::engine::Engine;
-use crate::{RECOVERED, becomes, change, cluster, flag, gets, json, node};
+use crate::{RECOVERED, becomes, change, cluster, flag, gets, json, node, setup};
 
 /// A relay to an engine, and the address of the engine behind it.
 fn relayed(engine: &Engine) -> (Relay, String) {
-    let to = format!("127.0.0.1:{}", engine.port()).parse().expect("an address");
-    let relay = Relay::new(to, Path::round_trip(Duration::ZERO));
+    let relay = engine.relay();
     let address = format!("redis://{}", relay.address());
     (relay, address)
 }
@@ -143,8 +142,15 @@ fn an_engine_without_room_is_read_and_not_written() {
     assert_eq!(change(&a, "PATCH", r#"{"x":"2"}"#), 503);
     becomes(&a, "read_only");
     assert_eq!((flag(&a, "x"), flag(&b, "x")), ("1".to_owned(), "1".to_owned()));
+    // A machine that comes now reads what there is.
+    let c = setup(&engine.address(), "sync alone=local").start(Kind::Freerun);
+    becomes(&c, "read_only");
+    gets(&c, "x", "1");
+    assert_eq!(change(&c, "POST", r#"{"y":"1"}"#), 201, "it is made there");
+    assert_eq!((flag(&c, "y"), flag(&a, "y")), ("1".to_owned(), String::new()));
     engine.ask(&["config", "set", "maxmemory", "0"]);
     becomes(&a, "connected");
+    gets(&a, "y", "1");
     assert_eq!(change(&a, "PATCH", r#"{"x":"2"}"#), 204);
     gets(&b, "x", "2");
 }

@@ -1,13 +1,11 @@
 //! Purges that reach the caches of several machines.
 
-use freerun_testkit::relay::{Path, Relay};
 use freerun_testkit::{
     AnsweringUpstream, Kind, ReceivedRequest, Response, Setup, TestServer, TestUpstream, ok, within,
 };
 use rustix::process::Signal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use crate::engine::Engine;
 use crate::{RECOVERED, becomes, cluster, json};
@@ -116,8 +114,7 @@ fn a_purge_on_one_machine_reaches_all() {
 fn machines_that_were_away_serve_nothing_that_was_purged_meanwhile() {
     let Some(engine) = Engine::redis() else { return };
     let origin = Origin::new();
-    let to = format!("127.0.0.1:{}", engine.port()).parse().expect("an address");
-    let relay = Relay::new(to, Path::round_trip(Duration::ZERO));
+    let relay = engine.relay();
     let a = node(&engine.address(), &origin);
     let cut_off = node(&format!("redis://{}", relay.address()), &origin);
     let killed = node(&engine.address(), &origin);
@@ -152,8 +149,7 @@ fn machines_that_were_away_serve_nothing_that_was_purged_meanwhile() {
 fn a_purge_without_the_engine_is_told_when_it_is_there() {
     let Some(engine) = Engine::redis() else { return };
     let origin = Origin::new();
-    let to = format!("127.0.0.1:{}", engine.port()).parse().expect("an address");
-    let relay = Relay::new(to, Path::round_trip(Duration::ZERO));
+    let relay = engine.relay();
     let a = node(&format!("redis://{}", relay.address()), &origin);
     let b = node(&engine.address(), &origin);
     for path in ["/x", "/y"] {
@@ -179,8 +175,7 @@ fn a_purge_without_the_engine_is_told_when_it_is_there() {
 fn where_purges_may_have_been_missed_everything_is_purged() {
     let Some(engine) = Engine::redis() else { return };
     let origin = Origin::new();
-    let to = format!("127.0.0.1:{}", engine.port()).parse().expect("an address");
-    let relay = Relay::new(to, Path::round_trip(Duration::ZERO));
+    let relay = engine.relay();
     let a = node(&format!("redis://{}", relay.address()), &origin);
     let b = node(&engine.address(), &origin);
     for path in ["/x", "/y"] {

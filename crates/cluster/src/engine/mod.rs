@@ -23,8 +23,9 @@ const ANSWER: Duration = Duration::from_secs(3);
 /// The longest time for which the engine holds back the answer to a question for new entries.
 const BLOCK: Duration = Duration::from_secs(1);
 
-/// The most entries of each log that are read at once.
-const ENTRIES: usize = 512;
+/// The most entries of each log that are read at once. The API takes bodies of 1 MiB, so a page of a log has at most that many
+/// MiB.
+const ENTRIES: usize = 64;
 
 /// The most pairs that are read at once while all are read.
 const PAGE: usize = 512;
@@ -115,6 +116,13 @@ pub(crate) struct LogPage {
     pub(crate) log: String,
     /// The entries, the oldest first.
     pub(crate) entries: Vec<(EntryId, EntryFields)>,
+}
+
+impl LogPage {
+    /// Whether there may be more entries behind these.
+    pub(crate) fn is_full(&self) -> bool {
+        self.entries.len() >= ENTRIES
+    }
 }
 
 /// The answer to a change of pairs.

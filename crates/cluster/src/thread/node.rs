@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::rand;
 use freerun_runtime::log::Level;
+use freerun_serve::values::keyvals::PairChange;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -188,16 +189,23 @@ impl Node {
         }
     }
 
+    /// Changes pairs as a node without its engine does.
+    ///
+    /// # Errors
+    /// The zone is not changed without the engine, or the change is refused.
+    pub(super) fn change_alone(&self, zone: &Arc<str>, change: &PairChange) -> Result<(), PairWriteError> {
+        match self.zones.borrow_mut().get_mut(zone) {
+            Some(zone) => zone.change_alone(change),
+            None => Err(PairWriteError::Away),
+        }
+    }
+
     /// Answers an order as a node without its engine does.
     pub(super) fn answer_one_alone(&self, order: ClusterOrder) {
         // Whoever has asked may have given up.
         match order {
             ClusterOrder::Pairs { zone, change, answer } => {
-                let changed = match self.zones.borrow_mut().get_mut(&zone) {
-                    Some(zone) => zone.change_alone(&change),
-                    None => Err(PairWriteError::Away),
-                };
-                let _ = answer.send(changed);
+                let _ = answer.send(self.change_alone(&zone, &change));
             }
             ClusterOrder::Purges { cache, purges, answer } => {
                 if let Some(cache) = self.caches.borrow_mut().get_mut(&cache) {

@@ -106,32 +106,43 @@ impl SharedPairs {
         Ok(())
     }
 
-    /// The changes that the engine does not have, as commands; `offset` is its clock less this node's, in milliseconds.
-    pub(super) fn take_waiting(&mut self, offset: i64) -> Vec<PairCommand> {
+    /// Whether there are changes that the engine does not have.
+    pub(super) fn has_waiting(&self) -> bool {
+        self.was_cleared || !self.waiting.is_empty()
+    }
+
+    /// The changes that the engine does not have, as commands, each with its key; `offset` is the engine's clock less this
+    /// node's, in milliseconds. They wait until [`SharedPairs::note_told`] is called for each.
+    pub(super) fn waiting(&self, offset: i64) -> Vec<(Option<String>, PairCommand)> {
         let Some(zone) = &self.zone else { return Vec::new() };
         let mut commands = Vec::new();
-        if std::mem::take(&mut self.was_cleared) {
-            commands.push(PairCommand::Clear);
+        if self.was_cleared {
+            commands.push((None, PairCommand::Clear));
         }
-        let waiting = std::mem::take(&mut self.waiting);
-        if waiting.is_empty() {
+        if self.waiting.is_empty() {
             return commands;
         }
         let there: HashMap<String, (String, Option<u64>)> =
             zone.pairs.entries().into_iter().map(|(key, value, until)| (key, (value, until))).collect();
-        for key in waiting {
-            let field = self.codec.field(&key);
-            match there.get(&key) {
+        for key in &self.waiting {
+            let field = self.codec.field(key);
+            let command = match there.get(key) {
                 Some((value, until)) => {
-                    if let Some(stored) = self.stored(&key, value, *until, offset) {
-                        commands.push(PairCommand::Put(field, stored));
-                    }
+                    self.stored(key, value, *until, offset).map(|stored| PairCommand::Put(field, stored))
                 }
-                None => commands
-                    .extend(self.codec.payload(&key, "").map(|payload| PairCommand::Remove(field, payload, false))),
-            }
+                None => self.codec.payload(key, "").map(|payload| PairCommand::Remove(field, payload, false)),
+            };
+            commands.extend(command.map(|command| (Some(key.clone()), command)));
         }
         commands
+    }
+
+    /// Notes that the engine has the change of this key, or without one that all pairs were removed.
+    pub(super) fn note_told(&mut self, key: Option<&str>) {
+        match key {
+            Some(key) => drop(self.waiting.remove(key)),
+            None => self.was_cleared = false,
+        }
     }
 
     /// All pairs of this node, as commands for an engine that does not have them.
@@ -368,11 +379,15 @@ mod tests {
         assert_eq!(shared.change_alone(&add("a")), Err(PairRefusal::Exists.into()));
         assert_eq!(shared.change_alone(&PairChange::Remove("b".into())), Ok(()));
         assert_eq!(shared.report().pending, 2);
-        let told = format!("{:?}", shared.take_waiting(0));
-        assert!(told.contains("Put") && told.contains("Remove") && !told.contains("Clear"), "{told}");
+        let commands = format!("{:?}", shared.waiting(0));
+        assert!(commands.contains("Put") && commands.contains("Remove") && !commands.contains("Clear"), "{commands}");
+        assert_eq!(shared.waiting(0).len(), 2, "they wait until the engine has them");
+        shared.note_told(Some("a"));
+        assert_eq!(shared.waiting(0).len(), 1);
         assert_eq!(shared.change_alone(&PairChange::Clear), Ok(()));
-        assert_eq!(format!("{:?}", shared.take_waiting(0)), "[Clear]");
-        assert!(pairs.is_empty() && shared.take_waiting(0).is_empty());
+        assert_eq!(format!("{:?}", shared.waiting(0)), "[(None, Clear)]");
+        shared.note_told(None);
+        assert!(pairs.is_empty() && !shared.has_waiting());
     }
 
     #[test]

@@ -88,10 +88,11 @@ impl EngineSession {
             () = bell.notified() => return SessionEnd::Changed,
             begun = self.begin() => begun,
         };
-        if let Err(error) = begun {
-            return SessionEnd::Away(error);
+        match begun {
+            Err(error) => return SessionEnd::Away(error),
+            Ok(None) => self.node.set_state(EngineState::Connected, "", Level::Notice),
+            Ok(Some(refusal)) => self.node.set_state(EngineState::ReadOnly, &refusal.to_string(), Level::Error),
         }
-        self.node.set_state(EngineState::Connected, "", Level::Notice);
         tokio::select! {
             biased;
             () = bell.notified() => SessionEnd::Changed,
@@ -102,8 +103,9 @@ impl EngineSession {
         }
     }
 
-    /// Joins the cluster: finds the place in each log, and tells what others have not been told.
-    async fn begin(&mut self) -> Result<(), EngineError> {
+    /// Joins the cluster: finds the place in each log, and tells what others have not been told. The answer is why the engine
+    /// stores nothing, if it refuses to.
+    async fn begin(&mut self) -> Result<Option<EngineError>, EngineError> {
         let sealer = self.node.sealer.borrow().clone();
         let check = sealer.map_or_else(|| NO_SECRET.to_vec(), |sealer| hex(&sealer.hash("check", b"")));
         let begun = Instant::now();
@@ -135,8 +137,15 @@ impl EngineSession {
         }
         self.node.known.replace(Some(now));
         self.node.save();
-        self.tell_purges().await?;
-        self.beat_once().await
+        let told = [self.tell_purges().await, self.beat_once().await];
+        let mut refusal = None;
+        for error in told.into_iter().filter_map(Result::err) {
+            if error.ends_session() {
+                return Err(error);
+            }
+            refusal = Some(error);
+        }
+        Ok(refusal)
     }
 
     /// Has a zone follow its log.
@@ -144,7 +153,7 @@ impl EngineSession {
         let (table, log) = (self.names.pairs(zone), self.names.pairs_log(zone));
         let offset = self.node.clock_offset.get();
         let ends = self.link.log_ends(&log).await?;
-        let (step, merged, waiting) = {
+        let (step, merged) = {
             let mut zones = self.node.zones.borrow_mut();
             let Some(shared) = zones.get_mut(zone) else { return Ok(()) };
             let step = shared.join(ends, is_same, was_lost);
@@ -152,12 +161,14 @@ impl EngineSession {
                 JoinStep::ReadAll { merges: true, .. } => shared.all(offset),
                 _ => Vec::new(),
             };
-            (step, merged, shared.take_waiting(offset))
+            (step, merged)
         };
-        for command in merged.iter().chain(&waiting) {
+        for command in &merged {
             self.link.change_pairs((&table, &log), &self.node.id, LOG_LENGTH, command).await?;
             self.node.shared.counts.sent(size_of_command(command));
         }
+        // The table of an engine that has not got them would undo them here.
+        self.tell_waiting(zone).await?;
         let from = match step {
             JoinStep::GoOn(_) => return Ok(()),
             JoinStep::ReadAll { from, .. } => from,
@@ -185,6 +196,20 @@ impl EngineSession {
         }
         if let Some(shared) = self.node.zones.borrow_mut().get_mut(zone) {
             shared.replace(&all, strange, from, offset);
+        }
+        Ok(())
+    }
+
+    /// Tells the engine of the changes of a zone that it does not have.
+    async fn tell_waiting(&mut self, zone: &Arc<str>) -> Result<(), EngineError> {
+        let (table, log) = (self.names.pairs(zone), self.names.pairs_log(zone));
+        let waiting = self.node.zones.borrow().get(zone).map(|shared| shared.waiting(self.node.clock_offset.get()));
+        for (key, command) in waiting.unwrap_or_default() {
+            self.link.change_pairs((&table, &log), &self.node.id, LOG_LENGTH, &command).await?;
+            self.node.shared.counts.sent(size_of_command(&command));
+            if let Some(shared) = self.node.zones.borrow_mut().get_mut(zone) {
+                shared.note_told(key.as_deref());
+            }
         }
         Ok(())
     }
@@ -220,13 +245,14 @@ impl EngineSession {
                 Err(error) => return error,
             };
             let is_quiet = pages.is_empty();
+            let is_behind = pages.iter().any(LogPage::is_full);
             for page in pages {
                 self.apply(page, &zones, &caches);
             }
             for cache in self.node.caches.borrow_mut().values_mut().filter(|_| is_quiet) {
                 cache.note_read();
             }
-            if !is_quiet {
+            if !is_quiet && !is_behind {
                 sleep(READ_PAUSE).await;
             }
         }
@@ -279,6 +305,13 @@ impl EngineSession {
     }
 
     async fn step(&mut self, beat_due: &mut Instant, sweep_due: &mut Instant) -> Result<(), EngineError> {
+        let waiting: Vec<Arc<str>> = {
+            let zones = self.node.zones.borrow();
+            zones.iter().filter(|(_, zone)| zone.has_waiting()).map(|(name, _)| name.clone()).collect()
+        };
+        for zone in &waiting {
+            self.tell_waiting(zone).await?;
+        }
         self.tell_purges().await?;
         self.acknowledge().await?;
         if Instant::now() >= *beat_due {
@@ -408,6 +441,8 @@ impl EngineSession {
                 }
                 let (changed, error) = match self.change_pairs(&zone, &change).await {
                     Ok(changed) => (changed, None),
+                    // The engine has not made the change, so the zone is changed as it is without an engine.
+                    Err(error @ EngineError::Refused(_)) => (self.node.change_alone(&zone, &change), Some(error)),
                     Err(error) => (Err(PairWriteError::Away), Some(error)),
                 };
                 // Whoever has asked may have given up.

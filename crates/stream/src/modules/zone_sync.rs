@@ -40,9 +40,45 @@ settings! {
         /// The longest time between two reads or writes, in NGINX Plus.
         zone_sync_timeout: Option<ReplacedArguments>, in STREAM | STREAM_SERVER,
             fidelity = NoEffect("zone_sync_engine takes its place");
-        /// Whether machines talk to each other by TLS, in NGINX Plus. The directives that say how are taken, too.
+        /// Whether machines talk to each other by TLS, in NGINX Plus.
         zone_sync_ssl: Option<ReplacedArguments>, in STREAM | STREAM_SERVER,
             fidelity = NoEffect("\"rediss://\" in zone_sync_engine is TLS");
+        /// The certificate that a machine shows to another, in NGINX Plus.
+        zone_sync_ssl_certificate: Option<ReplacedArguments>, in STREAM | STREAM_SERVER,
+            fidelity = NoEffect("zone_sync_engine takes its place");
+        /// The key of that certificate, in NGINX Plus.
+        zone_sync_ssl_certificate_key: Option<ReplacedArguments>, in STREAM | STREAM_SERVER,
+            fidelity = NoEffect("zone_sync_engine takes its place");
+        /// The ciphers between machines, in NGINX Plus.
+        zone_sync_ssl_ciphers: Option<ReplacedArguments>, in STREAM | STREAM_SERVER,
+            fidelity = NoEffect("zone_sync_engine takes its place");
+        /// A command for OpenSSL, in NGINX Plus.
+        zone_sync_ssl_conf_command: Many<ReplacedArguments>, in STREAM | STREAM_SERVER,
+            fidelity = NoEffect("zone_sync_engine takes its place");
+        /// The revocation list for the certificates of machines, in NGINX Plus.
+        zone_sync_ssl_crl: Option<ReplacedArguments>, in STREAM | STREAM_SERVER,
+            fidelity = NoEffect("zone_sync_engine takes its place");
+        /// The name that the certificate of a machine is verified for, in NGINX Plus.
+        zone_sync_ssl_name: Option<ReplacedArguments>, in STREAM | STREAM_SERVER,
+            fidelity = NoEffect("zone_sync_engine takes its place");
+        /// A file with passwords of keys, in NGINX Plus.
+        zone_sync_ssl_password_file: Option<ReplacedArguments>, in STREAM | STREAM_SERVER,
+            fidelity = NoEffect("zone_sync_engine takes its place");
+        /// The versions of TLS between machines, in NGINX Plus.
+        zone_sync_ssl_protocols: Option<ReplacedArguments>, in STREAM | STREAM_SERVER,
+            fidelity = NoEffect("zone_sync_engine takes its place");
+        /// Whether the name of a machine is sent to it (SNI), in NGINX Plus.
+        zone_sync_ssl_server_name: Option<ReplacedArguments>, in STREAM | STREAM_SERVER,
+            fidelity = NoEffect("zone_sync_engine takes its place");
+        /// The authorities that verify machines, in NGINX Plus.
+        zone_sync_ssl_trusted_certificate: Option<ReplacedArguments>, in STREAM | STREAM_SERVER,
+            fidelity = NoEffect("zone_sync_engine takes its place");
+        /// Whether the certificates of machines are verified, in NGINX Plus.
+        zone_sync_ssl_verify: Option<ReplacedArguments>, in STREAM | STREAM_SERVER,
+            fidelity = NoEffect("zone_sync_engine takes its place");
+        /// The length of chains of certificates, in NGINX Plus.
+        zone_sync_ssl_verify_depth: Option<ReplacedArguments>, in STREAM | STREAM_SERVER,
+            fidelity = NoEffect("zone_sync_engine takes its place");
     }
 }
 
