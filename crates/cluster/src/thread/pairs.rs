@@ -137,7 +137,7 @@ impl SharedPairs {
         commands
     }
 
-    /// Notes that the engine has the change of this key, or without one that all pairs were removed.
+    /// Notes that the engine has the change of this key, or, without a key, the removal of all pairs.
     pub(super) fn note_told(&mut self, key: Option<&str>) {
         match key {
             Some(key) => drop(self.waiting.remove(key)),
