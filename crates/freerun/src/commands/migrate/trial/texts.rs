@@ -16,7 +16,7 @@ pub const DEFAULT_PORT: u16 = 80;
 const TEMPORARY: [&str; 5] =
     ["client_body_temp_path", "proxy_temp_path", "fastcgi_temp_path", "uwsgi_temp_path", "scgi_temp_path"];
 
-/// An address that nobody answers at, instead of a CA's or a collector's address.
+/// An address that nobody answers at, instead of the address of a CA, a collector or an engine of a cluster.
 const NOBODY: &str = "127.0.0.1:1";
 
 /// Directives of the main level that the trial has itself, with their values.
@@ -143,6 +143,10 @@ impl Changes<'_> {
             "endpoint" if around == "otel_exporter" => {
                 self.note("no telemetry is exported");
                 self.replace(node, &format!("endpoint {NOBODY}"));
+            }
+            "zone_sync_engine" if around.is_empty() => {
+                self.note("nothing is shared with other machines: the trial is no part of the cluster");
+                self.replace(node, &format!("zone_sync_engine redis://{NOBODY}"));
             }
             "state" if around == "upstream" => self.copied(node, 0, "")?,
             "keyval_zone" => {
@@ -339,8 +343,9 @@ mod tests {
 
     #[test]
     fn nobody_else_is_asked_for_certificates_or_told_of_requests() {
-        let text = "http {\n acme_issuer a { uri https://ca.example/dir; state_path /s; }\n otel_exporter { endpoint a:4317; }\n}\n";
+        let text = "zone_sync_engine unix:/run/redis user=a;\nhttp {\n acme_issuer a { uri https://ca.example/dir; state_path /s; }\n otel_exporter { endpoint a:4317; }\n}\n";
         let (text, _) = changed(text, None);
+        assert!(text.contains("zone_sync_engine redis://127.0.0.1:1;"), "{text}");
         assert!(text.contains("acme_issuer a { uri https://127.0.0.1:1/; state_path /t/acme-6; }"), "{text}");
         assert!(text.contains("otel_exporter { endpoint 127.0.0.1:1; }"), "{text}");
     }
