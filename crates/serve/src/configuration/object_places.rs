@@ -32,6 +32,8 @@ pub enum ObjectKind {
     Cache,
     /// A file by its absolute path: a certificate, a log, a state.
     File,
+    /// The engine that machines share state through; it has no name.
+    Engine,
     /// A thread pool.
     ThreadPool,
     /// An issuer of certificates by ACME.
@@ -110,6 +112,7 @@ impl ObjectPlaces {
             }
             "limit_req_zone" => self.note_zone(service, ObjectKind::RequestLimit, node, "zone="),
             "limit_conn_zone" => self.note_zone(service, ObjectKind::ConnectionLimit, node, "zone="),
+            "zone_sync_engine" => self.note(SHARED, ObjectKind::Engine, "", place),
             "thread_pool" => self.note(SHARED, ObjectKind::ThreadPool, first, place),
             "acme_issuer" => self.note(service, ObjectKind::Issuer, first, place),
             "ssl_certificate" if !first.is_empty() => {
@@ -157,7 +160,7 @@ mod tests {
 
     #[test]
     fn objects_have_the_line_of_their_directive() {
-        let text = "thread_pool disks threads=4;
+        let text = "thread_pool disks threads=4; zone_sync_engine redis://a;
             error_log logs/error.log;
             http {
                 proxy_cache_path /c keys_zone=pages:1m;
@@ -185,6 +188,7 @@ mod tests {
         };
         for (service, kind, name, found) in [
             ("", ObjectKind::ThreadPool, "disks", Some(1)),
+            ("", ObjectKind::Engine, "", Some(1)),
             ("", ObjectKind::File, "/p/logs/error.log", Some(2)),
             ("", ObjectKind::Cache, "pages", Some(4)),
             ("http", ObjectKind::RequestLimit, "each", Some(5)),

@@ -33,6 +33,7 @@ fn place(kind: ProblemKind, problem: &StatusProblem, figures: &Figures, places: 
         ProblemKind::CertificateEnded | ProblemKind::CertificateEnds => places.find_shared(ObjectKind::File, part),
         ProblemKind::CertificateOrder => places.find("http", ObjectKind::Issuer, part),
         ProblemKind::PoolFull => places.find_shared(ObjectKind::ThreadPool, subject),
+        ProblemKind::EngineAway => places.find_shared(ObjectKind::Engine, ""),
         ProblemKind::Limit => match part {
             "requests" => places.find("http", ObjectKind::RequestLimit, subject),
             "connections" => places.find("http", ObjectKind::ConnectionLimit, subject),
@@ -48,7 +49,7 @@ fn place(kind: ProblemKind, problem: &StatusProblem, figures: &Figures, places: 
             places.find_shared(ObjectKind::File, subject)
         }
         // The mounts are the machine's, and loops have no directive each.
-        ProblemKind::MountHangs | ProblemKind::LoopLate | ProblemKind::EngineAway | ProblemKind::More => None,
+        ProblemKind::MountHangs | ProblemKind::LoopLate | ProblemKind::More => None,
     }
 }
 
