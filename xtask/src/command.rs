@@ -16,12 +16,6 @@ pub enum StepError {
         /// The manner in which it ended.
         reason: String,
     },
-    /// A copy of a program says that it has another version than the program.
-    #[error("{}: it is not the program that it was made of", program.display())]
-    Different {
-        /// The copy.
-        program: PathBuf,
-    },
     /// A file or folder cannot be made or read.
     #[error("{}: {reason}", path.display())]
     File {

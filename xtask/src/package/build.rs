@@ -21,6 +21,9 @@ pub enum PackageError {
     /// cargo-cyclonedx has written something else than JSON.
     #[error("the list of cargo-cyclonedx: {0}")]
     NoList(serde_json::Error),
+    /// A copy of a program that says another version than the program.
+    #[error("{}: it is not the program that it was made of", .0.display())]
+    Different(PathBuf),
     /// A binary that is no freerun.
     #[error("{} prints no version of freerun", .0.display())]
     NotFreerun(PathBuf),

@@ -4,12 +4,12 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::build::Build;
+use super::build::{Build, PackageError};
 use super::tree::strip;
 use crate::command::{StepError, run};
 
 /// Makes the archives and answers where they are.
-pub(super) fn tarballs(build: &Build) -> Result<Vec<PathBuf>, StepError> {
+pub(super) fn tarballs(build: &Build) -> Result<Vec<PathBuf>, PackageError> {
     let name = build.name();
     let mut archives = Vec::new();
     if let Some(program) = &build.static_binary {

@@ -7,6 +7,7 @@ use std::process::Command;
 use super::build::{Build, PackageError, set_times};
 use super::man_page::{conf_page, reference_pages};
 use crate::command::{StepError, ask, at, run};
+use crate::release;
 
 /// The files of the repository that are installed as they are, with their places in the tree.
 const FILES: [(&str, &str); 13] = [
@@ -69,12 +70,11 @@ fn header_of(page: &str) -> Option<(&str, &str)> {
 }
 
 /// The binary without debug information, and a file with that information, which debuggers find by the build's number.
-fn split_binary(build: &Build) -> Result<(), StepError> {
+fn split_binary(build: &Build) -> Result<(), PackageError> {
     let debug = build.folder.join(format!("freerun-{}.debug", build.version));
     write(&build.tree(), "usr/sbin/freerun", b"")?;
     let stripped = build.tree().join("usr/sbin/freerun");
-    let objcopy = objcopy();
-    run(Command::new(&objcopy)
+    run(Command::new(objcopy(&build.binary)?)
         .args(["--only-keep-debug", "--compress-debug-sections"])
         .arg(&build.binary)
         .arg(&debug))?;
@@ -82,32 +82,27 @@ fn split_binary(build: &Build) -> Result<(), StepError> {
     strip(&build.binary, &stripped, &[&link])
 }
 
-/// The command that copies a program without some of its sections. GNU's breaks a program that BOLT has laid out: it moves a
-/// segment, and the program ends at its first step. So LLVM's is taken where it is, which it is wherever BOLT is.
-fn objcopy() -> PathBuf {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let is_llvm = |name: &str| name == "llvm-objcopy" || name.strip_prefix("llvm-objcopy-").is_some_and(is_number);
-    let mut found: Vec<PathBuf> = std::env::split_paths(&path)
-        .filter_map(|folder| fs::read_dir(folder).ok())
-        .flatten()
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.file_name().and_then(|name| name.to_str()).is_some_and(is_llvm))
-        .collect();
-    found.sort();
-    found.pop().unwrap_or_else(|| "objcopy".into())
+/// The name of a section that BOLT leaves in a program which it has laid out.
+const LAID_OUT: &[u8] = b".bolt.org.text";
+
+/// The command that copies parts of this program. GNU's breaks a program that BOLT has laid out: it moves a segment, and the
+/// copy ends at its first step. LLVM's is there wherever BOLT is.
+fn objcopy(program: &Path) -> Result<PathBuf, PackageError> {
+    let is_laid_out = contains(&at(program, fs::read(program))?, LAID_OUT);
+    if is_laid_out { Ok(release::objcopy()?) } else { Ok("objcopy".into()) }
 }
 
-fn is_number(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+fn contains(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|window| window == part)
 }
 
 /// Copies a program without symbols and debug information, and sees that the copy is the same program.
-pub(super) fn strip(program: &Path, to: &Path, options: &[&str]) -> Result<(), StepError> {
-    run(Command::new(objcopy()).arg("--strip-all").args(options).arg(program).arg(to))?;
+pub(super) fn strip(program: &Path, to: &Path, options: &[&str]) -> Result<(), PackageError> {
+    run(Command::new(objcopy(program)?).arg("--strip-all").args(options).arg(program).arg(to))?;
     run(Command::new("chmod").args(["755"]).arg(to))?;
     let version = |program: &Path| ask(Command::new(program).arg("--version"));
     // A program that does not start must not become a package.
-    if version(program)? == version(to)? { Ok(()) } else { Err(StepError::Different { program: to.to_path_buf() }) }
+    if version(program)? == version(to)? { Ok(()) } else { Err(PackageError::Different(to.to_path_buf())) }
 }
 
 /// Writes a file of the tree, with the folders above it.

@@ -53,6 +53,14 @@ pub enum ReleaseError {
         /// The version of the compiler's LLVM, its first number.
         llvm: u32,
     },
+    /// The tool that copies parts of a program which BOLT has laid out is missing, or is too old.
+    #[error(
+        "no llvm-objcopy of LLVM {llvm} or newer is there, which a program laid out by BOLT needs: Debian's llvm-{llvm}"
+    )]
+    NoObjcopy {
+        /// The version of the compiler's LLVM, its first number.
+        llvm: u32,
+    },
     /// The workers have left no counts: what the masters do when they start is not what a build is to be guided by.
     #[error("the load has counted {counts} steps only: do the workers reach {}?", folder.display())]
     NotCounted {
@@ -249,6 +257,17 @@ fn load(repository: &Path, scratch: &Path, counting: &Path) -> Result<(), Releas
     load.stdout(Stdio::null());
     load.arg("--scratch").arg(scratch).arg("--freerun").arg(&starts);
     Ok(run(&mut load)?)
+}
+
+/// LLVM's tool that copies parts of a program.
+///
+/// # Errors
+/// There is none that is as new as the compiler's LLVM.
+pub fn objcopy() -> Result<PathBuf, ReleaseError> {
+    let compiler = Compiler::ask()?;
+    compiler
+        .tool("llvm-objcopy", &["--version"])
+        .ok_or_else(|| ReleaseError::NoObjcopy { llvm: major(&compiler.llvm).unwrap_or(0) })
 }
 
 impl Compiler {
