@@ -7,6 +7,7 @@ mod clock;
 pub mod deadline;
 pub mod events;
 pub mod files;
+pub mod host;
 pub mod log;
 mod loop_stats;
 pub mod loops;

@@ -1,9 +1,8 @@
 //! Messages of syslog (RFC 3164), as nginx writes them.
 
-use std::sync::OnceLock;
-
 use super::clock;
 use super::level::Level;
+use crate::host;
 
 /// Names of the facilities; the place in the list is the number.
 pub const FACILITIES: [&str; 24] = [
@@ -30,18 +29,12 @@ impl Header {
         out.extend_from_slice(&clock::syslog_time(clock::now().secs));
         out.push(b' ');
         if self.hostname {
-            out.extend_from_slice(hostname());
+            out.extend_from_slice(host::name());
             out.push(b' ');
         }
         out.extend_from_slice(self.tag.as_bytes());
         out.extend_from_slice(b": ");
     }
-}
-
-/// The host's name in lower case.
-fn hostname() -> &'static [u8] {
-    static NAME: OnceLock<Vec<u8>> = OnceLock::new();
-    NAME.get_or_init(|| rustix::system::uname().nodename().to_bytes().to_ascii_lowercase())
 }
 
 #[cfg(test)]
@@ -54,7 +47,7 @@ mod tests {
         Header { facility: 23, tag: "nginx".into(), hostname: true }.push(Level::Info, &mut out);
         let text = String::from_utf8(out).unwrap();
         assert!(text.starts_with("<190>"), "{text}");
-        assert!(text.ends_with(&format!(" {} nginx: ", String::from_utf8_lossy(hostname()))), "{text}");
+        assert!(text.ends_with(&format!(" {} nginx: ", String::from_utf8_lossy(host::name()))), "{text}");
         let mut out = Vec::new();
         Header { facility: 1, tag: String::new(), hostname: false }.push(Level::Crit, &mut out);
         let text = String::from_utf8(out).unwrap();

@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::net::IpAddr;
-use std::sync::OnceLock;
 
 use freerun_conf::bytes_of;
+use freerun_runtime::host;
 use freerun_runtime::log::clock;
 
 use super::variable::{Variable, VariableValue};
@@ -45,7 +45,7 @@ impl<S: Subject> Common<S> {
                 Address::Unix(_) => owned(Peer(s.peer()).to_string().into_bytes()),
             },
         ),
-        Variable::named("hostname", "The name of the machine.", |_, _| Some(Cow::Borrowed(hostname()))),
+        Variable::named("hostname", "The name of the machine.", |_, _| Some(Cow::Borrowed(host::name()))),
         Variable::named("msec", "The time in seconds since 1970 with milliseconds.", |_, _| {
             let now = clock::now();
             owned(format!("{}.{:03}", now.secs, now.millis).into_bytes())
@@ -87,9 +87,4 @@ fn text<'s>(value: &'static str) -> VariableValue<'s> {
 
 fn owned<'s>(value: Vec<u8>) -> VariableValue<'s> {
     Some(Cow::Owned(value))
-}
-
-fn hostname() -> &'static [u8] {
-    static NAME: OnceLock<Vec<u8>> = OnceLock::new();
-    NAME.get_or_init(|| rustix::system::uname().nodename().to_bytes().to_ascii_lowercase())
 }

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use freerun_conf::{bytes_of, text_of, text_of_os};
+use freerun_runtime::host;
 use freerun_runtime::log::{Errno, ErrorLog, clock};
 
 use freerun_serve::tls::files::ReadFile;
@@ -79,7 +80,7 @@ pub fn run(options: &Serve) -> ExitCode {
         Err(why) => return told(why),
     };
     let lines = secure.as_ref().map(|secure| &secure.lines);
-    let host = text_of(rustix::system::uname().nodename().to_bytes()).to_lowercase();
+    let host = text_of(host::name());
     let embedded = recorded(address, lines, options, &host);
     let (secrets, trust) = match secure {
         Some(Secure { secrets, trust, .. }) => (secrets, Some(trust)),
@@ -164,7 +165,7 @@ impl Secure {
         match tls {
             ServeTls::Internal => {
                 // Finds the local authority and has it sign a certificate.
-                let host = text_of(rustix::system::uname().nodename().to_bytes()).to_lowercase();
+                let host = text_of(host::name());
                 let (names, now) = (internal::names(&host, address, hosts), clock::now().secs);
                 let local = authority::find(folder.as_deref(), &host, &names, now)?;
                 // An authority of an earlier time may not sign for a name that is new.
