@@ -1,4 +1,4 @@
-//! Engines: a server of Redis or Valkey in a folder of its own.
+//! Engines: a server of Redis, with the settings that it has by default.
 
 use freerun_testkit::relay::{Path, Relay};
 use freerun_testkit::{Application, PATIENCE, TempDir, ports, require, within};
@@ -14,6 +14,8 @@ pub(crate) struct Engine {
     program: PathBuf,
     arguments: Vec<String>,
     port: u16,
+    /// The folder with what it saves, which outlives a process.
+    data: TempDir,
 }
 
 impl Engine {
@@ -31,17 +33,18 @@ impl Engine {
     /// Starts this program.
     pub(crate) fn start(program: PathBuf, arguments: &[&str]) -> Engine {
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        let mut engine = Engine { server: None, program, arguments, port: ports::free() };
+        let mut engine =
+            Engine { server: None, program, arguments, port: ports::free(), data: TempDir::new("engine-data") };
         engine.again();
         engine
     }
 
-    /// Starts it at the same address, with nothing in it.
+    /// Starts it at the same address. It has what it has saved.
     pub(crate) fn again(&mut self) {
         let folder = TempDir::new("engine");
         let mut command = Command::new(&self.program);
-        command.args(["--bind", "127.0.0.1", "--port", &self.port.to_string(), "--save", "", "--appendonly", "no"]);
-        command.arg("--dir").arg(folder.path()).args(&self.arguments);
+        command.args(["--bind", "127.0.0.1", "--port", &self.port.to_string()]);
+        command.arg("--dir").arg(self.data.path()).args(&self.arguments);
         self.server = Some(Application::start(command, &format!("127.0.0.1:{}", self.port), folder));
     }
 

@@ -1,13 +1,14 @@
 //! Sentinels move the primary while machines write.
 
 use freerun_testkit::{Application, Kind, PATIENCE, TempDir, ports, require, within};
+use std::net::TcpListener;
 use std::process::Command;
 
 use crate::engine::{Engine, answers, ask};
 use crate::{becomes, change, flag, gets, setup};
 
 /// Starts a sentinel that watches the primary at this port.
-fn sentinel(primary: u16) -> Option<(Application, u16)> {
+pub(crate) fn sentinel(primary: u16) -> Option<(Application, u16)> {
     let program = require::program("redis-sentinel")?;
     let (folder, port) = (TempDir::new("sentinel"), ports::free());
     let file = folder.path().join("sentinel.conf");
@@ -29,7 +30,11 @@ fn what_was_answered_survives_a_change_of_the_primary() {
     answers(primary.port(), &["info", "replication"], "state=online");
     let Some((_sentinel, sentinel_port)) = sentinel(primary.port()) else { return };
     answers(sentinel_port, &["sentinel", "replicas", "main"], &replica.port().to_string());
-    let engine = format!("redis://127.0.0.1:{sentinel_port} topology=sentinel:main");
+    // A sentinel that never answers is passed over.
+    let silent =
+        TcpListener::bind("127.0.0.1:0").and_then(|silent| silent.local_addr().map(|address| (silent, address)));
+    let (_silent, silent) = silent.expect("a listener");
+    let engine = format!("redis://{silent},127.0.0.1:{sentinel_port} topology=sentinel:main");
     let [a, b] = [0; 2].map(|_| {
         let node = setup(&engine, "sync").start(Kind::Freerun);
         becomes(&node, "connected");

@@ -1,4 +1,4 @@
-//! Several machines that share state through an engine: real servers of Redis and Valkey with their sentinels, on the loopback, and
+//! Several machines that share state through an engine: real servers of Redis with their sentinels, on the loopback, and
 //! a relay between them and freerun that cuts, holds and delays.
 
 mod engine;

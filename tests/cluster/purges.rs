@@ -1,13 +1,14 @@
 //! Purges that reach the caches of several machines.
 
 use freerun_testkit::{
-    AnsweringUpstream, Kind, ReceivedRequest, Response, Setup, TestServer, TestUpstream, ok, within,
+    AnsweringUpstream, Kind, PATIENCE, ReceivedRequest, Response, Setup, TestServer, TestUpstream, ok, within,
 };
 use rustix::process::Signal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::engine::Engine;
+use crate::engine::{Engine, answers};
+use crate::failover::sentinel;
 use crate::{RECOVERED, becomes, cluster, json};
 
 /// A server whose answers say which version they have.
@@ -107,7 +108,7 @@ fn a_purge_on_one_machine_reaches_all() {
     // Each machine has told that it has applied them.
     let everywhere = || json(&applied(&a))["everywhere"] == true && json(&applied(&b))["everywhere"] == true;
     assert!(within(RECOVERED, everywhere), "{} {}", applied(&a).text(), applied(&b).text());
-    assert_eq!((cache(&b)["whole"].as_u64(), cache(&a)["whole"].as_u64()), (Some(0), Some(0)));
+    assert_eq!((cache(&b)["full_purges"].as_u64(), cache(&a)["full_purges"].as_u64()), (Some(0), Some(0)));
 }
 
 #[test]
@@ -142,7 +143,7 @@ fn machines_that_were_away_serve_nothing_that_was_purged_meanwhile() {
         serves(&cut_off, &path, 2);
         serves(&killed, &path, 2);
     }
-    assert_eq!(cache(&cut_off)["whole"], 0, "{}", cache(&cut_off));
+    assert_eq!(cache(&cut_off)["full_purges"], 0, "{}", cache(&cut_off));
 }
 
 #[test]
@@ -192,6 +193,35 @@ fn where_purges_may_have_been_missed_everything_is_purged() {
     serves(&a, "/x", 2);
     serves(&a, "/y", 2);
     a.logs("purges for cache \"pages\" were missed, so all of it is purged: the log does not go back as far");
-    assert_eq!(cache(&a)["whole"], 1);
+    assert_eq!(cache(&a)["full_purges"], 1);
     assert_eq!(b.get("/y").text(), "1");
+}
+
+#[test]
+fn a_purge_that_was_answered_survives_a_change_of_the_primary() {
+    let Some(mut primary) = Engine::redis() else { return };
+    let Some(replica) = Engine::redis_with(&["--replicaof", "127.0.0.1", &primary.port().to_string()]) else { return };
+    answers(primary.port(), &["info", "replication"], "state=online");
+    let Some((_sentinel, sentinel_port)) = sentinel(primary.port()) else { return };
+    answers(sentinel_port, &["sentinel", "replicas", "main"], &replica.port().to_string());
+    let origin = Origin::new();
+    let engine = format!("redis://127.0.0.1:{sentinel_port} topology=sentinel:main");
+    let [a, b] = [0; 2].map(|_| node(&engine, &origin));
+    for path in ["/x", "/y", "/z"] {
+        serves(&a, path, 1);
+        serves(&b, path, 1);
+    }
+    origin.change();
+    assert_eq!(purge(&a, "/x"), 204);
+    primary.kill();
+    becomes(&a, "away");
+    assert_eq!(purge(&a, "/y"), 202);
+    for machine in [&a, &b] {
+        let peer = format!("127.0.0.1:{}", replica.port());
+        let is_moved = || cluster(machine)["state"] == "connected" && cluster(machine)["peer"] == peer;
+        assert!(within(2 * PATIENCE, is_moved), "{}", cluster(machine));
+    }
+    serves(&b, "/x", 2);
+    serves(&b, "/y", 2);
+    assert_eq!(b.get("/z").text(), "1", "only what was purged");
 }

@@ -136,16 +136,27 @@ impl fmt::Display for EngineAddress {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.is_tls { "rediss" } else { "redis" };
         match &self.hosts {
-            EngineHosts::Single(host, port) => write!(to, "{scheme}://{}", HostPort(host, *port)),
+            EngineHosts::Single(host, port) => {
+                write!(to, "{scheme}://{}{}", HostPort(host, *port), Database(self.database))
+            }
             EngineHosts::Unix(path) => write!(to, "unix:{path}"),
             EngineHosts::Sentinels { name, sentinels } => {
                 write!(to, "{scheme}://")?;
                 for (index, (host, port)) in sentinels.iter().enumerate() {
                     write!(to, "{}{}", if index == 0 { "" } else { "," }, HostPort(host, *port))?;
                 }
-                write!(to, " (sentinels of \"{name}\")")
+                write!(to, "{} (sentinels of \"{name}\")", Database(self.database))
             }
         }
+    }
+}
+
+/// The number of a database as it stands at the end of an address; the first one is left out.
+struct Database(i64);
+
+impl fmt::Display for Database {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == 0 { Ok(()) } else { write!(to, "/{}", self.0) }
     }
 }
 
@@ -171,7 +182,7 @@ mod tests {
     fn addresses_are_read() {
         let cases = [
             ("redis://10.0.0.1", None, "redis://10.0.0.1:6379"),
-            ("redis://state.example:7000/3", None, "redis://state.example:7000"),
+            ("redis://state.example:7000/3", None, "redis://state.example:7000/3"),
             ("rediss://[::1]:7000", None, "rediss://[::1]:7000"),
             ("unix:/run/redis.sock", None, "unix:/run/redis.sock"),
             ("redis://a,b:1", Some("main"), "redis://a:26379,b:1 (sentinels of \"main\")"),

@@ -12,23 +12,13 @@ use freerun_serve::values::keyvals::PairChange;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::figures::{ClusterReport, NodeReport};
+use crate::log_entry::EntryId;
 use crate::settings::ClusterPlan;
-use crate::state::{ClusterOrder, ClusterState, PATIENCE, PairWriteError};
+use crate::state::{ClusterOrder, ClusterState, PATIENCE, PairWriteError, PurgeDelivery};
 use crate::thread::ClusterThread;
 
 /// The most orders that wait for the thread. One more waits for its place, or is refused.
 const ORDERS: usize = 1024;
-
-/// The outcome of a purge for other nodes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PurgeNews {
-    /// The engine has it: each node reads it.
-    Told,
-    /// The purge is on the disk of this node, and will be told when the engine is there again.
-    Noted,
-    /// Too many orders wait: other nodes will not be told.
-    Lost,
-}
 
 /// A cluster as a worker takes part in it: a handle, shared by all its clones. It is kept over reloads.
 #[derive(Clone)]
@@ -76,7 +66,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Ends the thread; waits for that, for this time at most.
+    /// Ends the thread; waits for that, for about this time at most.
     pub fn stop(&self, patience: Duration) {
         self.0.orders.store(None);
         let running = self.running().take();
@@ -102,26 +92,28 @@ impl Cluster {
     }
 
     /// Tells other nodes of purges of a cache, which are in force on this node already. It waits for a second at most.
-    pub async fn tell_purges(&self, cache: &str, purges: Vec<Purge>) -> PurgeNews {
+    pub async fn tell_purges(&self, cache: &str, purges: Vec<Purge>) -> PurgeDelivery {
+        let Some(orders) = self.0.orders.load_full() else { return PurgeDelivery::Failed };
         let (answer, answered) = oneshot::channel();
         let order = ClusterOrder::Purges { cache: cache.into(), purges, answer };
-        let Some(orders) = self.0.orders.load_full() else { return PurgeNews::Lost };
-        let sent = timer::timeout(PATIENCE, orders.send(order)).await;
-        if !matches!(sent, Ok(Ok(()))) {
-            return PurgeNews::Lost;
-        }
-        match timer::timeout(PATIENCE, answered).await {
-            Ok(Ok(true)) => PurgeNews::Told,
-            // The thread has the order, and keeps it until others have been told.
-            Ok(Ok(false)) | Err(_) => PurgeNews::Noted,
-            Ok(Err(_)) => PurgeNews::Lost,
-        }
+        let told = async {
+            orders.send(order).await.ok()?;
+            answered.await.ok()
+        };
+        timer::timeout(PATIENCE, told).await.ok().flatten().unwrap_or(PurgeDelivery::Failed)
     }
 
     /// The nodes that live. `None`: the engine is away.
     pub async fn nodes(&self) -> Option<Vec<NodeReport>> {
         let (answer, answered) = oneshot::channel();
-        self.ask(ClusterOrder::Nodes { answer }, answered).await?
+        self.ask(ClusterOrder::Nodes { answer }, answered).await
+    }
+
+    /// The newest entry of the log of a cache's purges, and the nodes that live, which say what they have applied. `None`: the
+    /// engine is away, or the purges of the cache are not shared.
+    pub async fn newest_purge(&self, cache: &str) -> Option<(EntryId, Vec<NodeReport>)> {
+        let (answer, answered) = oneshot::channel();
+        self.ask(ClusterOrder::NewestPurge { cache: cache.into(), answer }, answered).await
     }
 
     /// Gives the thread an order and waits for the answer. `None`: there is none in time.

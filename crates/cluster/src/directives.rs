@@ -41,8 +41,8 @@ settings! {
         /// | `user=NAME` | the user; without it, the engine's default user |
         /// | `password_file=FILE` | a file with the password in its first line |
         zone_sync_engine: Option<EngineSetting>, in MAIN, fidelity = Own;
-        /// A file with a secret of at least 16 bytes, the same on all machines. With it, everything in the engine is encrypted
-        /// (AES-256-GCM), and keys are hashes, so that whoever reads the engine learns nothing. A machine with another secret
+        /// A file with a secret of at least 16 bytes, the same on all machines. With it, keys and
+        /// values in the engine are encrypted (AES-256-GCM) or hashed. Names of zones and hosts, and lifetimes, are not. A machine with another secret
         /// is kept out.
         zone_sync_secret: Option<SecretFile>, in MAIN, fidelity = Own;
         /// A file with the certificates of the authorities that verify the engine. By default these are the system's.
@@ -186,13 +186,13 @@ pub fn declare(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
     let zones = cx.extensions.get_or_default::<ZoneTable>();
     let Some(engine) = &own.zone_sync_engine else {
         // A configuration without an engine keeps the cluster of the configuration before, to leave it.
-        let running = zones.running::<Cluster>(KEPT);
+        let running = zones.running::<Cluster>(ZONE_KEY);
         if let Some(cluster) = running {
             cx.extensions.get_or_default::<Parts>().insert(cluster);
         }
         return Ok(());
     };
-    let cluster = zones.keep(KEPT, Cluster::default);
+    let cluster = zones.keep(ZONE_KEY, Cluster::default);
     let pem = |file: &Option<PemFile>| file.as_ref().map(|file| file.0.clone());
     let (certificate, key) = (pem(&own.zone_sync_ssl_certificate), pem(&own.zone_sync_ssl_certificate_key));
     if certificate.is_some() != key.is_some() {
@@ -219,4 +219,4 @@ pub fn declare(settings: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
 }
 
 /// The name under which the cluster is kept from one configuration to the next.
-const KEPT: &str = "cluster";
+const ZONE_KEY: &str = "cluster";

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use crate::log_entry::EntryId;
+
 /// The state of the connection to the engine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum EngineState {
@@ -55,7 +57,7 @@ pub struct CacheReport {
     /// The number of purges of other nodes that were applied.
     pub purges: u64,
     /// The number of purges of everything, because purges of other nodes were missed.
-    pub whole: u64,
+    pub full_purges: u64,
 }
 
 /// The state of a cluster as this node sees it.
@@ -112,9 +114,9 @@ impl NodeReport {
         self.about.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value)
     }
 
-    /// The last entry of the log of this cache's purges that the node has applied; empty: it has told of none.
-    pub fn applied_purges(&self, cache: &str) -> &str {
-        self.fact(&purges_fact(cache))
+    /// The last entry of the log of this cache's purges that the node has applied. `None`: it does not share them.
+    pub fn applied_purges(&self, cache: &str) -> Option<EntryId> {
+        self.fact(&purges_fact(cache)).parse().ok()
     }
 }
 

@@ -32,6 +32,7 @@ pub mod settings;
 mod state;
 mod thread;
 
-pub use cluster::{Cluster, PurgeNews};
+pub use cluster::Cluster;
 pub use figures::{CacheReport, ClusterReport, EngineState, NodeReport, ZoneReport};
-pub use state::PairWriteError;
+pub use log_entry::EntryId;
+pub use state::{PairWriteError, PurgeDelivery};

@@ -8,10 +8,11 @@
 //! | 12 | 16 | identifier of the last entry that was applied: milliseconds, number |
 //! | 28 | 8 | the last time, in milliseconds since 1970, at which the log was read to its end |
 //! | 36 | 4, then so many | length of the engine's mark, and the mark |
+//! | | 4, then so many | length of the name of its history, and the name |
 //! | | 4 | number of purges that were not told |
 //! | | | for each: kind (1 prefix, 2 tag, 3 key), length of the text (4 bytes), text |
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -31,29 +32,39 @@ const MAGIC: &[u8; 8] = b"frsynch1";
 /// The permissions of the file: it has keys of the cache.
 const PRIVATE: u32 = 0o600;
 
-/// The longest mark of an engine in bytes.
+/// The longest mark of an engine, and the longest name of its history, in bytes.
 pub(crate) const MAX_MARK: usize = 64;
 
-/// The most purges that wait to be told, and the most bytes that their texts take. One more becomes a purge of everything,
-/// which stands for all of them.
+/// The most purges that wait to be told.
 pub(crate) const MAX_UNTOLD: usize = 10_000;
+
+/// The most bytes that the texts of these purges take.
 pub(crate) const MAX_UNTOLD_TEXTS: usize = 16 << 20;
 
-/// The place of a cache in the log of its purges.
+/// The place of a cache in a log of purges.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct PurgeRecord {
+pub(crate) struct PurgePlace {
     /// The last entry that was applied.
     pub(crate) applied: EntryId,
     /// The last time at which the log was read to its end, in milliseconds since 1970.
     pub(crate) read_at: u64,
     /// The mark of the engine whose log that was. It is empty as long as the cache has never followed a log.
     pub(crate) mark: Vec<u8>,
+    /// The name of the engine's history.
+    pub(crate) history: Vec<u8>,
+}
+
+/// The contents of the file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct PurgeRecord {
+    /// The place in the log.
+    pub(crate) place: PurgePlace,
     /// The purges that other nodes have not been told, the oldest first.
     pub(crate) untold: Vec<Purge>,
 }
 
-/// The text of a purge, and its kind as a number.
-fn parts(what: &Purge) -> (u8, &Bytes) {
+/// The kind of a purge as a number, and its text.
+pub(crate) fn parts(what: &Purge) -> (u8, &Bytes) {
     match what {
         Purge::Prefix(text) => (1, text),
         Purge::Tag(text) => (2, text),
@@ -62,19 +73,6 @@ fn parts(what: &Purge) -> (u8, &Bytes) {
 }
 
 impl PurgeRecord {
-    /// Adds a purge that waits to be told.
-    pub(crate) fn add(&mut self, what: Purge) {
-        if self.untold.contains(&what) {
-            return;
-        }
-        let texts: usize = self.untold.iter().map(|what| parts(what).1.len()).sum();
-        if self.untold.len() >= MAX_UNTOLD || texts + parts(&what).1.len() > MAX_UNTOLD_TEXTS {
-            self.untold = vec![Purge::Prefix(Bytes::new())];
-        } else {
-            self.untold.push(what);
-        }
-    }
-
     /// Writes the record; it is on the disk when this returns.
     ///
     /// # Errors
@@ -84,7 +82,9 @@ impl PurgeRecord {
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(PRIVATE).open(&new)?;
         file.write_all(&self.encode())?;
         file.sync_data()?;
-        fs::rename(new, folder.join(FILE))
+        fs::rename(new, folder.join(FILE))?;
+        // The name is on the disk when its folder is.
+        File::open(folder)?.sync_all()
     }
 
     /// Reads the record of a cache. `None`: it is there and cannot be used.
@@ -99,18 +99,22 @@ impl PurgeRecord {
     fn encode(&self) -> Vec<u8> {
         let mut out = Vec::from(*MAGIC);
         out.extend_from_slice(&[0; 4]);
-        let EntryId { milliseconds, number } = self.applied;
-        for number in [milliseconds, number, self.read_at] {
+        let PurgePlace { applied: EntryId { milliseconds, number }, read_at, mark, history } = &self.place;
+        for number in [milliseconds, number, read_at] {
             out.extend_from_slice(&number.to_le_bytes());
         }
-        let length = |bytes: &[u8]| u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_le_bytes();
-        out.extend_from_slice(&length(&self.mark));
-        out.extend_from_slice(&self.mark);
-        out.extend_from_slice(&u32::try_from(self.untold.len()).unwrap_or(u32::MAX).to_le_bytes());
+        // All of these are bounded where they come from.
+        let length = |length: usize| u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes();
+        for text in [mark, history] {
+            let text = &text[..text.len().min(MAX_MARK)];
+            out.extend_from_slice(&length(text.len()));
+            out.extend_from_slice(text);
+        }
+        out.extend_from_slice(&length(self.untold.len()));
         for what in &self.untold {
             let (kind, text) = parts(what);
             out.push(kind);
-            out.extend_from_slice(&length(text));
+            out.extend_from_slice(&length(text.len()));
             out.extend_from_slice(text);
         }
         let sum = crc32fast::hash(&out[12..]);
@@ -127,6 +131,7 @@ impl PurgeRecord {
         let applied = EntryId { milliseconds: take_u64(&mut rest)?, number: take_u64(&mut rest)? };
         let read_at = take_u64(&mut rest)?;
         let mark = take_bytes(&mut rest, MAX_MARK)?.to_vec();
+        let history = take_bytes(&mut rest, MAX_MARK)?.to_vec();
         let count = take_u32(&mut rest)?;
         if count > MAX_UNTOLD {
             return None;
@@ -143,7 +148,8 @@ impl PurgeRecord {
                 _ => return None,
             });
         }
-        rest.is_empty().then_some(PurgeRecord { applied, read_at, mark, untold })
+        let place = PurgePlace { applied, read_at, mark, history };
+        rest.is_empty().then_some(PurgeRecord { place, untold })
     }
 }
 
@@ -172,9 +178,12 @@ mod tests {
 
     fn record() -> PurgeRecord {
         PurgeRecord {
-            applied: EntryId { milliseconds: 1_700_000_000_000, number: 3 },
-            read_at: 1_700_000_000_500,
-            mark: b"4f1e".to_vec(),
+            place: PurgePlace {
+                applied: EntryId { milliseconds: 1_700_000_000_000, number: 3 },
+                read_at: 1_700_000_000_500,
+                mark: b"4f1e".to_vec(),
+                history: b"a0b1".to_vec(),
+            },
             untold: vec![Purge::Prefix("/a".into()), Purge::Tag("shoes".into()), Purge::Key("".into())],
         }
     }
@@ -197,19 +206,5 @@ mod tests {
             damaged[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(PurgeRecord::decode(&damaged), None, "{bit}");
         }
-    }
-
-    #[test]
-    fn too_many_purges_become_one_of_everything() {
-        let mut record = PurgeRecord::default();
-        for number in 0..MAX_UNTOLD {
-            record.add(Purge::Tag(number.to_string().into()));
-        }
-        record.add(Purge::Tag("0".into()));
-        assert_eq!(record.untold.len(), MAX_UNTOLD);
-        record.add(Purge::Tag("one more".into()));
-        assert_eq!(record.untold, [Purge::Prefix(Bytes::new())]);
-        record.add(Purge::Tag("another".into()));
-        assert_eq!(record.untold.len(), 2);
     }
 }

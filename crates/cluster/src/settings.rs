@@ -49,6 +49,9 @@ pub trait PurgeTarget: Send + Sync + 'static {
     /// Whether all purges before the number was given are on the disk.
     fn is_written(&self, number: u64) -> bool;
 
+    /// Whether nothing is stored.
+    fn is_empty(&self) -> bool;
+
     /// The folder of the cache, where the record of purges is kept.
     fn folder(&self) -> std::path::PathBuf;
 }

@@ -9,6 +9,7 @@ use freerun_serve::values::keyvals::{PairChange, PairRefusal};
 use tokio::sync::{Notify, oneshot};
 
 use crate::figures::{ClusterCounts, ClusterReport, NodeReport};
+use crate::log_entry::EntryId;
 use crate::settings::ClusterPlan;
 
 /// The longest wait of a change until the engine has it and this node has read it back.
@@ -29,10 +30,23 @@ pub enum PairWriteError {
 pub(crate) enum ClusterOrder {
     /// Changes pairs of a zone.
     Pairs { zone: Arc<str>, change: PairChange, answer: oneshot::Sender<Result<(), PairWriteError>> },
-    /// Tells other nodes of purges of a cache. The answer is whether they have been told; otherwise they will be.
-    Purges { cache: Arc<str>, purges: Vec<Purge>, answer: oneshot::Sender<bool> },
+    /// Tells other nodes of purges of a cache.
+    Purges { cache: Arc<str>, purges: Vec<Purge>, answer: oneshot::Sender<PurgeDelivery> },
     /// Asks for the nodes that live.
-    Nodes { answer: oneshot::Sender<Option<Vec<NodeReport>>> },
+    Nodes { answer: oneshot::Sender<Vec<NodeReport>> },
+    /// Asks for the newest entry of the log of a cache's purges, and for the nodes that live.
+    NewestPurge { cache: Arc<str>, answer: oneshot::Sender<(EntryId, Vec<NodeReport>)> },
+}
+
+/// The outcome of a purge for other nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PurgeDelivery {
+    /// The engine has the purge: each node reads it.
+    Delivered,
+    /// The purge is on the disk of this node, and will be delivered when the engine is there again.
+    Stored,
+    /// Other nodes may not hear of the purge: the engine is away, and it could not be stored in time.
+    Failed,
 }
 
 /// The state of a cluster, which the thread writes and others read.

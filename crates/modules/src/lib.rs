@@ -29,7 +29,6 @@ use freerun_proxy::modules as proxy;
 pub static MODULES: &[&Module] = &[
     &acme::MODULE,
     &otel::MODULE,
-    &zone_sync::MODULE,
     &postread::realip::MODULE,
     &rewrite::set_misc::MODULE,
     &access::rules::MODULE,
@@ -45,6 +44,7 @@ pub static MODULES: &[&Module] = &[
     &precontent::try_files::MODULE,
     &precontent::mirror::MODULE,
     &proxy::CACHES,
+    &zone_sync::MODULE,
     &proxy::PROXY,
     &proxy::GRPC,
     &proxy::FASTCGI,

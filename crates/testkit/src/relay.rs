@@ -81,9 +81,6 @@ impl Relay {
                 if accepting.ended.load(Ordering::SeqCst) {
                     return;
                 }
-                if accepting.is_cut.load(Ordering::SeqCst) {
-                    continue;
-                }
                 // Without a server behind it, the client's connection ends at once.
                 if let Ok(server) = connect(accepting.to, &accepting.path()) {
                     let _ = carry(&accepting, client, server);
@@ -184,6 +181,10 @@ fn carry(shared: &Arc<RelayState>, client: TcpStream, server: TcpStream) -> std:
     server.set_nodelay(true)?;
     {
         let mut sockets = shared.sockets.lock().unwrap_or_else(PoisonError::into_inner);
+        // Whoever cuts the connections afterwards finds these.
+        if shared.is_cut.load(Ordering::SeqCst) {
+            return Ok(());
+        }
         sockets.extend([client.try_clone()?, server.try_clone()?]);
     }
     let ways = [(client.try_clone()?, server.try_clone()?), (server, client)];

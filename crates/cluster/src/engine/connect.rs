@@ -16,6 +16,9 @@ use crate::settings::EngineSettings;
 /// The longest time for a connection, with TLS and the password.
 const CONNECT: Duration = Duration::from_secs(3);
 
+/// The longest time for the answer of one sentinel. Another one is asked then.
+const SENTINEL: Duration = Duration::from_secs(1);
+
 /// The way to one server.
 enum ServerAddress<'a> {
     Tcp(&'a str, u16),
@@ -27,41 +30,49 @@ enum ServerAddress<'a> {
 /// # Errors
 /// Nobody can be reached, or is no primary, or refuses.
 pub(crate) async fn connect(settings: &EngineSettings) -> Result<EngineLink, EngineError> {
-    let found;
-    let address = match &settings.address.hosts {
-        EngineHosts::Single(host, port) => ServerAddress::Tcp(host, *port),
-        EngineHosts::Unix(path) => ServerAddress::Unix(path),
-        EngineHosts::Sentinels { name, sentinels } => {
-            found = primary(settings, name, sentinels).await?;
-            ServerAddress::Tcp(&found.0, found.1)
+    match &settings.address.hosts {
+        EngineHosts::Single(host, port) => connect_to(settings, &ServerAddress::Tcp(host, *port)).await,
+        EngineHosts::Unix(path) => connect_to(settings, &ServerAddress::Unix(path)).await,
+        EngineHosts::Sentinels { name, sentinels } => connect_to_primary(settings, name, sentinels).await,
+    }
+}
+
+/// Asks the sentinels, one after the other, where the primary is, until one of them names a server that is one. A sentinel that
+/// was cut off from the others may name a primary of the past.
+async fn connect_to_primary(
+    settings: &EngineSettings,
+    name: &str,
+    sentinels: &[(String, u16)],
+) -> Result<EngineLink, EngineError> {
+    let mut last = EngineError::Failed("there is no sentinel".to_owned());
+    for (host, port) in sentinels {
+        let connected = async {
+            let asked = tokio::time::timeout(SENTINEL, ask_sentinel(settings, name, host, *port)).await;
+            let (host, port) = asked.unwrap_or(Err(EngineError::Failed("no answer in time".to_owned())))?;
+            let mut link = connect_to(settings, &ServerAddress::Tcp(&host, port)).await?;
+            link.replication().await?;
+            Ok::<EngineLink, EngineError>(link)
+        };
+        match connected.await {
+            Ok(link) => return Ok(link),
+            Err(error) => last = EngineError::Failed(format!("by sentinel {}: {error}", HostPort(host, *port))),
         }
-    };
+    }
+    Err(last)
+}
+
+/// Connects to a server, twice, and loads the scripts.
+async fn connect_to(settings: &EngineSettings, address: &ServerAddress<'_>) -> Result<EngineLink, EngineError> {
     let peer = match address {
-        ServerAddress::Tcp(host, port) => HostPort(host, port).to_string(),
+        ServerAddress::Tcp(host, port) => HostPort(host, *port).to_string(),
         ServerAddress::Unix(path) => format!("unix:{path}"),
     };
-    let client = client(settings, &address, true)?;
+    let client = client(settings, address, true)?;
     let commands = open(&client).await?;
     let reader = open(&client).await?;
     let mut link = EngineLink { commands, reader, scripts: HashMap::new(), peer };
     link.load_scripts().await?;
     Ok(link)
-}
-
-/// Asks the sentinels, one after the other, where the primary is.
-async fn primary(
-    settings: &EngineSettings,
-    name: &str,
-    sentinels: &[(String, u16)],
-) -> Result<(String, u16), EngineError> {
-    let mut last = EngineError::Failed("there is no sentinel".to_owned());
-    for (host, port) in sentinels {
-        match ask_sentinel(settings, name, host, *port).await {
-            Ok(found) => return Ok(found),
-            Err(error) => last = EngineError::Failed(format!("sentinel {}: {error}", HostPort(host, *port))),
-        }
-    }
-    Err(last)
 }
 
 async fn ask_sentinel(

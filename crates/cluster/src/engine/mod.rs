@@ -12,6 +12,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, ErrorKind, RedisError, Value, cmd};
 
 use crate::log_entry::{EntryFields, EntryId};
+use crate::purge_record::MAX_MARK;
 use scripts::Script;
 
 pub(crate) use connect::connect;
@@ -162,6 +163,19 @@ pub(crate) enum PairCommand {
     Merge(Vec<(Vec<u8>, Vec<u8>)>),
 }
 
+impl PairCommand {
+    /// The number of bytes of the names and texts.
+    pub(crate) fn size(&self) -> usize {
+        match self {
+            PairCommand::Add(pairs) => pairs.iter().map(|(field, payload, _)| field.len() + payload.len()).sum(),
+            PairCommand::Set { field, payload, .. } => field.len() + payload.as_ref().map_or(0, Vec::len),
+            PairCommand::Remove(field, payload, _) | PairCommand::Put(field, payload) => field.len() + payload.len(),
+            PairCommand::Merge(pairs) => pairs.iter().map(|(field, stored)| field.len() + stored.len()).sum(),
+            PairCommand::Clear => 0,
+        }
+    }
+}
+
 /// The connections to an engine: one for commands, and one for waiting until logs have new entries. Cloning shares them.
 #[derive(Clone)]
 pub(crate) struct EngineLink {
@@ -226,8 +240,18 @@ impl EngineLink {
             return Err(EngineError::Secret);
         }
         let now = reply::number(now).and_then(|now| u64::try_from(now).ok()).ok_or_else(odd)?;
-        let mark = reply::bytes(mark).ok_or_else(odd)?;
-        // An engine may forbid this command; then a change of the primary is seen by its log alone.
+        let mut mark = reply::bytes(mark).ok_or_else(odd)?;
+        mark.truncate(MAX_MARK);
+        let (history, has_replicas) = self.replication().await?;
+        Ok(EngineIdentity { mark, history, has_replicas, now })
+    }
+
+    /// The name of the engine's history, and whether it has replicas. An engine may forbid to ask; then the name is empty, and
+    /// a change of the primary is seen by its logs alone.
+    ///
+    /// # Errors
+    /// The engine is away, or is a replica.
+    pub(crate) async fn replication(&mut self) -> Result<(String, bool), EngineError> {
         let told = match self.ask(cmd("INFO").arg("replication")).await {
             Ok(told) => reply::text(told).unwrap_or_default(),
             Err(EngineError::Refused(_)) => String::new(),
@@ -237,8 +261,23 @@ impl EngineLink {
         if line("role:") == "slave" {
             return Err(EngineError::Replica);
         }
-        let has_replicas = line("connected_slaves:").parse::<u32>().is_ok_and(|number| number > 0);
-        Ok(EngineIdentity { mark, history: line("master_replid:").to_owned(), has_replicas, now })
+        let mut history = line("master_replid:").to_owned();
+        history.truncate(MAX_MARK);
+        Ok((history, line("connected_slaves:").parse::<u32>().is_ok_and(|number| number > 0)))
+    }
+
+    /// Replaces the mark of the engine. Whether it was still this one.
+    ///
+    /// # Errors
+    /// The engine is away.
+    pub(crate) async fn replace_mark(
+        &mut self,
+        names: &EngineNames,
+        mark: &[u8],
+        new: &[u8],
+    ) -> Result<bool, EngineError> {
+        let answer = self.run(Script::Mark, &[&names.mark()], &[mark, new]).await?;
+        reply::number(answer).map(|number| number == 1).ok_or_else(|| reply::odd("the script of the mark"))
     }
 
     /// Changes pairs of a zone.
@@ -302,13 +341,11 @@ impl EngineLink {
         }
     }
 
-    /// Waits, for a short time at most, until a replica has what was written.
-    ///
-    /// # Errors
-    /// The engine is away.
-    pub(crate) async fn wait_replica(&mut self) -> Result<(), EngineError> {
+    /// Waits, for a short time at most, until a replica has what was written. What it has not then is not replicated, which is no
+    /// error: the primary has it.
+    pub(crate) async fn wait_replica(&mut self) {
         let command = cmd("WAIT").arg(1).arg(REPLICATION.as_millis() as u64).to_owned();
-        self.ask(&command).await.map(|_| ())
+        let _ = self.ask(&command).await;
     }
 
     /// A page of all pairs of a table: names, and ends with texts; and the cursor of the next page, 0 after the last one.
@@ -325,11 +362,11 @@ impl EngineLink {
         Ok((next, page))
     }
 
-    /// Takes the right to sweep a table, which one node has for this time. Whether this node has it.
+    /// Acquires the sweep of a table, which one node has for this time. Whether this node has it.
     ///
     /// # Errors
     /// The engine is away.
-    pub(crate) async fn take_right(&mut self, name: &str, node: &str, time: Duration) -> Result<bool, EngineError> {
+    pub(crate) async fn acquire_sweep(&mut self, name: &str, node: &str, time: Duration) -> Result<bool, EngineError> {
         let mut command = cmd("SET");
         command.arg(name).arg(node).arg("NX").arg("PX").arg(time.as_millis() as u64);
         Ok(!matches!(self.ask(&command).await?, Value::Nil))
@@ -430,17 +467,6 @@ impl EngineLink {
         self.ask(cmd("HSET").arg(table).arg(name).arg(value)).await.map(|_| ())
     }
 
-    /// A whole table, which has to be small.
-    ///
-    /// # Errors
-    /// The engine is away.
-    pub(crate) async fn table(&mut self, table: &str) -> Result<Vec<(String, String)>, EngineError> {
-        let each = |(name, value)| Some((reply::text(name)?, reply::text(value)?));
-        let answer = self.ask(cmd("HGETALL").arg(table)).await?;
-        let all = reply::pairs(answer).map(|pairs| pairs.into_iter().filter_map(each).collect());
-        all.ok_or_else(|| reply::odd("HGETALL"))
-    }
-
     /// Tells that this node lives. The engine's clock, in milliseconds since 1970, and the number of nodes.
     ///
     /// # Errors
@@ -450,7 +476,7 @@ impl EngineLink {
         names: &EngineNames,
         node: &str,
         gone: Duration,
-        about: &[(&str, String)],
+        about: &[(String, String)],
     ) -> Result<(u64, usize), EngineError> {
         let gone = gone.as_millis().to_string();
         let mut args: Vec<&[u8]> = vec![node.as_bytes(), gone.as_bytes()];
@@ -475,24 +501,33 @@ impl EngineLink {
         self.ask(cmd("DEL").arg(names.node(node))).await.map(|_| ())
     }
 
-    /// The nodes that live: their identifiers, and the engine's time at which they were heard of.
+    /// The nodes that live: their identifiers, the engine's time at which they were heard of, and their tables.
     ///
     /// # Errors
     /// The engine is away.
-    pub(crate) async fn nodes(&mut self, names: &EngineNames, most: usize) -> Result<Vec<(String, u64)>, EngineError> {
-        let mut command = cmd("ZRANGE");
-        command.arg(names.nodes()).arg(0).arg(most.saturating_sub(1)).arg("WITHSCORES");
-        let answer = self.ask(&command).await?;
-        // RESP3 has lists of two, with the time as a floating point number.
-        let time = |value| match value {
-            Value::Double(number) => Some(number as u64),
-            other => reply::text(other)?.parse::<f64>().ok().map(|number| number as u64),
+    pub(crate) async fn nodes(&mut self, names: &EngineNames, most: usize) -> Result<Vec<EngineNode>, EngineError> {
+        let (most, tables) = (most.to_string(), names.node(""));
+        let answer = self.run(Script::Nodes, &[&names.nodes()], &[most.as_bytes(), tables.as_bytes()]).await?;
+        let each = |node| {
+            let [node, at, table]: [Value; 3] = reply::list(node)?.try_into().ok()?;
+            let facts = reply::pairs(table)?.into_iter();
+            let facts = facts.filter_map(|(name, value)| Some((reply::text(name)?, reply::text(value)?)));
+            let heard_of = reply::text(at)?.parse::<f64>().ok()? as u64;
+            Some(EngineNode { node: reply::text(node)?, heard_of, facts: facts.collect() })
         };
-        let each = |(node, at)| Some((reply::text(node)?, time(at)?));
-        let is_nested = matches!(&answer, Value::Array(all) if matches!(all.first(), Some(Value::Array(_))));
-        let pairs = if is_nested { reply::streams(answer) } else { reply::pairs(answer) };
-        pairs.map(|pairs| pairs.into_iter().filter_map(each).collect()).ok_or_else(|| reply::odd("ZRANGE"))
+        let all = reply::list(answer).map(|nodes| nodes.into_iter().filter_map(each).collect());
+        all.ok_or_else(|| reply::odd("the script that lists nodes"))
     }
+}
+
+/// A node as the engine has it.
+pub(crate) struct EngineNode {
+    /// Its identifier.
+    pub(crate) node: String,
+    /// The engine's time at which it was heard of, in milliseconds since 1970.
+    pub(crate) heard_of: u64,
+    /// The facts that it tells.
+    pub(crate) facts: Vec<(String, String)>,
 }
 
 /// An entry of a log: its identifier and its fields.

@@ -30,7 +30,7 @@ impl EngineNames {
         self.below("nodes")
     }
 
-    /// The table of a node.
+    /// The table of a node; of no node, the beginning of such names.
     pub(crate) fn node(&self, node: &str) -> String {
         self.below(&format!("node:{node}"))
     }

@@ -17,11 +17,23 @@ pub(super) enum Script {
     /// after which a silent node is gone, and names and values of the table. Answers the time in milliseconds, and the number
     /// of nodes.
     Beat,
+    /// Replaces the mark. Keys: the mark. Arguments: the mark that is there, and the new one. Answers 1, or 0 if another one is
+    /// there.
+    Mark,
+    /// Lists the nodes that live. Keys: the list of nodes. Arguments: the number of nodes, and the beginning of the names of
+    /// their tables. Answers for each its identifier, the time, and its table.
+    Nodes,
 }
 
 /// All scripts, by their numbers.
-pub(super) const ALL: [(Script, &str); 4] =
-    [(Script::Join, JOIN), (Script::Pairs, PAIRS), (Script::Sweep, SWEEP), (Script::Beat, BEAT)];
+pub(super) const ALL: [(Script, &str); 6] = [
+    (Script::Join, JOIN),
+    (Script::Pairs, PAIRS),
+    (Script::Sweep, SWEEP),
+    (Script::Beat, BEAT),
+    (Script::Mark, MARK),
+    (Script::Nodes, NODES),
+];
 
 const JOIN: &str = r"
 local time = redis.call('TIME')
@@ -47,7 +59,7 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local function is_there(stored)
   if not stored then return false end
   local till = tonumber(string.match(stored, '^(%d+)|'))
-  return till == 0 or till > now
+  return till ~= nil and (till == 0 or till > now)
 end
 local function till(lasts)
   if lasts == '' then return '0' end
@@ -122,4 +134,19 @@ redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - tonumber(ARGV[2]))
 redis.call('HSET', KEYS[2], unpack(ARGV, 3))
 redis.call('PEXPIRE', KEYS[2], ARGV[2])
 return {now, redis.call('ZCARD', KEYS[1])}
+";
+
+const MARK: &str = r"
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[1], ARGV[2])
+return 1
+";
+
+const NODES: &str = r"
+local list = redis.call('ZRANGE', KEYS[1], 0, tonumber(ARGV[1]) - 1, 'WITHSCORES')
+local all = {}
+for at = 1, #list, 2 do
+  all[#all + 1] = {list[at], list[at + 1], redis.call('HGETALL', ARGV[2] .. list[at])}
+end
+return all
 ";

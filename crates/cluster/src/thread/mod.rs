@@ -2,11 +2,13 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | `known_engine` | the marks of the engine, and how long they count |
 //! | `node` | what this node knows over sessions, and its reports |
 //! | `pairs` | a shared zone of pairs: joining, changes of others, changes of this node |
 //! | `purges` | a cache whose purges are shared |
 //! | `session` | a session: from a connection to its end |
 
+mod known_engine;
 mod node;
 mod pairs;
 mod purges;
@@ -27,7 +29,7 @@ use crate::figures::EngineState;
 use crate::settings::EngineSettings;
 use crate::state::{ClusterOrder, ClusterState};
 use node::Node;
-use session::{EngineSession, SessionEnd};
+use session::{EngineSession, OrderTasks, SessionEnd};
 
 /// The shortest and the longest pause before the engine is tried again. The real one is between half of it and all, so that many
 /// nodes do not come back in one instant.
@@ -68,6 +70,15 @@ impl ClusterThread {
     }
 }
 
+/// The connections of a session that a new plan has ended.
+struct KeptLink {
+    /// The settings that they were made by.
+    settings: EngineSettings,
+    link: EngineLink,
+    /// The orders that are still being carried out.
+    tasks: OrderTasks,
+}
+
 /// Waits until the owner wants the thread to end.
 async fn wait_for_stop(stop: &mut watch::Receiver<()>) {
     // The sender is dropped, and never sends.
@@ -77,30 +88,31 @@ async fn wait_for_stop(stop: &mut watch::Receiver<()>) {
 async fn run(state: Arc<ClusterState>, mut orders: orders::Receiver<ClusterOrder>, mut stop: watch::Receiver<()>) {
     let node = Rc::new(Node::new(state.clone()));
     let mut pause = PAUSES.0;
-    // The connections of a session that a new plan has ended, with the settings that they were made by.
-    let mut kept: Option<(EngineSettings, EngineLink)> = None;
+    let mut kept: Option<KeptLink> = None;
     loop {
         let Some(plan) = state.plan.load_full() else { return };
         node.follow(&plan);
+        let mut begun = Instant::now();
         let connected = match kept.take() {
-            Some((settings, link)) if settings == plan.engine => Ok(link),
+            Some(kept) if kept.settings == plan.engine => Ok((kept.link, kept.tasks)),
             left => tokio::select! {
                 biased;
                 () = wait_for_stop(&mut stop) => break,
                 () = state.bell.notified() => continue,
                 connected = async {
-                    if let Some((settings, link)) = left {
-                        node.leave(&settings, link).await;
+                    if let Some(left) = left {
+                        node.leave(&left.settings, left.link).await;
                     }
-                    connect(&plan.engine).await
+                    Ok((connect(&plan.engine).await?, OrderTasks::new()))
                 } => connected,
                 () = node.answer_alone(&mut orders) => break,
             },
         };
         let ended = match connected {
             Err(error) => SessionEnd::Away(error),
-            Ok(link) => {
-                let mut session = EngineSession::new(node.clone(), plan.clone(), link.clone());
+            Ok((link, tasks)) => {
+                begun = Instant::now();
+                let mut session = EngineSession::new(node.clone(), plan.clone(), link.clone(), tasks);
                 let ended = tokio::select! {
                     biased;
                     () = wait_for_stop(&mut stop) => None,
@@ -111,13 +123,14 @@ async fn run(state: Arc<ClusterState>, mut orders: orders::Receiver<ClusterOrder
                     break;
                 };
                 if matches!(ended, SessionEnd::Changed) {
-                    kept = Some((plan.engine.clone(), link));
+                    kept = Some(KeptLink { settings: plan.engine.clone(), link, tasks: session.into_tasks() });
                 }
                 ended
             }
         };
         let SessionEnd::Away(error) = ended else { continue };
-        if node.is_connected() {
+        // A session that ends as soon as it has begun is no success.
+        if begun.elapsed() > PAUSES.1 {
             pause = PAUSES.0;
         }
         node.set_state(EngineState::Away, &error.to_string(), Level::Error);

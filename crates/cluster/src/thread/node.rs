@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use aws_lc_rs::rand;
 use freerun_runtime::log::Level;
@@ -12,30 +12,23 @@ use freerun_serve::values::keyvals::PairChange;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use super::known_engine::{KnownEngine, unix_ms};
 use super::pairs::SharedPairs;
 use super::purges::SharedPurges;
 use crate::engine::{EngineLink, EngineNames};
 use crate::figures::{ClusterReport, EngineState};
 use crate::seal::Sealer;
 use crate::settings::{ClusterPlan, EngineSettings};
-use crate::state::{ClusterOrder, ClusterState, PairWriteError};
+use crate::state::{ClusterOrder, ClusterState, PairWriteError, PurgeDelivery};
+
+/// The time between two lines of the log about an engine that is away for different reasons.
+const QUIET: Duration = Duration::from_secs(60);
 
 /// The longest time for telling that a node is gone.
 const LEAVE: Duration = Duration::from_millis(200);
 
 /// The number of random bytes of a node's identifier.
 const IDENTIFIER: usize = 8;
-
-/// The marks of the engine that this node has followed.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct KnownEngine {
-    /// The address and the prefix that the configuration has.
-    pub(super) name: String,
-    /// The mark: another one when the engine has lost everything.
-    pub(super) mark: Vec<u8>,
-    /// The name of its history: another one when a replica has become the primary.
-    pub(super) history: String,
-}
 
 /// The state of the thread. Its cells are never borrowed while something is waited for.
 pub(super) struct Node {
@@ -60,14 +53,10 @@ pub(super) struct Node {
 struct EngineStatus {
     state: EngineState,
     since: u64,
+    /// The time of the last line in the log.
+    told_at: Option<Instant>,
     error: String,
     peer: String,
-}
-
-/// The present time in milliseconds since 1970.
-pub(super) fn unix_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Random bytes in hexadecimal digits.
@@ -75,6 +64,11 @@ pub(super) fn random_hex() -> String {
     let mut bytes = [0; IDENTIFIER];
     // Without random numbers there is no TLS either; the zeros are then one node's alone as long as it is alone.
     let _ = rand::fill(&mut bytes);
+    hex(&bytes)
+}
+
+/// Bytes in hexadecimal digits.
+pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -123,7 +117,7 @@ impl Node {
         for (name, target) in &plan.caches {
             let known = caches.remove(name).filter(|known| known.folder() == target.folder());
             let mut shared = known.unwrap_or_else(|| SharedPurges::new(name, target, &plan.log));
-            shared.follow(target, sealer.clone());
+            shared.follow(target, sealer.clone(), &plan.log);
             kept.insert(name.clone(), shared);
         }
         *caches = kept;
@@ -138,29 +132,29 @@ impl Node {
         }
     }
 
-    /// Whether the last session has come to its end after it was connected.
-    pub(super) fn is_connected(&self) -> bool {
-        matches!(self.status.borrow().state, EngineState::Connected | EngineState::ReadOnly)
-    }
-
     /// Notes the server that is the engine now.
     pub(super) fn set_peer(&self, peer: &str) {
         self.status.borrow_mut().peer = peer.to_owned();
     }
 
-    /// Notes the state of the connection; a change of it is one line in the log.
+    /// Notes the state of the connection. A change of it is one line in the log, and so is another reason after a while.
     pub(super) fn set_state(&self, state: EngineState, error: &str, level: Level) {
-        let before = self.status.borrow().state;
-        {
+        let (is_told, peer) = {
             let mut status = self.status.borrow_mut();
-            status.error = error.to_owned();
-            if before != state {
+            let is_other = status.state != state;
+            let is_old = status.told_at.is_none_or(|at| at.elapsed() >= QUIET);
+            let is_told = is_other || status.error != error && is_old;
+            error.clone_into(&mut status.error);
+            if is_other {
                 status.state = state;
                 status.since = unix_ms();
             }
-        }
-        if before != state {
-            let peer = self.status.borrow().peer.clone();
+            if is_told {
+                status.told_at = Some(Instant::now());
+            }
+            (is_told, status.peer.clone())
+        };
+        if is_told {
             let engine = self.plan.borrow().as_ref().map_or(String::new(), |plan| plan.engine.address.to_string());
             match state {
                 EngineState::Connecting => {}
@@ -194,10 +188,13 @@ impl Node {
     /// # Errors
     /// The zone is not changed without the engine, or the change is refused.
     pub(super) fn change_alone(&self, zone: &Arc<str>, change: &PairChange) -> Result<(), PairWriteError> {
-        match self.zones.borrow_mut().get_mut(zone) {
-            Some(zone) => zone.change_alone(change),
-            None => Err(PairWriteError::Away),
+        let mut zones = self.zones.borrow_mut();
+        let zone = zones.get_mut(zone).ok_or(PairWriteError::Away)?;
+        zone.change_alone(change)?;
+        if let Some(plan) = &*self.plan.borrow() {
+            zone.save(&plan.log);
         }
+        Ok(())
     }
 
     /// Answers an order as a node without its engine does.
@@ -208,12 +205,16 @@ impl Node {
                 let _ = answer.send(self.change_alone(&zone, &change));
             }
             ClusterOrder::Purges { cache, purges, answer } => {
-                if let Some(cache) = self.caches.borrow_mut().get_mut(&cache) {
-                    cache.note_untold(purges, self);
-                }
-                let _ = answer.send(false);
+                let stored = self.caches.borrow_mut().get_mut(&cache).is_some_and(|cache| {
+                    for what in purges {
+                        cache.add_untold(what, false);
+                    }
+                    cache.save()
+                });
+                let _ = answer.send(if stored { PurgeDelivery::Stored } else { PurgeDelivery::Failed });
             }
-            ClusterOrder::Nodes { answer } => drop(answer.send(None)),
+            // Without an answer the engine is away.
+            ClusterOrder::Nodes { .. } | ClusterOrder::NewestPurge { .. } => {}
         }
     }
 
@@ -226,7 +227,7 @@ impl Node {
     /// Writes down what has to outlive the process.
     pub(super) fn save(&self) {
         for cache in self.caches.borrow_mut().values_mut() {
-            cache.save(self);
+            cache.save();
         }
         let plan = self.plan.borrow().clone();
         if let Some(plan) = plan {

@@ -3,15 +3,16 @@
 //! The engine has a table of all pairs and a log of their changes. A node reads the whole table once, and follows the log from
 //! then on. A change goes to the engine first, and comes back by the log, so that all nodes see all changes in the same order.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use freerun_runtime::log::ErrorLog;
 use freerun_serve::configuration::unsaved_states;
-use freerun_serve::values::keyvals::{KeyvalZone, PairChange, PairRefusal, PairsAlone};
+use freerun_serve::values::keyvals::{KeyvalZone, New, PairChange, PairRefusal, PairsAlone};
 use tokio::sync::oneshot;
 
+use super::known_engine::REMEMBERED;
 use crate::engine::{LogEnds, PairCommand};
 use crate::figures::ZoneReport;
 use crate::log_entry::{EnginePair, EntryId, PairCodec, PairEntry};
@@ -24,7 +25,29 @@ const MAX_WAITING: usize = 10_000;
 /// The number of pairs that are sent to an engine at once which does not have them.
 const MERGED: usize = 256;
 
-/// The place of a zone in its log.
+/// A change of the engine since a node has followed it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum EngineLoss {
+    /// The engine has what it had.
+    None,
+    /// The engine has lost what it had.
+    Lost,
+    /// The engine has come back with an old state, and this node gives it the present one.
+    Old,
+}
+
+/// The pairs that the engine gets before its table is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PairsGiven {
+    /// None.
+    None,
+    /// The pairs that the engine does not have.
+    Missing,
+    /// All, in the place of its own.
+    All,
+}
+
+/// The way of a zone into its log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum JoinStep {
     /// The log has everything since the last entry that was applied.
@@ -33,9 +56,8 @@ pub(super) enum JoinStep {
     ReadAll {
         /// The newest entry before the table was read.
         from: EntryId,
-        /// Whether the engine gets the pairs of this node first that it does not have: it has never had any, or it has lost
-        /// them.
-        merges: bool,
+        /// The pairs that the engine gets first.
+        given: PairsGiven,
     },
 }
 
@@ -46,10 +68,13 @@ pub(super) struct SharedPairs {
     pub(super) codec: PairCodec,
     /// The last entry that was applied, once the whole table was read.
     applied: Option<EntryId>,
-    /// The keys that were changed while the engine was away.
-    waiting: BTreeSet<String>,
-    /// All pairs were removed while the engine was away, before those changes.
-    was_cleared: bool,
+    /// The keys that were changed while the engine was away, each with the number of its last change.
+    waiting: BTreeMap<String, u64>,
+    /// All pairs were removed while the engine was away, before those changes: the number of that.
+    cleared: Option<u64>,
+    changes: u64,
+    /// The last time at which the engine has answered for the log.
+    read_at: Option<Instant>,
     /// The changes that wait until an entry is applied.
     waiters: Vec<(EntryId, oneshot::Sender<()>)>,
     left_out: u64,
@@ -65,8 +90,10 @@ impl SharedPairs {
             zone: None,
             codec: PairCodec::new(name, None),
             applied: None,
-            waiting: BTreeSet::new(),
-            was_cleared: false,
+            waiting: BTreeMap::new(),
+            cleared: None,
+            changes: 0,
+            read_at: None,
             waiters: Vec::new(),
             left_out: 0,
             is_unsaved: false,
@@ -90,58 +117,51 @@ impl SharedPairs {
     /// The zone is not changed without the engine, or the change is refused.
     pub(super) fn change_alone(&mut self, change: &PairChange) -> Result<(), PairWriteError> {
         let Some(zone) = &self.zone else { return Err(PairWriteError::Away) };
-        if zone.sync.is_none_or(|sync| sync.alone == PairsAlone::Refuse) || self.waiting.len() >= MAX_WAITING {
+        let pairs = zone.pairs.clone();
+        let keys: Vec<&String> = match change {
+            PairChange::Add(all) => all.iter().map(|new| &new.key).collect(),
+            PairChange::Set { key, .. } | PairChange::Remove(key) => vec![key],
+            PairChange::Clear => Vec::new(),
+        };
+        let is_alone = zone.sync.is_none_or(|sync| sync.alone == PairsAlone::Refuse);
+        if is_alone || self.waiting.len() + keys.len() > MAX_WAITING {
             return Err(PairWriteError::Away);
         }
-        zone.pairs.change(change, zone.timeout)?;
-        match change {
-            PairChange::Add(all) => self.waiting.extend(all.iter().map(|new| new.key.clone())),
-            PairChange::Set { key, .. } | PairChange::Remove(key) => drop(self.waiting.insert(key.clone())),
-            PairChange::Clear => {
-                self.waiting.clear();
-                self.was_cleared = true;
-            }
+        pairs.change(change, zone.timeout)?;
+        self.changes += 1;
+        if *change == PairChange::Clear {
+            self.waiting.clear();
+            self.cleared = Some(self.changes);
         }
+        let changed = keys.into_iter().filter_map(|key| pairs.canonical(key));
+        self.waiting.extend(changed.map(|key| (key, self.changes)));
         self.is_unsaved = true;
         Ok(())
     }
 
-    /// Whether there are changes that the engine does not have.
-    pub(super) fn has_waiting(&self) -> bool {
-        self.was_cleared || !self.waiting.is_empty()
+    /// The next change that the engine does not have, as a command, with its key and its number; `offset` is the engine's clock
+    /// less this node's, in milliseconds. It waits until [`SharedPairs::note_told`] is called.
+    pub(super) fn next_waiting(&self, offset: i64) -> Option<(Option<String>, u64, PairCommand)> {
+        if let Some(number) = self.cleared {
+            return Some((None, number, PairCommand::Clear));
+        }
+        let pairs = &self.zone.as_ref()?.pairs;
+        let (key, number) = self.waiting.first_key_value()?;
+        let field = self.codec.field(key);
+        let command = match pairs.entry(key) {
+            Some((value, until)) => PairCommand::Put(field, self.stored(key, &value, until, offset)?),
+            None => PairCommand::Remove(field, self.codec.payload(key, "")?, false),
+        };
+        Some((Some(key.clone()), *number, command))
     }
 
-    /// The changes that the engine does not have, as commands, each with its key; `offset` is the engine's clock less this
-    /// node's, in milliseconds. They wait until [`SharedPairs::note_told`] is called for each.
-    pub(super) fn waiting(&self, offset: i64) -> Vec<(Option<String>, PairCommand)> {
-        let Some(zone) = &self.zone else { return Vec::new() };
-        let mut commands = Vec::new();
-        if self.was_cleared {
-            commands.push((None, PairCommand::Clear));
-        }
-        if self.waiting.is_empty() {
-            return commands;
-        }
-        let there: HashMap<String, (String, Option<u64>)> =
-            zone.pairs.entries().into_iter().map(|(key, value, until)| (key, (value, until))).collect();
-        for key in &self.waiting {
-            let field = self.codec.field(key);
-            let command = match there.get(key) {
-                Some((value, until)) => {
-                    self.stored(key, value, *until, offset).map(|stored| PairCommand::Put(field, stored))
-                }
-                None => self.codec.payload(key, "").map(|payload| PairCommand::Remove(field, payload, false)),
-            };
-            commands.extend(command.map(|command| (Some(key.clone()), command)));
-        }
-        commands
-    }
-
-    /// Notes that the engine has the change of this key, or, without a key, the removal of all pairs.
-    pub(super) fn note_told(&mut self, key: Option<&str>) {
+    /// Notes that the engine has the change with this number: of this key, or, without a key, the removal of all pairs.
+    pub(super) fn note_told(&mut self, key: Option<&str>, number: u64) {
         match key {
-            Some(key) => drop(self.waiting.remove(key)),
-            None => self.was_cleared = false,
+            // The key may have been changed again meanwhile.
+            Some(key) if self.waiting.get(key) == Some(&number) => drop(self.waiting.remove(key)),
+            None if self.cleared == Some(number) => self.cleared = None,
+            _ => {}
         }
     }
 
@@ -150,7 +170,8 @@ impl SharedPairs {
         let Some(zone) = &self.zone else { return Vec::new() };
         let entries = zone.pairs.entries();
         let each = |(key, value, until): &(String, String, Option<u64>)| {
-            Some((self.codec.field(key), self.stored(key, value, *until, offset)?))
+            let key = zone.pairs.canonical(key)?;
+            Some((self.codec.field(&key), self.stored(&key, value, *until, offset)?))
         };
         entries.chunks(MERGED).map(|part| PairCommand::Merge(part.iter().filter_map(each).collect())).collect()
     }
@@ -167,66 +188,88 @@ impl SharedPairs {
     /// A text is no key of the zone's kind, or there is no room.
     pub(super) fn command(&self, change: &PairChange) -> Result<PairCommand, PairWriteError> {
         let zone = self.zone.as_ref().ok_or(PairWriteError::Away)?;
-        if !zone.pairs.takes_keys(change) {
-            return Err(PairRefusal::Key.into());
-        }
-        if !zone.pairs.has_room(change) {
-            return Err(PairRefusal::Full.into());
-        }
-        let no_random = PairWriteError::Away;
-        Ok(match change {
+        let canonical = |key: &str| zone.pairs.canonical(key).ok_or(PairRefusal::Key);
+        // A value that no random number can be had for is not sent.
+        let payload = |key: &str, value: &str| self.codec.payload(key, value).ok_or(PairWriteError::Away);
+        let command = match change {
             PairChange::Add(all) => {
-                let each = |new: &freerun_serve::values::keyvals::New| {
-                    let payload = self.codec.payload(&new.key, &new.value).ok_or(no_random)?;
-                    Ok((self.codec.field(&new.key), payload, new.lasts.or(zone.timeout)))
+                let each = |new: &New| {
+                    let key = canonical(&new.key)?;
+                    Ok((self.codec.field(&key), payload(&key, &new.value)?, new.lasts.or(zone.timeout)))
                 };
                 PairCommand::Add(all.iter().map(each).collect::<Result<_, PairWriteError>>()?)
             }
             PairChange::Set { key, value, lasts } => {
-                let payload = value.as_deref().map(|value| self.codec.payload(key, value).ok_or(no_random));
+                let key = canonical(key)?;
+                let text = value.as_deref().map(|value| payload(&key, value)).transpose()?;
                 let lasts: Option<Option<Duration>> = match (lasts, value) {
                     (Some(_), _) => Some(*lasts),
                     (None, Some(_)) => Some(zone.timeout),
                     (None, None) => None,
                 };
-                PairCommand::Set { field: self.codec.field(key), payload: payload.transpose()?, lasts }
+                PairCommand::Set { field: self.codec.field(&key), payload: text, lasts }
             }
             PairChange::Remove(key) => {
-                let payload = self.codec.payload(key, "").ok_or(no_random)?;
-                PairCommand::Remove(self.codec.field(key), payload, true)
+                let key = canonical(key)?;
+                PairCommand::Remove(self.codec.field(&key), payload(&key, "")?, true)
             }
             PairChange::Clear => PairCommand::Clear,
-        })
+        };
+        if zone.pairs.has_room(change) { Ok(command) } else { Err(PairRefusal::Full.into()) }
     }
 
     /// The way to join the log with these ends. `None` as ends: nothing was ever written to it. `is_same`: it is the log that was
-    /// followed before; `was_lost`: the engine has lost what it had.
-    pub(super) fn join(&self, ends: Option<LogEnds>, is_same: bool, was_lost: bool) -> JoinStep {
-        let newest = ends.unwrap_or_default().newest;
+    /// followed before.
+    pub(super) fn join(&self, ends: Option<LogEnds>, is_same: bool, loss: EngineLoss) -> JoinStep {
+        // A node that was away for longer may have pairs that others have removed meanwhile.
+        let is_present = self.read_at.is_some_and(|at| at.elapsed() <= REMEMBERED);
+        let from = ends.unwrap_or_default().newest;
+        let given = match (ends, loss) {
+            (None, _) => PairsGiven::Missing,
+            (_, EngineLoss::Old) if is_present => PairsGiven::All,
+            (_, EngineLoss::Lost) if is_present => PairsGiven::Missing,
+            _ => PairsGiven::None,
+        };
         match (self.applied, ends) {
-            (Some(applied), Some(ends)) if is_same && !ends.may_lack(applied) && ends.newest >= applied => {
+            (Some(applied), Some(ends))
+                if is_same && loss == EngineLoss::None && !ends.may_lack(applied) && ends.newest >= applied =>
+            {
                 JoinStep::GoOn(applied)
             }
-            (_, ends) => JoinStep::ReadAll { from: newest, merges: was_lost || ends.is_none() },
+            _ => JoinStep::ReadAll { from, given },
         }
     }
 
-    /// Takes the whole table: pairs that it does not have are gone. `offset` is the engine's clock less this node's, in
-    /// milliseconds. Texts that are none of this cluster are counted.
-    pub(super) fn replace(&mut self, all: &HashMap<String, EnginePair>, strange: u64, from: EntryId, offset: i64) {
+    /// Notes that the engine has answered for the log.
+    pub(super) fn note_read(&mut self) {
+        self.read_at = Some(Instant::now());
+    }
+
+    /// Takes the whole table: pairs that it does not have are gone, but those that wait to be told. `offset` is the engine's
+    /// clock less this node's, in milliseconds. `strange` is the number of texts that are none of this cluster.
+    pub(super) fn replace(&mut self, all: Vec<EnginePair>, strange: u64, from: EntryId, offset: i64) {
         let Some(zone) = &self.zone else { return };
         let pairs = zone.pairs.clone();
         self.left_out = strange;
+        let canonical = |pair: EnginePair| Some((pairs.canonical(&pair.key)?, pair));
+        let count = all.len();
+        let all: HashMap<String, EnginePair> = all.into_iter().filter_map(canonical).collect();
+        self.left_out += (count - all.len()) as u64;
         for (key, ..) in pairs.entries() {
-            if !all.contains_key(&key) {
+            let is_there =
+                pairs.canonical(&key).is_none_or(|form| all.contains_key(&form) || self.waiting.contains_key(&form));
+            if !is_there {
                 pairs.forget(&key);
             }
         }
-        for pair in all.values() {
-            self.store(pair, offset);
+        for (key, pair) in &all {
+            if !self.waiting.contains_key(key) {
+                self.store(pair, offset);
+            }
         }
         self.applied = Some(from);
         self.is_unsaved = true;
+        self.note_read();
         self.wake();
     }
 
@@ -245,11 +288,20 @@ impl SharedPairs {
         }
         self.applied = Some(id);
         let Some(zone) = &self.zone else { return };
+        let pairs = zone.pairs.clone();
+        // What was changed here meanwhile will be told, and counts then.
+        let waits = |key: &str| pairs.canonical(key).is_some_and(|key| self.waiting.contains_key(&key));
         match change {
-            Some(PairEntry::Set(pair)) => self.store(&pair, offset),
-            Some(PairEntry::Remove(key)) => zone.pairs.forget(&key),
-            // It cannot be refused.
-            Some(PairEntry::Clear) => drop(zone.pairs.change(&PairChange::Clear, None)),
+            Some(PairEntry::Set(pair)) if !waits(&pair.key) => self.store(&pair, offset),
+            Some(PairEntry::Remove(key)) if !waits(&key) => pairs.forget(&key),
+            Some(PairEntry::Set(_) | PairEntry::Remove(_)) => {}
+            Some(PairEntry::Clear) => {
+                for (key, ..) in pairs.entries() {
+                    if !waits(&key) {
+                        pairs.forget(&key);
+                    }
+                }
+            }
             None => self.left_out += 1,
         }
         self.is_unsaved = true;
@@ -292,7 +344,7 @@ impl SharedPairs {
         ZoneReport {
             name: self.name.to_string(),
             pairs: self.zone.as_ref().map_or(0, |zone| zone.pairs.len()),
-            pending: self.waiting.len() + usize::from(self.was_cleared),
+            pending: self.waiting.len() + usize::from(self.cleared.is_some()),
             applied: self.applied.map(|id| id.to_string()),
             left_out: self.left_out,
         }
@@ -323,21 +375,32 @@ mod tests {
 
     #[test]
     fn a_log_is_read_on_only_where_nothing_can_be_missing() {
+        use EngineLoss::{Lost, None as Nothing, Old};
         let (mut shared, _) = zone(PairsAlone::Refuse);
         let ends = |newest, oldest: Option<u64>, is_trimmed| {
             Some(LogEnds { newest: id(newest), oldest: oldest.map(id), is_trimmed })
         };
-        let all = |from, merges| JoinStep::ReadAll { from: id(from), merges };
-        assert_eq!(shared.join(None, false, false), all(0, true), "the engine has never had this zone");
-        assert_eq!(shared.join(ends(9, Some(5), false), false, false), all(9, false));
-        shared.replace(&HashMap::new(), 0, id(7), 0);
-        assert_eq!(shared.join(ends(9, Some(5), true), true, false), JoinStep::GoOn(id(7)));
-        assert_eq!(shared.join(ends(7, None, true), true, false), JoinStep::GoOn(id(7)));
-        assert_eq!(shared.join(ends(9, Some(8), true), true, false), all(9, false), "the log is too short");
-        assert_eq!(shared.join(ends(9, None, true), true, false), all(9, false));
-        assert_eq!(shared.join(ends(6, Some(5), false), true, false), all(6, false), "the log has lost its end");
-        assert_eq!(shared.join(ends(9, Some(5), false), false, false), all(9, false), "another primary");
-        assert_eq!(shared.join(ends(9, Some(5), false), false, true), all(9, true), "another engine");
+        let all = |from, given| JoinStep::ReadAll { from: id(from), given };
+        assert_eq!(shared.join(None, false, Nothing), all(0, PairsGiven::Missing), "it has never had this zone");
+        assert_eq!(shared.join(ends(9, Some(5), false), false, Nothing), all(9, PairsGiven::None));
+        assert_eq!(
+            shared.join(ends(9, Some(5), false), false, Lost),
+            all(9, PairsGiven::None),
+            "nobody knows how old they are"
+        );
+        shared.replace(Vec::new(), 0, id(7), 0);
+        assert_eq!(shared.join(ends(9, Some(5), true), true, Nothing), JoinStep::GoOn(id(7)));
+        assert_eq!(shared.join(ends(7, None, true), true, Nothing), JoinStep::GoOn(id(7)));
+        assert_eq!(
+            shared.join(ends(9, Some(8), true), true, Nothing),
+            all(9, PairsGiven::None),
+            "the log is too short"
+        );
+        assert_eq!(shared.join(ends(9, None, true), true, Nothing), all(9, PairsGiven::None));
+        assert_eq!(shared.join(ends(6, Some(5), false), true, Nothing), all(6, PairsGiven::None), "its end is lost");
+        assert_eq!(shared.join(ends(9, Some(5), false), false, Nothing), all(9, PairsGiven::None), "another primary");
+        assert_eq!(shared.join(ends(9, Some(5), false), false, Lost), all(9, PairsGiven::Missing));
+        assert_eq!(shared.join(ends(9, Some(5), false), false, Old), all(9, PairsGiven::All));
     }
 
     #[test]
@@ -379,23 +442,51 @@ mod tests {
         assert_eq!(shared.change_alone(&add("a")), Err(PairRefusal::Exists.into()));
         assert_eq!(shared.change_alone(&PairChange::Remove("b".into())), Ok(()));
         assert_eq!(shared.report().pending, 2);
-        let commands = format!("{:?}", shared.waiting(0));
-        assert!(commands.contains("Put") && commands.contains("Remove") && !commands.contains("Clear"), "{commands}");
-        assert_eq!(shared.waiting(0).len(), 2, "they wait until the engine has them");
-        shared.note_told(Some("a"));
-        assert_eq!(shared.waiting(0).len(), 1);
+        let (key, number, command) = shared.next_waiting(0).expect("a change");
+        assert!(key.as_deref() == Some("a") && matches!(command, PairCommand::Put(..)), "{command:?}");
+        // What others change meanwhile does not undo it.
+        shared.apply(id(1), set("a", "of others", None), 0);
+        shared.apply(id(2), Some(PairEntry::Clear), 0);
+        assert_eq!(pairs.get("a").as_deref(), Some("1"));
+        let again = PairChange::Set { key: "a".into(), value: Some("2".into()), lasts: None };
+        assert_eq!(shared.change_alone(&again), Ok(()));
+        shared.note_told(key.as_deref(), number);
+        let (key, number, _) = shared.next_waiting(0).expect("it was changed again");
+        assert_eq!(key.as_deref(), Some("a"));
+        shared.note_told(key.as_deref(), number);
+        let (key, _, command) = shared.next_waiting(0).expect("a removal");
+        assert!(key.as_deref() == Some("b") && matches!(command, PairCommand::Remove(..)), "{command:?}");
         assert_eq!(shared.change_alone(&PairChange::Clear), Ok(()));
-        assert_eq!(format!("{:?}", shared.waiting(0)), "[(None, Clear)]");
-        shared.note_told(None);
-        assert!(pairs.is_empty() && !shared.has_waiting());
+        let (key, number, command) = shared.next_waiting(0).expect("all of them");
+        assert!(key.is_none() && matches!(command, PairCommand::Clear));
+        shared.note_told(None, number);
+        assert!(pairs.is_empty() && shared.next_waiting(0).is_none());
     }
 
     #[test]
     fn no_more_changes_are_kept_than_there_is_room_for() {
-        let (mut shared, _) = zone(PairsAlone::Local);
-        let many = (0..MAX_WAITING).map(|number| New { key: number.to_string(), value: String::new(), lasts: None });
-        // The zone itself has less room than that.
-        shared.waiting = many.map(|new| new.key).collect();
-        assert_eq!(shared.change_alone(&PairChange::Clear), Err(PairWriteError::Away));
+        let (mut shared, pairs) = zone(PairsAlone::Local);
+        shared.waiting = (0..MAX_WAITING).map(|number| (number.to_string(), 1)).collect();
+        let one = PairChange::Add(vec![New { key: "a".into(), value: "1".into(), lasts: None }]);
+        assert_eq!((shared.change_alone(&one), pairs.len()), (Err(PairWriteError::Away), 0));
+        assert_eq!(shared.change_alone(&PairChange::Clear), Ok(()), "that makes room");
+        assert_eq!(shared.change_alone(&one), Ok(()));
+    }
+
+    #[test]
+    fn addresses_are_one_pair_however_they_are_written() {
+        let pairs = Arc::new(Keyvals::new(KeyvalType::Address, 1 << 20));
+        let sync = Some(PairSync { alone: PairsAlone::Refuse });
+        let mut shared = SharedPairs::new(&"nets".into());
+        shared.follow(&KeyvalZone { pairs: pairs.clone(), timeout: None, state: None, sync }, None);
+        let field = |key: &str| match shared.command(&PairChange::Remove(key.into())) {
+            Ok(PairCommand::Remove(field, ..)) => field,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!((field("10.1.2.3/8"), field("::ffff:10.0.0.1")), (b"10.0.0.0/8".to_vec(), b"10.0.0.1".to_vec()));
+        assert!(matches!(
+            shared.command(&PairChange::Remove("x".into())),
+            Err(PairWriteError::Refused(PairRefusal::Key))
+        ));
     }
 }

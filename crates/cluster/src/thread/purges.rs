@@ -6,45 +6,64 @@
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use freerun_cache::purge::Purge;
 use freerun_runtime::log::{ErrorLog, Level};
 
-use super::node::{KnownEngine, Node, unix_ms};
+use super::known_engine::{KnownEngine, REMEMBERED, unix_ms};
 use crate::engine::LogEnds;
 use crate::figures::CacheReport;
 use crate::log_entry::{EntryId, PurgeCodec};
-use crate::purge_record::{MAX_MARK, MAX_UNTOLD, PurgeRecord};
+use crate::purge_record::{MAX_UNTOLD, MAX_UNTOLD_TEXTS, PurgePlace, PurgeRecord, parts};
 use crate::seal::Sealer;
 use crate::settings::PurgeTarget;
 
-/// The time for which a node remembers what it has told, to tell it again to an engine that may have lost it.
-const REMEMBERED: Duration = Duration::from_secs(60);
-
 /// The part of the log that is read again after a change of the primary, in milliseconds: its clock may be another one.
-const READ_AGAIN: u64 = 120_000;
+pub(super) const READ_AGAIN: u64 = 120_000;
+
+/// The interval in which the time of the last read is written down, in milliseconds, where nothing else is.
+const READ_AT_STEP: u64 = 20_000;
+
+/// A purge that other nodes have not been told.
+struct UntoldPurge {
+    /// A number of its own: the same may be purged again while others are being told.
+    number: u64,
+    what: Purge,
+    /// Whether a task is telling it.
+    is_claimed: bool,
+}
 
 /// A cache whose purges are shared.
 pub(super) struct SharedPurges {
     name: Arc<str>,
     target: Arc<dyn PurgeTarget>,
+    log: ErrorLog,
     pub(super) codec: PurgeCodec,
-    /// The record as it is on the disk, or will be: its place in the log is one up to which the purges are on the disk, too.
-    record: PurgeRecord,
-    /// The last entry that was applied.
-    applied: EntryId,
+    /// The place in the log.
+    place: PurgePlace,
+    /// The place as it is on the disk, or will be: the purges up to it are on the disk, too.
+    written: PurgePlace,
     /// A place in the log, and the number that the cache has given for the purges up to it.
-    settling: Option<(EntryId, u64)>,
+    settling: Option<(PurgePlace, u64)>,
+    untold: VecDeque<UntoldPurge>,
+    numbers: u64,
     /// The record on the disk is another one.
     is_unsaved: bool,
+    /// The last attempt to write the record has failed.
+    is_failing: bool,
     /// Purges that were told, and when.
     recent: VecDeque<(Instant, Purge)>,
     /// The last entry that other nodes know to be applied.
     pub(super) acknowledged: Option<EntryId>,
     purges: u64,
-    whole: u64,
+    full_purges: u64,
+}
+
+/// The bytes of the texts of purges.
+fn texts<'p>(all: impl Iterator<Item = &'p Purge>) -> usize {
+    all.map(|what| parts(what).1.len()).sum()
 }
 
 impl SharedPurges {
@@ -52,25 +71,31 @@ impl SharedPurges {
     pub(super) fn new(name: &Arc<str>, target: &Arc<dyn PurgeTarget>, log: &ErrorLog) -> SharedPurges {
         let read = PurgeRecord::read(&target.folder());
         let is_broken = read.is_none();
-        let record = read.unwrap_or_default();
+        let PurgeRecord { place, untold } = read.unwrap_or_default();
         let mut shared = SharedPurges {
             name: name.clone(),
             target: target.clone(),
+            log: log.clone(),
             codec: PurgeCodec::new(name, None),
-            applied: record.applied,
-            record,
+            written: place.clone(),
+            place,
             settling: None,
+            untold: VecDeque::new(),
+            numbers: 0,
             is_unsaved: false,
+            is_failing: false,
             recent: VecDeque::new(),
             acknowledged: None,
             purges: 0,
-            whole: 0,
+            full_purges: 0,
         };
+        for what in untold {
+            shared.add_untold(what, false);
+        }
+        shared.is_unsaved = false;
         if is_broken {
-            let text = format_args!(
-                "cluster: the record of purges of cache \"{name}\" cannot be read, so all of it is purged"
-            );
-            log.write(Level::Error, None, text);
+            let text = format_args!("the record of purges of cache \"{name}\" cannot be read, so all of it is purged");
+            shared.note(Level::Error, text);
             shared.purge_all();
         }
         shared
@@ -82,63 +107,77 @@ impl SharedPurges {
     }
 
     /// Takes what a configuration says of the cache.
-    pub(super) fn follow(&mut self, target: &Arc<dyn PurgeTarget>, sealer: Option<Arc<Sealer>>) {
+    pub(super) fn follow(&mut self, target: &Arc<dyn PurgeTarget>, sealer: Option<Arc<Sealer>>, log: &ErrorLog) {
         self.target = target.clone();
+        self.log = log.clone();
         self.codec = PurgeCodec::new(&self.name, sealer);
     }
 
+    /// Writes a line to the log.
+    fn note(&self, level: Level, text: std::fmt::Arguments<'_>) {
+        self.log.write(level, None, format_args!("cluster: {text}"));
+    }
+
     fn purge_all(&mut self) {
-        self.whole += 1;
+        self.full_purges += 1;
         self.target.purge(&Purge::Prefix(Bytes::new()));
     }
 
-    /// Finds the place in the log with these ends from which it is followed. `known` is the engine that was followed before in
-    /// this process, if there was one, and `now` is the engine of now.
-    pub(super) fn join(&mut self, ends: Option<LogEnds>, known: Option<&KnownEngine>, now: &KnownEngine, node: &Node) {
+    /// Finds the place in the log with these ends from which it is followed; `None`: there is no log. `now` is the engine.
+    pub(super) fn join(&mut self, ends: Option<LogEnds>, now: &KnownEngine) {
+        let (applied, is_first) = (self.place.applied, self.place.mark.is_empty());
+        let is_gone = ends.is_none() && applied != EntryId::default();
         let ends = ends.unwrap_or_default();
-        let applied = self.applied;
-        let is_new = self.record.mark.is_empty();
-        let missed = unix_ms().saturating_sub(self.record.read_at) > REMEMBERED.as_millis() as u64;
+        let missed = unix_ms().saturating_sub(self.place.read_at) > REMEMBERED.as_millis() as u64;
+        let is_other = self.place.mark != now.mark;
+        let has_other_past = self.place.history != now.history.as_bytes();
         let mut why = None;
-        let from = if is_new {
+        let from = if is_first {
+            let is_late = ends.newest != EntryId::default() && !self.target.is_empty();
+            why = is_late.then_some("it was filled before it followed their log");
             ends.newest
-        } else if self.record.mark != now.mark {
+        } else if is_other {
             why = missed.then_some("the engine has lost the log meanwhile, or is another one");
             EntryId::default()
-        } else if ends.may_lack(applied) {
+        } else if is_gone || ends.may_lack(applied) {
             why = Some("the log does not go back as far");
             ends.newest
-        } else if ends.newest < applied || known.is_some_and(|known| known.history != now.history) {
+        } else if ends.newest < applied || has_other_past {
             applied.earlier(READ_AGAIN)
         } else {
             applied
         };
         if let Some(why) = why {
             let name = &self.name;
-            node.log(
-                Level::Warn,
-                format_args!("purges for cache \"{name}\" were missed, so all of it is purged: {why}"),
-            );
+            let text = format_args!("purges for cache \"{name}\" were missed, so all of it is purged: {why}");
+            self.note(Level::Warn, text);
             self.purge_all();
         }
-        self.applied = from;
-        if is_new {
-            // What the cache has is older than the first purge that it follows, so nothing has to be on the disk before.
-            self.record.applied = from;
-        } else {
-            // A purge of everything is on the disk before this place is.
-            self.settling = Some((from, self.target.ask_written()));
+        if is_other || has_other_past {
+            self.tell_again();
         }
-        self.record.mark = now.mark.clone();
-        self.record.mark.truncate(MAX_MARK);
-        self.record.read_at = unix_ms();
-        self.is_unsaved = true;
+        // Up to here nothing is missing; otherwise the time of the last read stays as it was.
+        let read_at = if is_first || why.is_some() { unix_ms() } else { self.place.read_at };
+        let history = now.history.clone().into_bytes();
+        self.place = PurgePlace { applied: from, read_at, mark: now.mark.clone(), history };
+        self.settling = None;
+        if is_first && why.is_none() {
+            // Nothing has to be on the disk before.
+            self.written = self.place.clone();
+            self.is_unsaved = true;
+        }
         self.acknowledged = None;
+        self.untold.iter_mut().for_each(|untold| untold.is_claimed = false);
     }
 
     /// The place from which the log is followed.
     pub(super) fn applied(&self) -> EntryId {
-        self.applied
+        self.place.applied
+    }
+
+    /// Whether the cache has followed a log of the engine with this mark.
+    pub(super) fn has_followed(&self, mark: &[u8]) -> bool {
+        !mark.is_empty() && self.place.mark == mark
     }
 
     /// Applies an entry of the log. `None` as the purge: it is this node's own, or none of this cluster.
@@ -147,94 +186,116 @@ impl SharedPurges {
             self.target.purge(&what);
             self.purges += 1;
         }
-        self.applied = self.applied.max(id);
-        self.record.read_at = unix_ms();
+        self.place.applied = self.place.applied.max(id);
     }
 
     /// Notes that the log was read to its end.
     pub(super) fn note_read(&mut self) {
-        self.record.read_at = unix_ms();
+        self.place.read_at = unix_ms();
     }
 
-    /// Notes purges that other nodes have not been told, on the disk.
-    pub(super) fn note_untold(&mut self, purges: Vec<Purge>, node: &Node) {
-        for what in purges {
-            self.record.add(what);
-        }
+    /// Adds a purge that other nodes have to be told; `is_claimed`: a task tells it at once. Its number.
+    pub(super) fn add_untold(&mut self, what: Purge, is_claimed: bool) -> u64 {
+        self.numbers += 1;
         self.is_unsaved = true;
-        self.save(node);
-    }
-
-    /// The purges that other nodes have to be told, the oldest first.
-    pub(super) fn untold(&self) -> Vec<Purge> {
-        self.record.untold.clone()
-    }
-
-    /// Notes that other nodes have been told of a purge.
-    pub(super) fn note_told(&mut self, what: &Purge) {
-        let before = self.record.untold.len();
-        self.record.untold.retain(|untold| untold != what);
-        self.is_unsaved |= self.record.untold.len() != before;
-        self.forget_old();
-        if self.recent.len() >= MAX_UNTOLD {
-            self.recent.pop_front();
+        let bytes = texts(self.untold.iter().map(|untold| &untold.what)) + parts(&what).1.len();
+        if self.untold.len() >= MAX_UNTOLD || bytes > MAX_UNTOLD_TEXTS {
+            // A purge of everything stands for all of them.
+            self.untold.clear();
+            self.untold.push_back(UntoldPurge {
+                number: self.numbers,
+                what: Purge::Prefix(Bytes::new()),
+                is_claimed: false,
+            });
+        } else {
+            self.untold.push_back(UntoldPurge { number: self.numbers, what, is_claimed });
         }
-        self.recent.push_back((Instant::now(), what.clone()));
+        self.numbers
     }
 
-    fn forget_old(&mut self) {
+    /// The next purge that other nodes have to be told and that no task tells; a task tells it from now on.
+    pub(super) fn claim_untold(&mut self) -> Option<(u64, Purge)> {
+        let untold = self.untold.iter_mut().find(|untold| !untold.is_claimed)?;
+        untold.is_claimed = true;
+        Some((untold.number, untold.what.clone()))
+    }
+
+    /// Notes that no task tells this purge any more.
+    pub(super) fn release_untold(&mut self, number: u64) {
+        self.untold.iter_mut().filter(|untold| untold.number == number).for_each(|untold| untold.is_claimed = false);
+    }
+
+    /// Notes that other nodes have been told of the purge with this number.
+    pub(super) fn note_told(&mut self, number: u64) {
+        let Some(place) = self.untold.iter().position(|untold| untold.number == number) else { return };
+        let Some(UntoldPurge { what, .. }) = self.untold.remove(place) else { return };
+        self.is_unsaved = true;
         while self.recent.front().is_some_and(|(at, _)| at.elapsed() > REMEMBERED) {
             self.recent.pop_front();
+        }
+        let bytes = texts(self.recent.iter().map(|(_, what)| what)) + parts(&what).1.len();
+        if self.recent.len() >= MAX_UNTOLD || bytes > MAX_UNTOLD_TEXTS {
+            self.recent = VecDeque::from([(Instant::now(), Purge::Prefix(Bytes::new()))]);
+        } else {
+            self.recent.push_back((Instant::now(), what));
         }
     }
 
     /// Has the purges of the last minute told again: the engine may have lost them.
-    pub(super) fn tell_again(&mut self) {
-        self.forget_old();
-        for (_, what) in std::mem::take(&mut self.recent) {
-            self.record.add(what);
+    fn tell_again(&mut self) {
+        for (at, what) in std::mem::take(&mut self.recent) {
+            if at.elapsed() <= REMEMBERED {
+                self.add_untold(what, false);
+            }
         }
-        self.is_unsaved = true;
     }
 
-    /// Writes the record, if the one on the disk is another one.
-    pub(super) fn save(&mut self, node: &Node) {
-        match self.settling {
-            Some((place, number)) if self.target.is_written(number) => {
-                self.record.applied = place;
+    /// Writes the record, if the one on the disk is another one. Whether the disk has it.
+    pub(super) fn save(&mut self) -> bool {
+        match &self.settling {
+            Some((place, number)) if self.target.is_written(*number) => {
+                self.written = place.clone();
                 self.settling = None;
                 self.is_unsaved = true;
             }
             Some(_) => {}
             // The purges come first: after a power cut those from the place of the record on are applied again.
-            None if self.applied != self.record.applied => {
-                self.settling = Some((self.applied, self.target.ask_written()));
+            None => {
+                let is_read = self.place.read_at.saturating_sub(self.written.read_at) >= READ_AT_STEP;
+                let as_written = PurgePlace { read_at: self.place.read_at, ..self.written.clone() };
+                if self.place != as_written || is_read {
+                    self.settling = Some((self.place.clone(), self.target.ask_written()));
+                }
             }
-            None => {}
         }
         if !self.is_unsaved {
-            return;
+            return true;
         }
-        match self.record.save(&self.target.folder()) {
-            Ok(()) => self.is_unsaved = false,
-            Err(error) => {
-                let name = &self.name;
-                node.log(
-                    Level::Error,
-                    format_args!("the record of purges of cache \"{name}\" cannot be written: {error}"),
-                );
-            }
+        let untold = self.untold.iter().map(|untold| untold.what.clone()).collect();
+        let record = PurgeRecord { place: self.written.clone(), untold };
+        let saved = record.save(&self.target.folder());
+        self.is_unsaved = saved.is_err();
+        if let Err(error) = &saved
+            && !self.is_failing
+        {
+            let name = &self.name;
+            self.note(
+                Level::Error,
+                format_args!("the record of purges of cache \"{name}\" cannot be written: {error}"),
+            );
         }
+        self.is_failing = saved.is_err();
+        saved.is_ok()
     }
 
     /// The figures of the cache.
     pub(super) fn report(&self) -> CacheReport {
         CacheReport {
             name: self.name.to_string(),
-            pending: self.record.untold.len(),
-            applied: (!self.record.mark.is_empty()).then(|| self.applied.to_string()),
+            pending: self.untold.len(),
+            applied: (!self.place.mark.is_empty()).then(|| self.place.applied.to_string()),
             purges: self.purges,
-            whole: self.whole,
+            full_purges: self.full_purges,
         }
     }
 }

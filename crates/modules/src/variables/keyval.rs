@@ -27,7 +27,7 @@ settings! {
         /// | `type=prefix` | keys are beginnings of texts; the longest is found |
         /// | `timeout=T` | a pair is removed after this time, unless the API has given it another one |
         /// | `sync` | other machines have the same pairs, through `zone_sync_engine`. A change is made for all at once, and none is made while the engine is away |
-        /// | `sync alone=local` | while the engine is away, changes are made on this machine, and told to the others later |
+        /// | `sync alone=local` | while the engine is away, changes are made on this machine, and told to the others later; a restart before that loses them |
         /// | `state=file` | a file that keeps the pairs over restarts, as JSON. It is replaced by the user whom the worker runs as, who has to be allowed to make files in its folder. A file that is no such JSON is kept beside it as `file.unused` |
         keyval_zone: KeyvalZones, in HTTP,
             fidelity = Differs("sync is by zone_sync_engine, and deletes reach all machines; the state file is JSON");

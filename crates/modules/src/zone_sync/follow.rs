@@ -19,8 +19,8 @@ pub(super) fn cluster(generation: &Generation) -> Option<Arc<Cluster>> {
     generation.parts.get::<Cluster>()
 }
 
-/// Has the thread follow a configuration that has begun.
-pub(super) fn begin(generation: &Arc<Generation>, _: &Arc<SharedState>) {
+/// Has the thread follow a configuration, before that takes requests which may change what is shared.
+pub(super) fn prepare(generation: &Arc<Generation>, _: &Arc<SharedState>) {
     let Some(cluster) = cluster(generation) else { return };
     let Some(wanted) = generation.parts.get::<WantedEngine>() else { return cluster.stop(Duration::ZERO) };
     let zones = generation.parts.get::<AllKeyvals>();

@@ -25,7 +25,7 @@ pub static MODULE: Module = Module {
     name: "zone_sync",
     groups: &[group::<ZoneSyncSettings>()],
     finish: Some(declare),
-    begin: Some(follow::begin),
+    prepare: Some(follow::prepare),
     leave: Some(leave),
     end: Some(end),
     ..Module::EMPTY

@@ -37,6 +37,10 @@ impl PurgeTarget for CacheTarget {
         self.0.cache.has_settled(number)
     }
 
+    fn is_empty(&self) -> bool {
+        self.0.cache.figures().entries == 0
+    }
+
     fn folder(&self) -> PathBuf {
         self.0.cache.config().path.clone()
     }

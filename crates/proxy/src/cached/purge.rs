@@ -7,9 +7,9 @@ use bytes::Bytes;
 use freerun_cache::cache::{Cache, IndexAnswer};
 use freerun_cache::fill::Progress;
 use freerun_cache::key::Key;
-use freerun_cache::purge::{Purge, PurgeRefused};
+use freerun_cache::purge::{MAX_TEXT, Purge, PurgeRefused};
 use freerun_cache::rules::tags;
-use freerun_cluster::{Cluster, PurgeNews};
+use freerun_cluster::{Cluster, PurgeDelivery};
 use freerun_conf::text_of;
 use freerun_http::log_error;
 use freerun_http::request::Request;
@@ -44,7 +44,7 @@ pub fn by_key<'r>(request: &'r mut Request, family: &'static dyn Family) -> Loca
             return Outcome::Status(Status::NOT_FOUND);
         };
         let wanted = CacheRequest::of(defined.folder.cache.clone(), key.render(request).into_owned().into());
-        answer(request, &wanted, vec![wanted.meant()], wanted.purge(), true).await
+        answer(request, &wanted, vec![wanted.as_purge()], wanted.purge(), true).await
     })
 }
 
@@ -62,7 +62,7 @@ pub async fn run(request: &Request, wanted: &CacheRequest, rule: Option<&MethodR
         let purged = wanted.cache.purge(&all).map(|_| true);
         (vec![all], purged)
     } else {
-        (vec![wanted.meant()], wanted.purge())
+        (vec![wanted.as_purge()], wanted.purge())
     };
     answer(request, wanted, what, purged, rule.is_some()).await
 }
@@ -74,22 +74,17 @@ async fn answer(
     purged: Result<bool, PurgeRefused>,
     has_page: bool,
 ) -> Outcome {
-    let mut is_noted = false;
-    let mut purged = purged;
-    if purged.is_ok() {
-        // Another machine may have what this one has not.
-        match tell_others(request, &wanted.cache, what).await {
-            None => {}
-            Some(PurgeNews::Told) => purged = Ok(true),
-            Some(PurgeNews::Noted) => (purged, is_noted) = (Ok(true), true),
-            Some(PurgeNews::Lost) => return Outcome::Status(Status::SERVICE_UNAVAILABLE),
-        }
-    }
+    let delivery = if purged.is_ok() { tell_others(request, &wanted.cache, what).await } else { None };
+    // Another machine may have what this one has not.
+    let purged = purged.map(|purged| purged || delivery.is_some());
     if matches!(purged, Ok(true)) {
         write_down(request, &wanted.cache, &wanted.text).await;
     }
     match purged {
-        Ok(true) if is_noted => Response::new(Status::ACCEPTED, Bytes::new(), Body::Empty).into(),
+        Ok(true) if delivery == Some(PurgeDelivery::Failed) => Outcome::Status(Status::SERVICE_UNAVAILABLE),
+        Ok(true) if delivery == Some(PurgeDelivery::Stored) => {
+            Response::new(Status::ACCEPTED, Bytes::new(), Body::Empty).into()
+        }
         Ok(true) if has_page => {
             Response::new(Status::OK, "text/html", Body::Bytes(Bytes::from_static(PURGED.as_bytes()))).into()
         }
@@ -115,26 +110,39 @@ pub fn purge_tags(cache: &Cache, tags: Vec<Bytes>) -> Result<(), PurgeRefused> {
 
 /// Tells other machines of purges of a cache, which are in force here already; it waits for a second at most. `None`: purges
 /// of the cache concern this machine alone.
-pub async fn tell_others(request: &Request, cache: &Cache, what: Vec<Purge>) -> Option<PurgeNews> {
+pub async fn tell_others(request: &Request, cache: &Cache, what: Vec<Purge>) -> Option<PurgeDelivery> {
     let parts = &request.generation.parts;
     let caches = parts.get::<Caches>()?;
     let defined = caches.iter().find(|defined| defined.path.sync && std::ptr::eq(&*defined.folder.cache, cache))?;
     let name = &defined.path.name;
-    let news = parts.get::<Cluster>()?.tell_purges(name, what).await;
-    match news {
-        PurgeNews::Told => {}
-        PurgeNews::Noted => {
+    let what = what.into_iter().map(bounded).collect();
+    let delivery = parts.get::<Cluster>()?.tell_purges(name, what).await;
+    match delivery {
+        PurgeDelivery::Delivered => {}
+        PurgeDelivery::Stored => {
             log_error!(
                 request,
                 Warn,
                 "other machines will be told of a purge of cache \"{name}\" when the engine is there"
             );
         }
-        PurgeNews::Lost => {
-            log_error!(request, Error, "other machines are not told of a purge of cache \"{name}\": too many wait");
+        PurgeDelivery::Failed => {
+            log_error!(
+                request,
+                Error,
+                "other machines may not hear of a purge of cache \"{name}\": the engine is away, and the purge could not be stored"
+            );
         }
     }
-    Some(news)
+    Some(delivery)
+}
+
+/// A purge whose text is no longer than other machines take. The key of a very long one is purged with its neighbours.
+fn bounded(what: Purge) -> Purge {
+    match what {
+        Purge::Key(text) if text.len() > MAX_TEXT => Purge::Prefix(text.slice(..MAX_TEXT)),
+        what => what,
+    }
 }
 
 /// Waits, for a second at most, until a purge of `what` has reached the disk. It is in force before.
@@ -160,7 +168,7 @@ impl CacheRequest {
 
     /// The purge of what is stored under the key, or, if its text ends with an asterisk, under all keys that begin with the text
     /// before that.
-    pub fn meant(&self) -> Purge {
+    pub fn as_purge(&self) -> Purge {
         match self.text.strip_suffix(b"*") {
             Some(prefix) => Purge::Prefix(self.text.slice_ref(prefix)),
             None => Purge::Key(self.text.clone()),

@@ -82,6 +82,15 @@ settings! {
     }
 }
 
+/// Checks that there is an engine, which takes the place of the mesh.
+fn check_engine(directive: &Node, cx: &Cx) -> Result<(), Problem> {
+    if cx.extensions.get::<EngineDeclared>().is_some() {
+        return Ok(());
+    }
+    let problem = Problem::directive(directive, "needs an engine here").at_node(directive);
+    Err(problem.hint("add \"zone_sync_engine redis://host:6379;\" outside of all blocks; it replaces the mesh"))
+}
+
 /// A directive without arguments that an engine replaces.
 #[derive(Debug, Clone, Copy)]
 pub struct ReplacedFlag;
@@ -90,12 +99,7 @@ impl Value for ReplacedFlag {
     const SHAPE: Shape = Shape::exactly(0, "");
 
     fn parse(directive: &Node, cx: &mut Cx) -> Result<ReplacedFlag, Problem> {
-        if cx.extensions.get::<EngineDeclared>().is_none() {
-            let problem = Problem::new("\"zone_sync\" needs an engine here").at_node(directive);
-            return Err(
-                problem.hint("add \"zone_sync_engine redis://host:6379;\" outside of all blocks; it replaces the mesh")
-            );
-        }
+        check_engine(directive, cx)?;
         let message = "\"zone_sync\" has no effect: \"zone_sync_engine\" takes its place";
         cx.warn(Problem::warning(message).at_node(directive));
         Ok(ReplacedFlag)
@@ -109,7 +113,8 @@ pub struct ReplacedArguments;
 impl Value for ReplacedArguments {
     const SHAPE: Shape = Shape::at_least(1, "value …");
 
-    fn parse(_: &Node, _: &mut Cx) -> Result<ReplacedArguments, Problem> {
+    fn parse(directive: &Node, cx: &mut Cx) -> Result<ReplacedArguments, Problem> {
+        check_engine(directive, cx)?;
         Ok(ReplacedArguments)
     }
 }

@@ -69,7 +69,7 @@ described! {
         /// The last entry of the zone's log that was applied; null while there is none.
         pub applied: Option<String>,
         /// Pairs of the engine that were left out: for want of room, or because they cannot be read.
-        #[metric(counter "freerun_cluster_zone_left_out_total")]
+        #[metric(gauge "freerun_cluster_zone_left_out")]
         pub left_out: u64,
     }
 
@@ -85,8 +85,8 @@ described! {
         #[metric(counter "freerun_cluster_cache_purges_total")]
         pub purges: u64,
         /// The number of purges of everything, because purges of other machines were missed.
-        #[metric(counter "freerun_cluster_cache_whole_purges_total")]
-        pub whole: u64,
+        #[metric(counter "freerun_cluster_cache_full_purges_total")]
+        pub full_purges: u64,
     }
 
     /// A machine of the cluster.
@@ -140,8 +140,8 @@ impl From<&ZoneReport> for SharedZone {
 
 impl From<&CacheReport> for SharedCache {
     fn from(report: &CacheReport) -> SharedCache {
-        let CacheReport { name, pending, applied, purges, whole } = report.clone();
-        SharedCache { name, pending, applied, purges, whole }
+        let CacheReport { name, pending, applied, purges, full_purges } = report.clone();
+        SharedCache { name, pending, applied, purges, full_purges }
     }
 }
 

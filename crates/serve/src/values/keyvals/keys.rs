@@ -117,6 +117,20 @@ pub fn of_pair(kind: KeyvalType, text: &str, lengths: &Lengths) -> Option<PairKe
     }
 }
 
+/// The one way to write a key of this kind: all texts that stand for the same have the same. `None`: it is no key.
+pub fn canonical(kind: KeyvalType, text: &str) -> Option<String> {
+    let place = of_pair(kind, text, &Lengths::default())?;
+    if kind != KeyvalType::Address {
+        return Some(text.to_owned());
+    }
+    let (family, length) = (usize::from(*place.first()?), *place.get(1)?);
+    let address = match place.get(2..)? {
+        octets if octets.len() == 4 => IpAddr::from(<[u8; 4]>::try_from(octets).ok()?),
+        octets => IpAddr::from(<[u8; 16]>::try_from(octets).ok()?),
+    };
+    Some(if length == BITS[family] { address.to_string() } else { format!("{address}/{length}") })
+}
+
 /// Finds the most particular key that stands for `text`: `find` looks into the table.
 pub fn look_up<T>(kind: KeyvalType, text: &[u8], lengths: &Lengths, find: impl Fn(&[u8]) -> Option<T>) -> Option<T> {
     match kind {
@@ -177,6 +191,23 @@ mod tests {
         ];
         assert_eq!(found(KeyvalType::Address, &keys, &texts), expected);
         assert_eq!(found(KeyvalType::Address, &["0.0.0.0/0"], &["1.2.3.4", "::1"]), [Some("0.0.0.0/0"), None]);
+    }
+
+    #[test]
+    fn texts_that_stand_for_the_same_have_one_form() {
+        for (text, form) in [
+            ("10.1.2.3/8", "10.0.0.0/8"),
+            ("10.1.2.3", "10.1.2.3"),
+            ("10.1.2.3/32", "10.1.2.3"),
+            ("::ffff:10.1.2.3", "10.1.2.3"),
+            ("2001:DB8:0::1/32", "2001:db8::/32"),
+            ("0:0::1", "::1"),
+            ("0.0.0.0/0", "0.0.0.0/0"),
+        ] {
+            assert_eq!(canonical(KeyvalType::Address, text).as_deref(), Some(form), "{text}");
+        }
+        assert_eq!(canonical(KeyvalType::Text, "10.1.2.3/8").as_deref(), Some("10.1.2.3/8"));
+        assert_eq!((canonical(KeyvalType::Address, "x"), canonical(KeyvalType::Prefix, "")), (None, None));
     }
 
     #[test]

@@ -267,20 +267,15 @@ impl Keyvals {
         if has_room() { Ok(()) } else { Err(PairRefusal::Full) }
     }
 
-    /// Whether these changes name keys of the zone's kind alone.
-    pub fn takes_keys(&self, change: &PairChange) -> bool {
-        let is_key = |key: &str| keys::of_pair(self.kind, key, &self.lengths).is_some();
-        match change {
-            PairChange::Add(all) => all.iter().all(|new| is_key(&new.key)),
-            PairChange::Set { key, .. } | PairChange::Remove(key) => is_key(key),
-            PairChange::Clear => true,
-        }
+    /// The one way to write a key of the zone: all texts that stand for the same pair have the same. `None`: it is no key.
+    pub fn canonical(&self, key: &str) -> Option<String> {
+        keys::canonical(self.kind, key)
     }
 
     /// Whether the zone has room for these changes, as far as that can be known before they are made.
     pub fn has_room(&self, change: &PairChange) -> bool {
         let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let size = |key: &str, value: &str| (2 * key.len() + value.len()) as u64 + OVERHEAD;
+        let size = |key: &str, value: &str| Pair { key: key.into(), value: value.into(), until: None }.size();
         let now = now();
         let bytes = match change {
             PairChange::Add(all) => all.iter().map(|new| size(&new.key, &new.value)).sum(),
@@ -310,6 +305,12 @@ impl Keyvals {
         if let Ok(place) = self.key(key) {
             self.take(&place);
         }
+    }
+
+    /// The value and the end of the pair with this key, in milliseconds since 1970.
+    pub fn entry(&self, key: &str) -> Option<(String, Option<u64>)> {
+        let place = keys::of_pair(self.kind, key, &self.lengths)?;
+        self.there(&place, now()).map(|pair| (pair.value.to_string(), pair.until))
     }
 
     /// All pairs with their ends, in milliseconds since 1970.
@@ -469,7 +470,7 @@ mod tests {
         zone.forget("x");
         assert_eq!((zone.get("a"), zone.get("b").as_deref()), (None, Some("3")));
         assert_eq!(zone.store("", "1", None), Err(PairRefusal::Key));
-        assert!(zone.takes_keys(&set("a", None, None)) && !zone.takes_keys(&PairChange::Remove(String::new())));
+        assert_eq!((zone.entry("b"), zone.entry("a")), (Some(("3".into(), far)), None));
         assert_eq!(Keyvals::new(KeyvalType::Text, 10).store("a", "1", None), Err(PairRefusal::Full));
     }
 

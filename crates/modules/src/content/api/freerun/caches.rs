@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use freerun_cache::cache::Cache;
 use freerun_cache::purge::{MAX_TEXT, PurgeRefused};
-use freerun_cluster::PurgeNews;
+use freerun_cluster::PurgeDelivery;
 use freerun_conf::text_of;
 use freerun_proto::Status;
 use freerun_proxy::cached::clock::unix_now;
@@ -101,7 +101,7 @@ pub(super) fn purge(mut asked: EndpointCall<'_>) -> EndpointFuture<'_> {
             Purge::Key(text) => {
                 let wanted = CacheRequest::of(cache, text);
                 let removed = wanted.purge().map_err(too_long)?;
-                let what = vec![wanted.meant()];
+                let what = vec![wanted.as_purge()];
                 purged(&asked, &wanted.cache, &wanted.text, what, removed).await
             }
             Purge::Tags(tags) => {
@@ -123,18 +123,16 @@ async fn purged(
     what: Vec<freerun_cache::purge::Purge>,
     removed: bool,
 ) -> Result<EndpointAnswer, EndpointFailure> {
-    let news = tell_others(asked.request, cache, what).await;
-    if !removed && news.is_none() {
+    let delivery = tell_others(asked.request, cache, what).await;
+    if !removed && delivery.is_none() {
         return Err(Code::KeyNotFound.into());
-    }
-    if news == Some(PurgeNews::Lost) {
-        return Err(Code::ClusterAway.into());
     }
     let name = &cache.config().name;
     change_log::note(asked.request, format_args!("\"{}\" is purged from cache \"{name}\"", text_of(text)));
     write_down(asked.request, cache, text).await;
-    match news {
-        Some(PurgeNews::Noted) => EndpointAnswer::accepted(),
+    match delivery {
+        Some(PurgeDelivery::Failed) => Err(Code::ClusterAway.into()),
+        Some(PurgeDelivery::Stored) => EndpointAnswer::accepted(),
         _ => EndpointAnswer::done(),
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use freerun_cluster::directives::WantedEngine;
-use freerun_cluster::{Cluster, NodeReport};
+use freerun_cluster::{Cluster, EntryId, NodeReport};
 
 use super::endpoint_call::{EndpointAnswer, EndpointCall, EndpointFuture};
 use super::refusal::{Code, Refusal};
@@ -14,11 +14,11 @@ use crate::content::status::cluster::{self, ClusterNode};
 described! {
     /// The purges of a cache that the machines of the cluster have applied.
     pub struct AppliedPurges {
-        /// The last entry of the cache's log that this machine has applied.
-        pub applied: Option<String>,
+        /// The newest entry of the log of the cache's purges.
+        pub newest: String,
         /// Whether each machine that lives has applied that entry.
         pub everywhere: bool,
-        /// For each machine that lives, the last entry that it has applied; empty: none.
+        /// For each machine that lives and has such a cache, the last entry that it has applied.
         pub nodes: BTreeMap<String, String>,
     }
 }
@@ -50,20 +50,16 @@ pub(super) fn nodes(asked: EndpointCall<'_>) -> EndpointFuture<'_> {
 pub(super) fn purges(asked: EndpointCall<'_>) -> EndpointFuture<'_> {
     Box::pin(async move {
         let cluster = cluster(&asked)?;
-        let report = cluster.report();
-        let cache =
-            report.caches.iter().find(|cache| cache.name == asked.name()).ok_or(Refusal::from(Code::CacheNotFound))?;
-        let living = cluster.nodes().await.ok_or(Refusal::from(Code::ClusterAway))?;
-        let applied = |node: &NodeReport| (node.node.clone(), node.applied_purges(asked.name()).to_owned());
-        let nodes: BTreeMap<String, String> = living.iter().map(applied).collect();
-        let own = cache.applied.as_deref().map(place);
-        let everywhere = nodes.values().all(|applied| own.is_none_or(|own| place(applied) >= own));
-        EndpointAnswer::value(&AppliedPurges { applied: cache.applied.clone(), everywhere, nodes })
+        if !cluster.report().caches.iter().any(|cache| cache.name == asked.name()) {
+            return Err(Code::CacheNotFound.into());
+        }
+        let newest = cluster.newest_purge(asked.name()).await;
+        let (newest, living) = newest.ok_or(Refusal::from(Code::ClusterAway))?;
+        // A machine without such a cache has nothing to purge.
+        let applied = |node: &NodeReport| Some((node.node.clone(), node.applied_purges(asked.name())?));
+        let nodes: BTreeMap<String, EntryId> = living.iter().filter_map(applied).collect();
+        let everywhere = nodes.values().all(|applied| *applied >= newest);
+        let nodes = nodes.into_iter().map(|(node, applied)| (node, applied.to_string())).collect();
+        EndpointAnswer::value(&AppliedPurges { newest: newest.to_string(), everywhere, nodes })
     })
-}
-
-/// An identifier of an entry as numbers, which can be compared.
-fn place(id: &str) -> (u64, u64) {
-    let (milliseconds, number) = id.split_once('-').unwrap_or_default();
-    (milliseconds.parse().unwrap_or_default(), number.parse().unwrap_or_default())
 }

@@ -173,7 +173,7 @@ pub static ENDPOINTS: &[Endpoint] = &[
     Endpoint {
         path: "/cluster/caches/{zone}",
         id: "getAppliedPurges",
-        summary: "Which machines have applied the purges of a cache that this one has applied.",
+        summary: "Which machines have applied the newest purge of a cache.",
         example: example("/cluster/caches/pages", r#"{"everywhere":true}"#),
         answer: Some(AppliedPurges::schema),
         refusals: &[Code::NoCluster, Code::CacheNotFound, Code::ClusterAway],

@@ -849,7 +849,7 @@ function servers(now, before, time, kind) {
             { grade: (row) => row.pending > 0 ? "warn" : "", note: "Changes and purges that other machines do not know yet" }),
         figure("Left out", (row) => row.left_out ?? NaN, count,
             { grade: (row) => row.left_out > 0 ? "bad" : "", note: "Pairs that found no room here, or cannot be read" }),
-        figure("Whole purges", (row) => row.whole ?? NaN, count, { note: "Purges of everything, because some were missed" }),
+        figure("Whole purges", (row) => row.full_purges ?? NaN, count, { note: "Purges of everything, because some were missed" }),
         word("Applied", (row) => row.applied || ""),
     ]);
     aim("cluster", facts, () => false);
