@@ -18,10 +18,10 @@ use freerun_http::request::response::LocalBoxFuture;
 use freerun_http::variables::Variable;
 use freerun_proto::Status;
 use freerun_serve::Subject as _;
+use freerun_serve::limits::bucket::{Bucket, Judgement};
 use freerun_serve::loops::figures::limits::LimitOutcome as Counted;
 
 use setting::{Limit, LimitReqSettings};
-use states::Judgement;
 
 /// The module `limit_req`.
 pub static MODULE: Module = Module {
@@ -166,7 +166,7 @@ fn judge_one(limit: &Limit, request: &Request, count: bool) -> Option<Judgement>
     let zone = limit.zone.get()?;
     let key = zone.key.of(request)?;
     let now = zone.states.now();
-    let bucket = states::Bucket { rate: zone.rate, burst: limit.burst };
+    let bucket = Bucket { rate: zone.rate, burst: limit.burst };
     Some(if count { zone.states.count(&key, now, bucket) } else { zone.states.ask(&key, now, bucket) })
 }
 

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use freerun_conf::{Cx, Node, Problem, Setting, Shape, settings};
 use freerun_http::request::Request;
 use freerun_serve::configuration::zones::{Zone, ZoneName, ZoneTable};
+use freerun_serve::limits::bucket::MAX_EXCESS;
 use freerun_serve::limits::{LimitKey, RefusalLevel};
 use freerun_serve::loops::figures::limits::{LimitFigures, LimitZones};
 
-use super::states::{MAX_EXCESS, States};
+use super::states::States;
 use crate::preaccess::key::RefusalStatus;
 
 /// The kind of zone that this module uses.

@@ -1,99 +1,30 @@
 //! The states of the keys in a zone of `limit_req`: 24 bytes for each, in a table of fixed size without locks.
 //!
-//! A key has its place in one of the sets of [`WAYS`] states. When a set is full, the state that was used least
-//! recently makes room, so that memory never grows and a key costs the same however many there are. Instead of the
-//! keys, fingerprints of 64 bits are kept; it is practically impossible that two keys of one set have the same one (and
-//! so share a state).
-//!
-//! A state is one word that is replaced atomically. Its halves are the time of the last count (milliseconds, 32 bits
-//! that may wrap around) and the excess in thousandths of a request (32 bits). Beside it is the time of the last use. A
-//! refused request counts as a use, because the key of a client that is refused all the time must not seem unused.
+//! A state is one word, and beside it is the time of its last use: see [`KeyTable`].
 
-use std::hint;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use freerun_runtime::log::clock;
 use freerun_serve::configuration::zones::StateBytes;
-use freerun_serve::limits::{Hasher, KeyFingerprint, SECRETS};
+use freerun_serve::limits::bucket::{Bucket, BucketState, Judgement, update};
+use freerun_serve::limits::key_table::{BUSY, EMPTY, KeyTable, WAYS};
+use freerun_serve::limits::{Hasher, SECRETS};
 
-/// The number of states in a set.
-const WAYS: usize = 16;
-/// The number of words in a set: its tags, then its states, then the times of their last use.
-const SET: usize = 3 * WAYS;
 /// The number of bytes of one state.
 #[cfg(test)]
 pub const STATE_SIZE: u64 = 24;
-/// The largest excess that can be stored, in thousandths of a request: larger bursts are treated as this one.
-pub const MAX_EXCESS: u64 = u32::MAX as u64;
 
-/// The tag of a place that was never used.
-const EMPTY: u64 = 0;
-/// The tag of a place that is being given to another key.
-const BUSY: u64 = 1;
-/// The number of looks at a place with the tag [`BUSY`]. The change takes two writes; a thread that is interrupted
-/// between them must not block the others.
-const PATIENCE: usize = 64;
+/// The words of a key: its state, and the time of its last use.
+const WORDS: usize = 2;
 
-/// The state of one key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct KeyState {
-    last: u32,
-    excess: u32,
-}
-
-impl KeyState {
-    fn of(word: u64) -> KeyState {
-        KeyState { last: (word >> 32) as u32, excess: word as u32 }
-    }
-
-    fn word(self) -> u64 {
-        u64::from(self.last) << 32 | u64::from(self.excess)
-    }
-
-    /// The excess with one more request now: it decreases by `rate` thousandths a second.
-    fn with_one_more(self, now: u32, rate: u64) -> u64 {
-        let leaked = rate.saturating_mul(u64::from(age(self.last, now))) / 1000;
-        (u64::from(self.excess) + 1000).saturating_sub(leaked)
-    }
-}
-
-/// The milliseconds since a time. Loops may come here in another order than they read the clock, so a small negative
-/// age counts as 0.
-fn age(since: u32, now: u32) -> u32 {
-    let age = now.wrapping_sub(since);
-    if age > u32::MAX - 60_000 { 0 } else { age }
-}
-
-/// The verdict of a zone on a request: the excess in thousandths of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Judgement {
-    /// The excess is within the burst.
-    Within(u64),
-    /// The excess is beyond the burst.
-    Beyond(u64),
-}
-
-/// The rate and the burst of a zone.
-#[derive(Debug, Clone, Copy)]
-pub struct Bucket {
-    /// The rate, in thousandths of a request a second.
-    pub rate: u64,
-    /// The largest excess, in thousandths of a request.
-    pub burst: u64,
-}
-
-impl Bucket {
-    fn judge(self, excess: u64) -> Judgement {
-        if excess > self.burst.min(MAX_EXCESS - 1000) { Judgement::Beyond(excess) } else { Judgement::Within(excess) }
-    }
-}
+/// The number of words in a set.
+const SET: usize = KeyTable::<WORDS>::SET;
 
 /// The states of a zone.
 #[derive(Debug)]
 pub struct States {
-    words: Box<[AtomicU64]>,
-    hasher: Hasher,
+    table: KeyTable<WORDS>,
     began: Instant,
     /// The time at `began`, on the clock of the process whose states these were.
     first: u32,
@@ -107,20 +38,22 @@ const FORMAT: &[u8; 8] = b"states 1";
 impl States {
     /// A table of as many states as `size` bytes hold. `None` if there is not enough memory.
     pub fn new(size: u64) -> Option<States> {
-        let words = usize::try_from(size / 8).ok()? / SET * SET;
-        let words = freerun_sys::memory::zeroed_atomics(words.max(SET))?;
-        Some(States { words, hasher: Hasher::default(), began: Instant::now(), first: 0 })
+        States::with(size, Hasher::default(), 0)
+    }
+
+    fn with(size: u64, hasher: Hasher, first: u32) -> Option<States> {
+        Some(States { table: KeyTable::new(size, hasher)?, began: Instant::now(), first })
     }
 
     /// The states as bytes, for [`States::restored`] in another process.
     pub fn save(&self) -> StateBytes {
         let mut saved = StateBytes::new(FORMAT.to_vec());
         let mut put = |number: u64| saved.extend_from_slice(&number.to_le_bytes());
-        self.hasher.secrets().into_iter().for_each(&mut put);
+        self.table.hasher().secrets().into_iter().for_each(&mut put);
         put(self.now().into());
         put(since_1970());
-        put(self.words.len() as u64);
-        for (number, set) in self.words.chunks_exact(SET).enumerate() {
+        put(self.table.words().len() as u64);
+        for (number, set) in self.table.words().chunks_exact(SET).enumerate() {
             let mut words = [0; SET];
             // A tag comes first, so that a state that is given to another key meanwhile seems to be busy, or has its tag.
             for (word, known) in words.iter_mut().zip(set) {
@@ -145,13 +78,13 @@ impl States {
         let now = u32::try_from(numbers.next()?).ok()?;
         let passed = since_1970().saturating_sub(numbers.next()?);
         let first = now.wrapping_add(u32::try_from(passed).unwrap_or(u32::MAX / 2));
-        let states = States { hasher: Hasher::with(secrets), first, ..States::new(size)? };
-        if numbers.next()? != states.words.len() as u64 || !rest.is_empty() {
+        let states = States::with(size, Hasher::with(secrets), first)?;
+        if numbers.next()? != states.table.words().len() as u64 || !rest.is_empty() {
             return None;
         }
         while let Some(number) = numbers.next() {
             let start = usize::try_from(number).ok()?.checked_mul(SET)?;
-            for (way, word) in states.words.get(start..start.checked_add(SET)?)?.iter().enumerate() {
+            for (way, word) in states.table.words().get(start..start.checked_add(SET)?)?.iter().enumerate() {
                 let saved = numbers.next()?;
                 word.store(if way < WAYS && saved == BUSY { EMPTY } else { saved }, Ordering::Relaxed);
             }
@@ -166,43 +99,19 @@ impl States {
 
     /// Counts a request with this key, unless it is beyond the burst.
     pub fn count(&self, key: &[u8], now: u32, bucket: Bucket) -> Judgement {
-        let key = self.hasher.of(key);
-        let set = self.set(key);
-        let tag = key.tag.max(BUSY + 1);
-        for _ in 0..PATIENCE {
-            if let Some(way) = set.find(tag) {
-                set.asked[way].store(now.into(), Ordering::Relaxed);
-                return update(&set.states[way], now, bucket);
-            }
-            if set.tags.iter().any(|tag| tag.load(Ordering::Relaxed) == BUSY) {
-                hint::spin_loop();
-            } else if set.claim(tag, now) {
-                break;
-            }
+        let fresh = [BucketState { last: now, excess: 0 }.word(), now.into()];
+        match self.table.entry(self.table.place(key), now, fresh) {
+            Some(([state, _], false)) => update(state, now, bucket),
+            // A new state has this request as its first one.
+            Some((_, true)) | None => Judgement::Within(0),
         }
-        Judgement::Within(0)
     }
 
     /// The result that [`States::count`] would have, without counting.
     pub fn ask(&self, key: &[u8], now: u32, bucket: Bucket) -> Judgement {
-        let key = self.hasher.of(key);
-        let set = self.set(key);
-        let Some(way) = set.find(key.tag.max(BUSY + 1)) else { return Judgement::Within(0) };
-        set.asked[way].store(now.into(), Ordering::Relaxed);
-        bucket.judge(KeyState::of(set.states[way].load(Ordering::Relaxed)).with_one_more(now, bucket.rate))
-    }
-
-    /// The number of states that fit.
-    #[cfg(test)]
-    pub fn capacity(&self) -> usize {
-        self.words.len() / SET * WAYS
-    }
-
-    fn set(&self, key: KeyFingerprint) -> Set<'_> {
-        let start = key.set(self.words.len() / SET) * SET;
-        let (tags, rest) = self.words[start..start + SET].split_at(WAYS);
-        let (states, asked) = rest.split_at(WAYS);
-        Set { tags, states, asked }
+        let Some([state, used]) = self.table.find(self.table.place(key)) else { return Judgement::Within(0) };
+        used.store(now.into(), Ordering::Relaxed);
+        bucket.judge(BucketState::of(state.load(Ordering::Relaxed)).with_one_more(now, bucket.rate))
     }
 }
 
@@ -211,58 +120,11 @@ fn since_1970() -> u64 {
     u64::try_from(clock::since_1970().as_millis()).unwrap_or(0)
 }
 
-/// A set of places.
-struct Set<'s> {
-    tags: &'s [AtomicU64],
-    states: &'s [AtomicU64],
-    asked: &'s [AtomicU64],
-}
-
-impl Set<'_> {
-    fn find(&self, tag: u64) -> Option<usize> {
-        // Acquire: the state was written before its tag.
-        self.tags.iter().position(|known| known.load(Ordering::Acquire) == tag)
-    }
-
-    /// Takes an empty place, or the least recently used one. `false`: another thread was faster.
-    fn claim(&self, tag: u64, now: u32) -> bool {
-        let empty = self.tags.iter().position(|tag| tag.load(Ordering::Relaxed) == EMPTY);
-        let unused = |way: &usize| age(self.asked[*way].load(Ordering::Relaxed) as u32, now);
-        let way = empty.or_else(|| (0..WAYS).max_by_key(unused)).unwrap_or(0);
-        let old = self.tags[way].load(Ordering::Relaxed);
-        if old == BUSY || self.tags[way].compare_exchange(old, BUSY, Ordering::Acquire, Ordering::Relaxed).is_err() {
-            return false;
-        }
-        self.states[way].store(KeyState { last: now, excess: 0 }.word(), Ordering::Relaxed);
-        self.asked[way].store(now.into(), Ordering::Relaxed);
-        self.tags[way].store(tag, Ordering::Release);
-        true
-    }
-}
-
-fn update(word: &AtomicU64, now: u32, bucket: Bucket) -> Judgement {
-    let mut seen = word.load(Ordering::Relaxed);
-    loop {
-        let state = KeyState::of(seen);
-        let excess = state.with_one_more(now, bucket.rate);
-        let judgement = bucket.judge(excess);
-        if matches!(judgement, Judgement::Beyond(_)) {
-            return judgement;
-        }
-        // The clock of another loop may be ahead: time never goes back.
-        let last = if age(state.last, now) == 0 { state.last } else { now };
-        let next = KeyState { last, excess: excess.min(MAX_EXCESS) as u32 };
-        // A thread that interferes has made progress, so that this loop ends.
-        match word.compare_exchange_weak(seen, next.word(), Ordering::Relaxed, Ordering::Relaxed) {
-            Ok(_) => return judgement,
-            Err(other) => seen = other,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::Judgement::{Beyond, Within};
+    use freerun_serve::limits::bucket::Judgement::{Beyond, Within};
+    use freerun_serve::limits::bucket::{MAX_EXCESS, age};
+
     use super::*;
 
     const SIZE: u64 = 32 * 1024;
@@ -279,7 +141,7 @@ mod tests {
     #[test]
     fn what_was_asked_for_lately_stays_though_only_sixteen_are_compared() {
         let states = States::new(4096 * STATE_SIZE).unwrap();
-        let capacity = states.capacity();
+        let capacity = states.table.capacity();
         let mut last_asked = std::collections::HashMap::new();
         let mut random = 88_172_645_463_325_252_u64;
         let mut now = 0;
@@ -296,10 +158,7 @@ mod tests {
         let mut keys: Vec<(u32, u64)> = last_asked.into_iter().map(|(key, at)| (at, key)).collect();
         keys.sort_unstable_by(|one, other| other.cmp(one));
         let lost = |count: usize| {
-            let is_lost = |key: u64| {
-                let key = states.hasher.of(&key.to_le_bytes());
-                states.set(key).find(key.tag.max(BUSY + 1)).is_none()
-            };
+            let is_lost = |key: u64| states.table.find(states.table.place(&key.to_le_bytes())).is_none();
             keys[..count].iter().filter(|(_, key)| is_lost(*key)).count()
         };
         // The distribution of keys over sets differs in each process.
@@ -407,22 +266,20 @@ mod tests {
         }
         let never = Bucket { rate: 0, burst: u64::MAX };
         states.count(b"full", 0, never);
-        let key = states.hasher.of(b"full");
-        let set = states.set(key);
-        let full = KeyState { last: 0, excess: MAX_EXCESS as u32 };
-        set.states[set.find(key.tag).unwrap()].store(full.word(), Ordering::Relaxed);
+        let [state, _] = states.table.find(states.table.place(b"full")).unwrap();
+        state.store(BucketState { last: 0, excess: MAX_EXCESS as u32 }.word(), Ordering::Relaxed);
         assert_eq!(states.count(b"full", 0, never), Beyond(MAX_EXCESS + 1000));
     }
 
     #[test]
     fn memory_is_the_zones_size_and_the_least_recent_goes() {
         let states = states();
-        assert!((SIZE - SET as u64 * 8..=SIZE).contains(&(states.capacity() as u64 * STATE_SIZE)));
+        assert!((SIZE - SET as u64 * 8..=SIZE).contains(&(states.table.capacity() as u64 * STATE_SIZE)));
         let hard = bucket(1, 0);
         // A client that is refused all the time, among a hundred times more keys than there is room for.
         assert_eq!(states.count(b"pest", 0, hard), Within(0));
         let mut now = 0;
-        for number in 0..states.capacity() as u32 * 100 {
+        for number in 0..states.table.capacity() as u32 * 100 {
             now = number / 10;
             states.count(&number.to_le_bytes(), now, hard);
             if number % 100 == 0 {
@@ -431,7 +288,7 @@ mod tests {
         }
         // The last key is known, the first one is not.
         let known = |number: u32| matches!(states.ask(&number.to_le_bytes(), now, hard), Beyond(_));
-        let last = states.capacity() as u32 * 100;
+        let last = states.table.capacity() as u32 * 100;
         let young = (last - 200..last).filter(|number| known(*number)).count();
         assert!(young >= 198, "{young} of the last 200");
         assert_eq!((0..10_000).filter(|number| known(*number)).count(), 0);
