@@ -1,0 +1,225 @@
+//! Nodes with an engine, in simulated time.
+
+use std::collections::HashMap;
+
+use super::*;
+
+/// The engine, as its script judges.
+#[derive(Default)]
+struct Engine {
+    full: HashMap<[u8; 32], u64>,
+    calls: usize,
+    keys: usize,
+}
+
+impl Engine {
+    fn answer(&mut self, now: u64, bucket: Bucket, digest: [u8; 32], demand: LeaseDemand) -> LeaseGrant {
+        self.keys += 1;
+        let cost = 1_000_000_000.0 / bucket.rate as f64;
+        let mut full = (*self.full.get(&digest).unwrap_or(&now)).max(now) as f64;
+        full = (full + demand.used as f64 * cost).max(now as f64);
+        let before = full - now as f64;
+        let room = (bucket.burst as f64 / 1000.0 - before / cost).floor() + 1.0;
+        let granted = (demand.wanted as f64).min(room).max(0.0);
+        self.full.insert(digest, (full + granted * cost) as u64);
+        LeaseGrant { granted: granted as u64, before: before as u64 }
+    }
+}
+
+/// Nodes with an engine whose answer takes some time.
+struct Simulation {
+    nodes: Vec<Leases>,
+    engine: Engine,
+    bucket: Bucket,
+    /// The burst that the engine counts with.
+    burst: u64,
+    /// The pause between two calls of a node, and the time of an answer, in milliseconds.
+    pause: u32,
+    latency: u32,
+    answers: Vec<(u32, usize, KeyPlace, LeaseGrant)>,
+    now: u32,
+}
+
+impl Simulation {
+    fn new(nodes: usize, rate: u64, burst: u64) -> Simulation {
+        let leases = |_| {
+            let leases = Leases::new(1 << 20, LimitAlone::Share).unwrap();
+            leases.set_nodes(nodes);
+            leases
+        };
+        let bucket = Bucket { rate: rate * 1000, burst: burst * 1000 };
+        Simulation {
+            nodes: (0..nodes).map(leases).collect(),
+            engine: Engine::default(),
+            bucket,
+            burst: engine_burst(bucket),
+            pause: 10,
+            latency: 1,
+            answers: Vec::new(),
+            now: 1,
+        }
+    }
+
+    /// A millisecond passes.
+    fn step(&mut self) {
+        self.now += 1;
+        let now = self.now;
+        let (due, later) = std::mem::take(&mut self.answers).into_iter().partition(|(at, ..)| *at <= now);
+        self.answers = later;
+        let due: Vec<_> = due;
+        for (_, node, place, grant) in due {
+            self.nodes[node].grant(place, now, self.bucket.rate, self.burst, grant);
+        }
+        if !now.is_multiple_of(self.pause) {
+            return;
+        }
+        let counted = Bucket { burst: self.burst, ..self.bucket };
+        for (number, node) in self.nodes.iter().enumerate() {
+            self.engine.calls += usize::from(node.pending() > 0);
+            while let Some(LeaseRequest { place, digest }) = node.next_waiting() {
+                let Some(demand) = node.demand(place, now, self.burst) else { continue };
+                let grant = self.engine.answer(u64::from(now) * 1000, counted, digest, demand);
+                self.answers.push((now + self.latency, number, place, grant));
+            }
+        }
+    }
+
+    fn is_admitted(&self, node: usize, key: &[u8]) -> bool {
+        let judged = self.nodes[node].count(key, self.now, self.bucket, self.bucket.burst);
+        matches!(judged, Judgement::Within(_))
+    }
+
+    fn send(&self, node: usize, key: &[u8]) {
+        let _ = self.is_admitted(node, key);
+    }
+
+    /// The number of requests of a key that are admitted in this time, when each node is asked `shares[node]` times in each
+    /// millisecond.
+    fn admitted(&mut self, seconds: u32, shares: &[f64]) -> u64 {
+        let mut admitted = 0;
+        let mut due = vec![0.0; shares.len()];
+        for _ in 0..seconds * 1000 {
+            self.step();
+            for (node, share) in shares.iter().enumerate() {
+                due[node] += share;
+                while due[node] >= 1.0 {
+                    due[node] -= 1.0;
+                    admitted += u64::from(self.is_admitted(node, b"key"));
+                }
+            }
+        }
+        admitted
+    }
+}
+
+#[test]
+fn nodes_together_admit_what_one_would() {
+    // Requests a second for each node, and the rate and the burst of the zone.
+    let cases: [(&[f64], u64, u64); 6] = [
+        (&[400.0, 100.0, 50.0, 20.0, 10.0], 100, 20),
+        (&[60.0, 60.0, 60.0, 60.0, 60.0], 100, 20),
+        (&[3000.0, 10.0, 10.0, 10.0, 10.0], 100, 20),
+        (&[150.0, 0.5, 0.5, 0.5, 0.5], 100, 20),
+        (&[2000.0, 2000.0, 100.0], 1000, 0),
+        (&[40.0, 40.0], 10, 5),
+    ];
+    for (shares, rate, burst) in cases {
+        for latency in [1, 5, 50] {
+            let mut simulation = Simulation::new(shares.len(), rate, burst);
+            simulation.latency = latency;
+            let seconds = 20;
+            let shares: Vec<f64> = shares.iter().map(|share| share / 1000.0).collect();
+            let admitted = simulation.admitted(seconds, &shares);
+            let most = rate * u64::from(seconds) + simulation.burst / 1000 + shares.len() as u64 + 1;
+            let least = (rate * u64::from(seconds) + burst) * 95 / 100;
+            let text = format!("{shares:?} {rate} r/s, burst {burst}, {latency} ms: {admitted}, not {least} to {most}");
+            assert!(admitted <= most, "{text}");
+            // Where an answer takes longer than a lease lasts, the credit alone goes on.
+            assert!(admitted >= if latency <= 5 { least } else { least * 4 / 5 }, "{text}");
+            assert!(simulation.engine.calls <= seconds as usize * 1000 / 10 * shares.len(), "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_burst_on_a_node_that_does_not_know_the_key_is_admitted_in_part_at_once() {
+    let mut simulation = Simulation::new(2, 100, 20);
+    let burst = || (0..30).filter(|_| simulation.is_admitted(0, b"key")).count();
+    assert_eq!(burst(), 11, "one, and its share of the burst");
+    (0..30).for_each(|_| simulation.step());
+    assert!((0..30).filter(|_| simulation.is_admitted(0, b"key")).count() >= 5, "a lease has come");
+}
+
+#[test]
+fn a_flood_costs_the_engine_little() {
+    let mut simulation = Simulation::new(1, 10, 5);
+    for _ in 0..2000 {
+        simulation.step();
+        // A client that sends a thousand times what it may.
+        (0..10).for_each(|_| simulation.send(0, b"key"));
+    }
+    assert!(simulation.engine.keys <= 40, "{} leases for 25 requests that are admitted", simulation.engine.keys);
+
+    // Keys that are all others: those beyond the room for waiting have their credit alone.
+    let leases = Leases::new(8 << 20, LimitAlone::Share).unwrap();
+    leases.set_nodes(1);
+    let bucket = Bucket { rate: 10_000, burst: 5000 };
+    for number in 0..WAITING as u64 * 2 {
+        let judged = leases.count(&number.to_le_bytes(), 1, bucket, 5000);
+        assert!(matches!(judged, Judgement::Within(_)), "{number}");
+    }
+    assert_eq!((leases.pending(), leases.left_out()), (WAITING, WAITING as u64));
+}
+
+#[test]
+fn without_the_engine_the_rule_decides() {
+    let admitted = |alone| {
+        let leases = Leases::new(1 << 16, alone).unwrap();
+        leases.set_nodes(4);
+        leases.set_nodes(0);
+        let bucket = Bucket { rate: 4000, burst: 20_000 };
+        let at =
+            |now| (0..50).filter(|_| matches!(leases.count(b"k", now, bucket, 20_000), Judgement::Within(_))).count();
+        assert_eq!(leases.pending(), 0, "nobody is asked");
+        (at(1), at(1001))
+    };
+    assert_eq!(admitted(LimitAlone::Local), (21, 4));
+    assert_eq!(admitted(LimitAlone::Share), (6, 1));
+    assert_eq!(admitted(LimitAlone::Refuse), (0, 0));
+}
+
+#[test]
+fn a_location_with_a_smaller_burst_sees_the_same_bucket() {
+    let mut simulation = Simulation::new(1, 10, 20);
+    for _ in 0..15 {
+        assert!(simulation.is_admitted(0, b"key"));
+        simulation.step();
+    }
+    let small = Bucket { burst: 5000, ..simulation.bucket };
+    assert!(matches!(simulation.nodes[0].count(b"key", simulation.now, small, 20_000), Judgement::Beyond(_)));
+    assert!(simulation.is_admitted(0, b"key"));
+}
+
+#[test]
+fn asking_takes_nothing() {
+    let mut simulation = Simulation::new(1, 10, 3);
+    for _ in 0..10 {
+        let asked = simulation.nodes[0].ask(b"key", simulation.now, simulation.bucket, 3000);
+        assert!(matches!(asked, Judgement::Within(_)));
+    }
+    assert_eq!(simulation.nodes[0].pending(), 0);
+    let admitted = (0..10).filter(|_| simulation.is_admitted(0, b"key")).count();
+    assert_eq!(admitted, 4);
+    simulation.step();
+    assert!(matches!(simulation.nodes[0].ask(b"key", simulation.now, simulation.bucket, 3000), Judgement::Beyond(_)));
+}
+
+#[test]
+fn a_lease_that_is_not_used_is_given_back() {
+    let mut simulation = Simulation::new(1, 100, 20);
+    (0..5).for_each(|_| simulation.send(0, b"key"));
+    (0..700).for_each(|_| simulation.step());
+    let place = simulation.nodes[0].table.place(b"key");
+    let demand = simulation.nodes[0].demand(place, simulation.now, simulation.burst).unwrap();
+    assert!(demand.used < 0, "{demand:?}");
+}
