@@ -45,6 +45,19 @@ pub struct ZoneReport {
     pub left_out: u64,
 }
 
+/// A zone of `limit_req` that is shared.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LimitReport {
+    /// The name of the zone.
+    pub name: String,
+    /// The number of keys that wait for the engine.
+    pub pending: usize,
+    /// Whether this node judges without the engine.
+    pub is_alone: bool,
+    /// The number of times that a key found no place among those that wait.
+    pub left_out: u64,
+}
+
 /// A cache whose purges are shared.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CacheReport {
@@ -83,6 +96,8 @@ pub struct ClusterReport {
     pub clock_offset: i64,
     /// The zones of pairs.
     pub zones: Vec<ZoneReport>,
+    /// The zones of `limit_req`.
+    pub limits: Vec<LimitReport>,
     /// The caches.
     pub caches: Vec<CacheReport>,
     /// The number of entries that this node has written.

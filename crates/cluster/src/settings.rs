@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use freerun_cache::purge::Purge;
 use freerun_runtime::log::ErrorLog;
+use freerun_serve::limits::bucket::Bucket;
+use freerun_serve::limits::leases::Leases;
 use freerun_serve::tls::files::Secret;
 use freerun_serve::values::keyvals::KeyvalZone;
 
@@ -56,12 +58,23 @@ pub trait PurgeTarget: Send + Sync + 'static {
     fn folder(&self) -> std::path::PathBuf;
 }
 
+/// A zone of `limit_req` that nodes share.
+#[derive(Debug, Clone)]
+pub struct PlannedLimit {
+    /// The leases of this node.
+    pub leases: Arc<Leases>,
+    /// The rate and the burst that the engine counts with.
+    pub bucket: Bucket,
+}
+
 /// The zones and caches that a configuration shares with other nodes, and the engine for that.
 pub struct ClusterPlan {
     /// The engine.
     pub engine: EngineSettings,
     /// The zones of pairs, by name.
     pub pairs: Vec<(Arc<str>, KeyvalZone)>,
+    /// The zones of `limit_req`, by name.
+    pub limits: Vec<(Arc<str>, PlannedLimit)>,
     /// The caches, by the names of their zones.
     pub caches: Vec<(Arc<str>, Arc<dyn PurgeTarget>)>,
     /// The number of the configuration.

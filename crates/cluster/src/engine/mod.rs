@@ -1,5 +1,6 @@
 //! Connections to the engine, and its commands: each answers within a bounded time.
 
+mod buckets;
 mod connect;
 mod names;
 mod reply;
@@ -15,6 +16,7 @@ use crate::log_entry::{EntryFields, EntryId};
 use crate::purge_record::MAX_MARK;
 use scripts::Script;
 
+pub(crate) use buckets::{BUCKET_NAME, BUCKETS, BucketDemand};
 pub(crate) use connect::connect;
 pub(crate) use names::EngineNames;
 

@@ -54,4 +54,10 @@ impl EngineNames {
     pub(crate) fn purges_log(&self, cache: &str) -> String {
         self.below(&format!("purge:{cache}"))
     }
+
+    /// The beginning of the names of the tables with the buckets of a zone. They are made anew after each of these times, so that
+    /// nodes with another rate have others.
+    pub(crate) fn buckets(&self, zone: &str, window: u64) -> String {
+        self.below(&format!("limit:{zone}:{window}:"))
+    }
 }

@@ -23,16 +23,26 @@ pub(super) enum Script {
     /// Lists the nodes that live. Keys: the list of nodes. Arguments: the number of nodes, and the beginning of the names of
     /// their tables. Answers for each its identifier, the time, and its table.
     Nodes,
+    /// Counts requests in the buckets of a zone, and takes some ahead of their use. Keys: the beginning of the names of the tables
+    /// with the buckets. Arguments: the time in which a bucket loses a request, in microseconds; the burst; the window of a table,
+    /// in milliseconds. They are followed by three for each bucket: its name, the requests that are counted whatever there is, and
+    /// those that are wanted. Answers two numbers for each: the requests that it has, and the microseconds after which it would
+    /// have been empty before they were taken.
+    ///
+    /// A bucket is the time at which it is empty. Each window of time has a table of buckets. The table of the present window and
+    /// the one before have all buckets that are not empty, so whole tables end by themselves.
+    Buckets,
 }
 
 /// All scripts, by their numbers.
-pub(super) const ALL: [(Script, &str); 6] = [
+pub(super) const ALL: [(Script, &str); 7] = [
     (Script::Join, JOIN),
     (Script::Pairs, PAIRS),
     (Script::Sweep, SWEEP),
     (Script::Beat, BEAT),
     (Script::Mark, MARK),
     (Script::Nodes, NODES),
+    (Script::Buckets, BUCKETS),
 ];
 
 const JOIN: &str = r"
@@ -149,4 +159,33 @@ for at = 1, #list, 2 do
   all[#all + 1] = {list[at], list[at + 1], redis.call('HGETALL', ARGV[2] .. list[at])}
 end
 return all
+";
+
+const BUCKETS: &str = r"
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local cost, burst, window = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local count = (#ARGV - 3) / 3
+local names = {}
+for i = 1, count do names[i] = ARGV[3 * i + 1] end
+local epoch = math.floor(now / 1000 / window)
+local present, past = KEYS[1] .. epoch % 3, KEYS[1] .. (epoch + 2) % 3
+local newer, older = redis.call('HMGET', present, unpack(names)), redis.call('HMGET', past, unpack(names))
+local latest = now + window * 1000
+local answers, buckets = {}, {}
+for i = 1, count do
+  local full = tonumber(newer[i] or older[i] or now)
+  full = math.max(full, now) + tonumber(ARGV[3 * i + 2]) * cost
+  full = math.min(math.max(full, now), latest)
+  local before = full - now
+  local room = math.floor(burst - before / cost) + 1
+  local granted = math.max(0, math.min(tonumber(ARGV[3 * i + 3]), room))
+  buckets[2 * i - 1] = names[i]
+  buckets[2 * i] = string.format('%.0f', full + granted * cost)
+  answers[2 * i - 1] = granted
+  answers[2 * i] = math.floor(before)
+end
+redis.call('HSET', present, unpack(buckets))
+redis.call('PEXPIRE', present, 2 * window)
+return answers
 ";

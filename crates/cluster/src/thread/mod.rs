@@ -144,6 +144,7 @@ async fn run(state: Arc<ClusterState>, mut orders: orders::Receiver<ClusterOrder
             () = node.answer_alone(&mut orders) => break,
         }
     }
+    node.leave_limits();
     node.save();
     // Whoever still waits for an answer gets one.
     orders.close();

@@ -16,9 +16,9 @@ use super::known_engine::{KnownEngine, unix_ms};
 use super::pairs::SharedPairs;
 use super::purges::SharedPurges;
 use crate::engine::{EngineLink, EngineNames};
-use crate::figures::{ClusterReport, EngineState};
+use crate::figures::{ClusterReport, EngineState, LimitReport};
 use crate::seal::Sealer;
-use crate::settings::{ClusterPlan, EngineSettings};
+use crate::settings::{ClusterPlan, EngineSettings, PlannedLimit};
 use crate::state::{ClusterOrder, ClusterState, PairWriteError, PurgeDelivery};
 
 /// The time between two lines of the log about an engine that is away for different reasons.
@@ -122,6 +122,11 @@ impl Node {
         }
         *caches = kept;
         drop(caches);
+        if let Some(before) = before {
+            let is_left =
+                |limit: &PlannedLimit| !plan.limits.iter().any(|(_, kept)| Arc::ptr_eq(&kept.leases, &limit.leases));
+            before.limits.iter().filter(|(_, limit)| is_left(limit)).for_each(|(_, limit)| limit.leases.set_nodes(0));
+        }
         self.report();
     }
 
@@ -224,6 +229,12 @@ impl Node {
         let _ = timeout(LEAVE, link.leave(&EngineNames::new(&settings.prefix), &self.id)).await;
     }
 
+    /// Has all limits go on without the engine.
+    pub(super) fn leave_limits(&self) {
+        let plan = self.plan.borrow();
+        plan.iter().flat_map(|plan| &plan.limits).for_each(|(_, limit)| limit.leases.set_nodes(0));
+    }
+
     /// Writes down what has to outlive the process.
     pub(super) fn save(&self) {
         for cache in self.caches.borrow_mut().values_mut() {
@@ -241,13 +252,26 @@ impl Node {
     pub(super) fn report(&self) {
         let status = self.status.borrow().clone();
         let counts = &self.shared.counts;
+        let plan = self.plan.borrow().clone();
+        let limits = plan.iter().flat_map(|plan| &plan.limits);
+        let nodes = if status.state == EngineState::Connected { self.nodes.get().max(1) } else { 0 };
+        let report = |(name, limit): &(Arc<str>, PlannedLimit)| {
+            limit.leases.set_nodes(nodes);
+            LimitReport {
+                name: name.to_string(),
+                pending: limit.leases.pending(),
+                is_alone: limit.leases.is_alone(),
+                left_out: limit.leases.left_out(),
+            }
+        };
+        let limits = limits.map(report).collect();
         let mut zones: Vec<_> = self.zones.borrow().values().map(SharedPairs::report).collect();
         zones.sort_by(|one, other| one.name.cmp(&other.name));
         let mut caches: Vec<_> = self.caches.borrow().values().map(SharedPurges::report).collect();
         caches.sort_by(|one, other| one.name.cmp(&other.name));
         self.shared.report.store(Arc::new(ClusterReport {
             node: self.id.clone(),
-            engine: self.plan.borrow().as_ref().map_or(String::new(), |plan| plan.engine.address.to_string()),
+            engine: plan.map_or(String::new(), |plan| plan.engine.address.to_string()),
             peer: status.peer,
             state: status.state,
             since: status.since,
@@ -256,6 +280,7 @@ impl Node {
             round_trip: self.round_trip.get(),
             clock_offset: self.clock_offset.get(),
             zones,
+            limits,
             caches,
             messages_out: counts.messages_out.load(Relaxed),
             messages_in: counts.messages_in.load(Relaxed),

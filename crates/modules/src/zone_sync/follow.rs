@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use freerun_cluster::Cluster;
 use freerun_cluster::directives::WantedEngine;
-use freerun_cluster::settings::{ClusterPlan, PurgeTarget};
+use freerun_cluster::settings::{ClusterPlan, PlannedLimit, PurgeTarget};
 use freerun_proxy::caches::zones::Caches;
 use freerun_runtime::log::Level;
 use freerun_serve::configuration::generation::Generation;
+use freerun_serve::limits::bucket::Bucket;
+use freerun_serve::limits::leases::{SharedLimit, SharedLimits, engine_burst};
 use freerun_serve::loops::shared::SharedState;
 use freerun_serve::values::keyvals::AllKeyvals;
 
@@ -36,6 +38,7 @@ pub(super) fn prepare(generation: &Arc<Generation>, _: &Arc<SharedState>) {
                 (cache.path.name.as_str().into(), target)
             })
             .collect(),
+        limits: limits(generation),
         generation: generation.number,
         log: generation.error_log.clone(),
     };
@@ -43,4 +46,16 @@ pub(super) fn prepare(generation: &Arc<Generation>, _: &Arc<SharedState>) {
         let line = format_args!("cluster: nothing is shared: the thread for it cannot be started ({error})");
         generation.error_log.write(Level::Alert, None, line);
     }
+}
+
+/// The zones of `limit_req` that a generation shares, with the largest burst that it has for each.
+fn limits(generation: &Generation) -> Vec<(Arc<str>, PlannedLimit)> {
+    let Some(shared) = generation.parts.get::<SharedLimits>() else { return Vec::new() };
+    let each = |(name, SharedLimit { leases, rate }): (&Arc<str>, &SharedLimit)| {
+        let burst = shared.bursts.get(name).copied().unwrap_or_default();
+        leases.set_burst(burst);
+        let burst = engine_burst(Bucket { rate: *rate, burst });
+        (name.clone(), PlannedLimit { leases: leases.clone(), bucket: Bucket { rate: *rate, burst } })
+    };
+    shared.zones.iter().map(each).collect()
 }

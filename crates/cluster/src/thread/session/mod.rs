@@ -6,11 +6,13 @@
 //! | `join` | the place in each log from which it goes on |
 //! | `read` | the changes of other nodes |
 //! | `beat` | signs of life, and what the engine does not have |
+//! | `lend` | leases on the requests of shared limits |
 //! | `orders` | the orders of requests |
 
 mod beat;
 mod context;
 mod join;
+mod lend;
 mod orders;
 mod read;
 
@@ -78,8 +80,7 @@ impl EngineSession {
             Ok(None) => node.set_state(EngineState::Connected, "", Level::Notice),
             Ok(Some(refusal)) => node.set_state(EngineState::ReadOnly, &refusal.to_string(), Level::Error),
         }
-        let (mut reading, mut beating, mut telling) =
-            (self.context.clone(), self.context.clone(), self.context.clone());
+        let [mut reading, mut beating, mut telling, mut lending] = std::array::from_fn(|_| self.context.clone());
         tokio::select! {
             biased;
             () = bell.notified() => SessionEnd::Changed,
@@ -87,6 +88,7 @@ impl EngineSession {
             end = reading.read() => end,
             error = beating.beat() => SessionEnd::Away(error),
             error = telling.tell() => SessionEnd::Away(error),
+            error = lending.lend() => SessionEnd::Away(error),
             () = self.take(orders) => SessionEnd::Changed,
         }
     }

@@ -1,6 +1,6 @@
 //! The cluster of `zone_sync_engine`, as this machine sees it, in both forms.
 
-use freerun_cluster::{CacheReport, Cluster, ClusterReport, EngineState, NodeReport, ZoneReport};
+use freerun_cluster::{CacheReport, Cluster, ClusterReport, EngineState, LimitReport, NodeReport, ZoneReport};
 use freerun_serve::configuration::generation::Generation;
 
 use super::samples::{MetricRow, Text};
@@ -53,6 +53,8 @@ described! {
         pub bytes_in: u64,
         /// The zones of pairs.
         pub zones: Vec<SharedZone>,
+        /// The zones of `limit_req`.
+        pub limits: Vec<SharedLimitZone>,
         /// The caches whose purges are shared.
         pub caches: Vec<SharedCache>,
     }
@@ -70,6 +72,20 @@ described! {
         pub applied: Option<String>,
         /// Pairs of the engine that were left out: for want of room, or because they cannot be read.
         #[metric(gauge "freerun_cluster_zone_left_out")]
+        pub left_out: u64,
+    }
+
+    /// A zone of `limit_req` that is shared.
+    pub struct SharedLimitZone {
+        pub name: String,
+        /// Keys that wait for the engine.
+        #[metric(gauge "freerun_cluster_limit_pending")]
+        pub pending: usize,
+        /// Whether this machine judges without the engine, as `alone` says.
+        #[metric(gauge "freerun_cluster_limit_alone")]
+        pub alone: bool,
+        /// Times that a key found no place among those that wait.
+        #[metric(counter "freerun_cluster_limit_left_out_total")]
         pub left_out: u64,
     }
 
@@ -126,6 +142,7 @@ impl From<&ClusterReport> for ClusterFigures {
             bytes_out: report.bytes_out,
             bytes_in: report.bytes_in,
             zones: report.zones.iter().map(SharedZone::from).collect(),
+            limits: report.limits.iter().map(SharedLimitZone::from).collect(),
             caches: report.caches.iter().map(SharedCache::from).collect(),
         }
     }
@@ -135,6 +152,13 @@ impl From<&ZoneReport> for SharedZone {
     fn from(report: &ZoneReport) -> SharedZone {
         let ZoneReport { name, pairs, pending, applied, left_out } = report.clone();
         SharedZone { name, pairs, pending, applied, left_out }
+    }
+}
+
+impl From<&LimitReport> for SharedLimitZone {
+    fn from(report: &LimitReport) -> SharedLimitZone {
+        let LimitReport { name, pending, is_alone, left_out } = report.clone();
+        SharedLimitZone { name, pending, alone: is_alone, left_out }
     }
 }
 
@@ -177,6 +201,8 @@ pub(super) fn text(figures: Option<&ClusterFigures>, out: &mut Text) {
     out.objects(&[MetricRow { labels: Vec::new(), object: figures }]);
     let zones: Vec<_> = figures.zones.iter().map(|zone| MetricRow::new("zone", &zone.name, zone)).collect();
     out.objects(&zones);
+    let limits: Vec<_> = figures.limits.iter().map(|limit| MetricRow::new("zone", &limit.name, limit)).collect();
+    out.objects(&limits);
     let caches: Vec<_> = figures.caches.iter().map(|cache| MetricRow::new("cache", &cache.name, cache)).collect();
     out.objects(&caches);
 }

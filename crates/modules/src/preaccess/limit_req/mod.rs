@@ -7,9 +7,10 @@ mod states;
 
 use std::borrow::Cow;
 use std::cell::Cell;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use freerun_conf::{SettingsSet, group};
+use freerun_conf::{Cx, Problem, SettingsSet, group};
 use freerun_http::log_error;
 use freerun_http::module::Module;
 use freerun_http::request::Request;
@@ -18,15 +19,18 @@ use freerun_http::request::response::LocalBoxFuture;
 use freerun_http::variables::Variable;
 use freerun_proto::Status;
 use freerun_serve::Subject as _;
+use freerun_serve::configuration::parts::Parts;
 use freerun_serve::limits::bucket::{Bucket, Judgement};
+use freerun_serve::limits::leases::{LeaseWait, SharedLimits};
 use freerun_serve::loops::figures::limits::LimitOutcome as Counted;
 
-use setting::{Limit, LimitReqSettings};
+use setting::{KeyCounts, Limit, LimitReqSettings};
 
 /// The module `limit_req`.
 pub static MODULE: Module = Module {
     name: "limit_req",
     groups: &[group::<LimitReqSettings>()],
+    finish: Some(keep_shared),
     handlers: &[Handler { phase: Phase::PreAccess, wanted, run: Run::Later(run) }],
     variables: &[Variable::named(
         "limit_req_status",
@@ -41,6 +45,13 @@ pub static MODULE: Module = Module {
 #[derive(Default)]
 struct ReqLimitStatus(Cell<Option<&'static [u8]>>);
 
+/// Keeps the zones that several machines share, for the cluster.
+fn keep_shared(_: &SettingsSet, cx: &mut Cx) -> Result<(), Problem> {
+    let shared = cx.extensions.remove::<SharedLimits>().unwrap_or_default();
+    cx.extensions.get_or_default::<Parts>().insert(Arc::new(shared));
+    Ok(())
+}
+
 fn wanted(settings: &SettingsSet) -> bool {
     !settings.get::<LimitReqSettings>().limit_req.0.is_empty()
 }
@@ -54,11 +65,57 @@ enum RateVerdict<'s> {
     Refuse(u64, &'s Limit),
 }
 
+/// The step of a wait for a lease.
+const LEASE_STEP: Duration = Duration::from_millis(1);
+
 fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
     let judged = request.shared().get::<ReqLimitStatus>();
     if judged.0.get().is_some() {
         return Box::pin(std::future::ready(Outcome::Declined));
     }
+    let location = request.place.location.clone();
+    let waits = lease_waits(&location.settings.get::<LimitReqSettings>().limit_req.0, request);
+    if waits.is_empty() { decide(request) } else { Box::pin(wait_for_leases(request, waits)) }
+}
+
+/// The waits for leases that a request needs: where several machines share a zone, and this one has nothing for the key yet. Without
+/// such zones this allocates nothing.
+fn lease_waits(limits: &[Limit], request: &Request) -> Vec<LimitWait> {
+    let each = |limit: &Limit| {
+        let zone = limit.zone.get().filter(|zone| zone.counts.is_shared())?;
+        let (wait, longest) = zone.counts.needs_answer(&zone.key.of(request)?, zone.counts.now())?;
+        Some(LimitWait { counts: zone.counts.clone(), wait, longest })
+    };
+    limits.iter().filter_map(each).collect()
+}
+
+/// The wait of a request for a lease of a zone.
+struct LimitWait {
+    counts: KeyCounts,
+    wait: LeaseWait,
+    longest: Duration,
+}
+
+/// Waits for leases, one after the other, and judges the request then. The wait ends when the client goes away.
+async fn wait_for_leases(request: &mut Request, waits: Vec<LimitWait>) -> Outcome {
+    for LimitWait { counts, wait, longest } in waits {
+        let begun = Instant::now();
+        while !wait.is_over(counts.now()) {
+            if begun.elapsed() >= longest {
+                wait.note_vain();
+                break;
+            }
+            if let Some(outcome) = sleep(request, LEASE_STEP).await {
+                return outcome;
+            }
+        }
+    }
+    decide(request).await
+}
+
+/// Judges a request.
+fn decide(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
+    let judged = request.shared().get::<ReqLimitStatus>();
     let location = request.place.location.clone();
     let settings = location.settings.get::<LimitReqSettings>();
     let dry = settings.limit_req_dry_run;
@@ -94,12 +151,17 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
 
 /// Makes a request wait for its turn. The wait ends when the client goes away.
 async fn wait(request: &mut Request, delay: Duration) -> Outcome {
+    sleep(request, delay).await.unwrap_or(Outcome::Declined)
+}
+
+/// Sleeps. The outcome, if the client goes away meanwhile.
+async fn sleep(request: &mut Request, time: Duration) -> Option<Outcome> {
     tokio::select! {
         biased;
-        () = freerun_runtime::timer::sleep(delay) => Outcome::Declined,
+        () = freerun_runtime::timer::sleep(time) => None,
         () = request.client.gone() => {
             log_error!(request, Info, "client prematurely closed connection");
-            Outcome::Status(Status::CLIENT_CLOSED_REQUEST)
+            Some(Outcome::Status(Status::CLIENT_CLOSED_REQUEST))
         }
     }
 }
@@ -165,9 +227,9 @@ fn count(limits: &[Limit], verdict: &RateVerdict<'_>, request: &Request, dry: bo
 fn judge_one(limit: &Limit, request: &Request, count: bool) -> Option<Judgement> {
     let zone = limit.zone.get()?;
     let key = zone.key.of(request)?;
-    let now = zone.states.now();
+    let now = zone.counts.now();
     let bucket = Bucket { rate: zone.rate, burst: limit.burst };
-    Some(if count { zone.states.count(&key, now, bucket) } else { zone.states.ask(&key, now, bucket) })
+    Some(if count { zone.counts.count(&key, now, bucket) } else { zone.counts.ask(&key, now, bucket) })
 }
 
 /// The time that a request with this excess has to wait.

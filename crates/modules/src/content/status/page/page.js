@@ -846,7 +846,7 @@ function servers(now, before, time, kind) {
         figure("Pairs", (row) => row.pairs ?? NaN, count),
         figure("Purges of others", (row) => row.purges ?? NaN, count),
         figure("Waiting", (row) => row.pending, count,
-            { grade: (row) => row.pending > 0 ? "warn" : "", note: "Changes and purges that other machines do not know yet" }),
+            { grade: (row) => row.pending > 0 ? "warn" : "", note: "Changes, purges and keys that the engine does not know yet" }),
         figure("Left out", (row) => row.left_out ?? NaN, count,
             { grade: (row) => row.left_out > 0 ? "bad" : "", note: "Pairs that found no room here, or cannot be read" }),
         figure("Whole purges", (row) => row.full_purges ?? NaN, count, { note: "Purges of everything, because some were missed" }),
@@ -866,6 +866,7 @@ function servers(now, before, time, kind) {
             { name: "Entries out, in", value: `${count(cluster.messages_out)}, ${count(cluster.messages_in)}` },
         ]);
         shared.show([...cluster.zones.map((zone) => ({ ...zone, kind: "pairs" })),
+            ...cluster.limits.map((limit) => ({ ...limit, kind: limit.alone ? "rates, alone" : "rates" })),
             ...cluster.caches.map((cache) => ({ ...cache, kind: "purges" }))]);
     });
 }
