@@ -70,7 +70,7 @@ impl Escape {
             let (taken, read) = match (*byte, self) {
                 (b'\\', Escape::Default) => (4, hex_of(after, b"x", 2)),
                 (b'\\', Escape::Json) => match after.first() {
-                    Some(b'u') => (6, hex_of(after, b"u", 4)),
+                    Some(b'u') => utf16_of(rest),
                     letter => (2, letter.and_then(|letter| unescaped_json(*letter)).map(u32::from)),
                 },
                 _ => (1, None),
@@ -120,11 +120,27 @@ fn push_hex(prefix: &[u8], byte: u8, out: &mut Vec<u8>) {
     out.extend_from_slice(&[UPPER[usize::from(byte >> 4)], UPPER[usize::from(byte & 15)]]);
 }
 
-/// The number behind this letter, with this number of hexadecimal digits.
-fn hex_of(text: &[u8], letter: &[u8], digits: usize) -> Option<u32> {
-    let digits = text.strip_prefix(letter)?.get(..digits)?;
+/// The length of an escape of UTF-16 in JSON: `\u00e9`.
+const UNIT: usize = 6;
+
+/// The number behind this text, with this number of hexadecimal digits.
+fn hex_of(text: &[u8], begin: &[u8], digits: usize) -> Option<u32> {
+    let digits = text.strip_prefix(begin)?.get(..digits)?;
     let text = std::str::from_utf8(digits).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
     u32::from_str_radix(text, 16).ok()
+}
+
+/// The character at the beginning of a JSON text that is an escape of UTF-16, with the length of the escape. One above the
+/// basic plane has two escapes, a pair of surrogates (RFC 8259 section 7); half of such a pair stands alone for nothing.
+fn utf16_of(text: &[u8]) -> (usize, Option<u32>) {
+    let unit = |from: usize| text.get(from..).and_then(|text| hex_of(text, b"\\u", UNIT - 2));
+    let first = unit(0);
+    match (first, first.and_then(|_| unit(UNIT))) {
+        (Some(high @ 0xd800..0xdc00), Some(low @ 0xdc00..0xe000)) => {
+            (2 * UNIT, Some(0x1_0000 + ((high - 0xd800) << 10) + (low - 0xdc00)))
+        }
+        _ => (UNIT, first),
+    }
 }
 
 /// The byte that a letter behind a backslash stands for in JSON (RFC 8259 section 7).
@@ -183,6 +199,23 @@ mod tests {
         }
         assert_eq!(Escape::Default.undo(br"\q\x4\xzz\"), &br"\q\x4\xzz\"[..]);
         assert_eq!(Escape::Json.undo(br"\/\u20ac\ud800\u12"), "/\u{20ac}\u{fffd}\\u12".as_bytes());
+    }
+
+    #[test]
+    fn two_halves_of_a_character_in_json_are_one_character() {
+        for (written, value) in [
+            (&br"a\ud83d\ude00b"[..], "a\u{1f600}b"),
+            (br"\uD800\uDC00\uDBFF\uDFFF", "\u{10000}\u{10ffff}"),
+            // A half alone, two of the same kind, and a half in front of another character.
+            (br"\ude00\ud83d", "\u{fffd}\u{fffd}"),
+            (br"\ud83d\ud83d\ude00", "\u{fffd}\u{1f600}"),
+            (br"\ud83d\u0041", "\u{fffd}A"),
+            (br"\ud83d\n\ud83d\\ude00", "\u{fffd}\n\u{fffd}\\ude00"),
+        ] {
+            let text = String::from_utf8_lossy(written);
+            assert_eq!(Escape::Json.undo(written), value.as_bytes(), "{text}");
+        }
+        assert_eq!(Escape::Default.undo(br"\ud83d\ude00"), &br"\ud83d\ude00"[..]);
     }
 
     #[test]
