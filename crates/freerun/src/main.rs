@@ -16,6 +16,7 @@ mod logs;
 mod master;
 mod paths;
 mod pidfile;
+mod quoting;
 mod settings;
 mod signals;
 mod source;

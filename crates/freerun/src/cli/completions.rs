@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::command_table::{CommandRow, OptionRow, ValueKind, commands, program};
+use crate::quoting::shell_quoted;
 
 /// A shell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,11 +37,6 @@ impl Shell {
     }
 }
 
-/// The text between single quotes.
-fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', r"'\''"))
-}
-
 // Writing to a String cannot fail: the results of `write!` are dropped.
 fn bash(directives: &[&str]) -> String {
     let mut text = "\
@@ -63,7 +59,7 @@ _freerun() {
             }
         }
         let names: Vec<String> = row.options.iter().flat_map(OptionRow::names).collect();
-        let options = quoted(&names.join(" "));
+        let options = shell_quoted(&names.join(" "));
         let _ = writeln!(
             text,
             "        esac\n        if [[ $cur == -* ]]; then\n            mapfile -t COMPREPLY < <(compgen -W {options} -- \
@@ -71,7 +67,7 @@ _freerun() {
         );
         if row.name.is_empty() {
             let names: Vec<&str> = commands.iter().map(|row| row.name).collect();
-            let words = quoted(&names.join(" "));
+            let words = shell_quoted(&names.join(" "));
             let _ = writeln!(
                 text,
                 "        elif (( COMP_CWORD == 1 )); then\n            mapfile -t COMPREPLY < <(compgen -W {words} -- \
@@ -91,8 +87,8 @@ fn bash_offer(kind: ValueKind, directives: &[&str]) -> String {
     match kind {
         ValueKind::File => format!("compopt -o filenames; {}", offer("-f")),
         ValueKind::Folder => format!("compopt -o filenames; {}", offer("-d")),
-        ValueKind::Words(words) => offer(&format!("-W {}", quoted(&words.join(" ")))),
-        ValueKind::Directive => offer(&format!("-W {}", quoted(&directives.join(" ")))),
+        ValueKind::Words(words) => offer(&format!("-W {}", shell_quoted(&words.join(" ")))),
+        ValueKind::Directive => offer(&format!("-W {}", shell_quoted(&directives.join(" ")))),
         ValueKind::Text => String::new(),
     }
 }
@@ -109,7 +105,7 @@ _freerun() {
     .to_owned();
     let (program, commands) = (program(), commands());
     for row in &commands {
-        let _ = writeln!(text, "            {}", quoted(&format!("{}:{}", row.name, row.summary)));
+        let _ = writeln!(text, "            {}", shell_quoted(&format!("{}:{}", row.name, row.summary)));
     }
     text += "        )\n        _describe command commands\n        return\n    fi\n    case $words[2] in\n";
     for row in commands.iter().chain([&program]) {
@@ -119,7 +115,7 @@ _freerun() {
         }
         text += "        _arguments -s";
         for argument in zsh_arguments(row, directives) {
-            let _ = write!(text, " \\\n            {}", quoted(&argument));
+            let _ = write!(text, " \\\n            {}", shell_quoted(&argument));
         }
         text += "\n        ;;\n";
     }
@@ -255,7 +251,7 @@ mod tests {
 
     #[test]
     fn quotes_end_where_they_should() {
-        assert_eq!(quoted("Let's"), r"'Let'\''s'");
+        assert_eq!(shell_quoted("Let's"), r"'Let'\''s'");
         assert_eq!(fish_quoted(r"Let's \"), r"'Let\'s \\'");
     }
 }

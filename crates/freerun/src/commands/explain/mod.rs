@@ -8,7 +8,10 @@ use std::process::ExitCode;
 
 use crate::cli::Explain;
 
-pub use request::{AskedRequest, ExplainedSubject, Explainer, Explanation, names_host, parse_request};
+pub use request::{
+    AskedRequest, ExplainedSubject, Explainer, Explanation, address_of, host_and_port, names_host, parse_request,
+    split_port,
+};
 
 /// Prints an explanation.
 pub fn run(explain: &Explain) -> ExitCode {

@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use super::missing_configuration::tell_ways_on;
 use crate::cli::{Migrate, Options, help};
 use crate::console;
+use crate::quoting::shell_word;
 use crate::source::Input;
 use survey::Survey;
 use trial::TrialServer;
@@ -83,18 +84,8 @@ fn start(options: &Options) -> String {
     let mut command = "freerun".to_owned();
     for (option, value) in [("-p", &options.prefix), ("-c", &options.conf), ("-g", &options.globals)] {
         if let Some(value) = value {
-            command += &format!(" {option} {}", quoted(value));
+            command += &format!(" {option} {}", shell_word(value));
         }
     }
     command
-}
-
-/// A word as a shell reads it.
-fn quoted(word: &str) -> String {
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+=:,@%".contains(letter);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
-    }
 }

@@ -10,17 +10,13 @@ use freerun_conf::text_of_os;
 use freerun_runtime::log::Errno;
 
 use crate::cli::{SERVE_DIRECTORY, ServeAcme};
+use crate::quoting::conf_quoted;
 
 /// The word that is no name of a server, but of the local authority.
 const INTERNAL: &str = "internal";
 
 /// The folder of accounts and certificates below the folder of the program's data.
 const FOLDER: &str = "acme";
-
-/// A text as a word of a configuration, whatever is in it.
-pub fn word(text: &str) -> String {
-    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
-}
 
 /// Lines of the configuration.
 #[derive(Debug, PartialEq, Eq)]
@@ -64,23 +60,23 @@ impl ServeAcme {
     /// # Errors
     /// A file is not there.
     pub fn lines(&self, https: SocketAddr, state: Option<&Path>) -> Result<Lines, String> {
-        let state = state.map_or("off".to_owned(), |path| word(&text_of_os(path)));
+        let state = state.map_or("off".to_owned(), |path| conf_quoted(&text_of_os(path)));
         let challenge = if self.http.is_some() { "http-01" } else { "tls-alpn-01" };
         let mut issuer = format!(
             "    acme_issuer ca {{\n        uri {};\n        challenge {challenge};\n        state_path {state};\n        \
              accept_terms_of_service;\n",
-            word(&self.directory)
+            conf_quoted(&self.directory)
         );
         if let Some(email) = &self.email {
-            issuer += &format!("        contact {};\n", word(email));
+            issuer += &format!("        contact {};\n", conf_quoted(email));
         }
         if let Some(file) = &self.ca {
             let failed = |error| format!("\"{}\" ({})", text_of_os(file), Errno(&error));
             let path = fs::canonicalize(file).map_err(failed)?;
-            issuer += &format!("        ssl_trusted_certificate {};\n", word(&text_of_os(&path)));
+            issuer += &format!("        ssl_trusted_certificate {};\n", conf_quoted(&text_of_os(&path)));
         }
         issuer += "    }\n";
-        let names = self.names.iter().map(|name| word(name)).collect::<Vec<_>>().join(" ");
+        let names = self.names.iter().map(|name| conf_quoted(name)).collect::<Vec<_>>().join(" ");
         let port = if https.port() == 443 { String::new() } else { format!(":{}", https.port()) };
         let redirect = self.http.map(|address| {
             format!(

@@ -23,6 +23,7 @@ use crate::logs::STDERR;
 use crate::master::inherited::InheritedSockets;
 use crate::master::listeners;
 use crate::master::{self, Start};
+use crate::quoting::conf_quoted;
 use crate::settings::user::privileged;
 use crate::source::Input;
 use crate::source::loader::RecordedTexts;
@@ -327,7 +328,7 @@ fn names(options: &Serve, host: &str) -> String {
     names
         .iter()
         .filter(|name| is_new(name))
-        .map(|name| format!("        {} 1;\n", acme::word(&format!("\\{name}"))))
+        .map(|name| format!("        {} 1;\n", conf_quoted(&format!("\\{name}"))))
         .collect()
 }
 

@@ -117,10 +117,8 @@ fn length_of(name: &str) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::COMBINED;
     use super::*;
-
-    const COMBINED: &str = "$remote_addr - $remote_user [$time_local] \"$request\" $status $body_bytes_sent \
-                            \"$http_referer\" \"$http_user_agent\"";
 
     fn read(escape: Escape, format: &str, line: &str) -> Option<Vec<(String, String)>> {
         let format = LineFormat::new(escape, format);

@@ -92,12 +92,22 @@ fn http(method: &str, url: &str) -> Result<AskedRequest, String> {
     Ok(AskedRequest { method, is_secure, authority: authority.to_owned(), host, port, target })
 }
 
-/// Host and port; an IPv6 address stands in brackets. `None` if the text is neither.
-fn host_and_port(text: &str) -> Option<(String, Option<u16>)> {
+/// The text in front of the last colon, and the one behind it, which is a port if the text is an address. The colons of an
+/// IPv6 address stand in brackets and do not count.
+pub fn split_port(text: &str) -> (&str, Option<&str>) {
     let end = text.rfind(']').map_or(0, |bracket| bracket + 1);
-    let (host, port) = match text[end..].rfind(':') {
-        Some(colon) => (&text[..end + colon], Some(text[end + colon + 1..].parse().ok()?)),
+    match text[end..].rfind(':') {
+        Some(colon) => (&text[..end + colon], Some(&text[end + colon + 1..])),
         None => (text, None),
+    }
+}
+
+/// Host and port; an IPv6 address stands in brackets. `None` if the text is neither.
+pub fn host_and_port(text: &str) -> Option<(String, Option<u16>)> {
+    let (host, port) = split_port(text);
+    let port = match port {
+        Some(port) => Some(port.parse().ok()?),
+        None => None,
     };
     (!host.is_empty() && !host.contains(['@', ' '])).then(|| (host.to_owned(), port))
 }

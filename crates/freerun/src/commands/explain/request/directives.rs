@@ -4,6 +4,8 @@ use std::collections::HashMap;
 
 use freerun_conf::{Node, Sources, Tree, Word};
 
+use crate::quoting::conf_quoted;
+
 /// A directive.
 #[derive(Debug, Clone)]
 pub struct WrittenDirective {
@@ -101,11 +103,7 @@ impl WrittenDirectives {
 
 /// A word as it may be written.
 fn written(word: &Word) -> String {
-    if word.quoted || word.text.is_empty() {
-        format!("\"{}\"", word.text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
-    } else {
-        word.text.clone()
-    }
+    if word.quoted || word.text.is_empty() { conf_quoted(&word.text) } else { word.text.clone() }
 }
 
 #[cfg(test)]

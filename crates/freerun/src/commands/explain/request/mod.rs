@@ -43,7 +43,7 @@ use crate::source::hosts;
 use crate::source::loader::Recorder;
 use directives::WrittenDirectives;
 
-pub use asked::{AskedRequest, ExplainedSubject, parse as parse_request};
+pub use asked::{AskedRequest, ExplainedSubject, address_of, host_and_port, parse as parse_request, split_port};
 pub use explanation::Explanation;
 pub use http::names_host;
 

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs as _, UdpSocket};
 
+use crate::commands::explain::{address_of, split_port};
+
 /// The most addresses that are mapped.
 const MAX_ADDRESSES: usize = 1000;
 
@@ -28,11 +30,9 @@ impl ListenAddress {
             return Ok(vec![ListenAddress::Unix(path.to_owned())]);
         }
         let wrong = || format!("\"listen {text}\" names no address");
-        let host_end = text.rfind(']').map_or(0, |bracket| bracket + 1);
-        let (host, ports) = match text[host_end..].rfind(':') {
-            Some(colon) => (&text[..host_end + colon], Some(&text[host_end + colon + 1..])),
-            None if text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-') => ("*", Some(text)),
-            None => (text, None),
+        let (host, ports) = match split_port(text) {
+            (_, None) if text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-') => ("*", Some(text)),
+            parts => parts,
         };
         let (first, last) = match ports {
             None => default_port.map(|port| (port, port)).ok_or_else(wrong)?,
@@ -41,12 +41,11 @@ impl ListenAddress {
                 first.parse().ok().zip(last.parse().ok()).ok_or_else(wrong)?
             }
         };
-        let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
-        let hosts: Vec<IpAddr> = match bare.parse() {
-            _ if bare == "*" => vec![Ipv4Addr::UNSPECIFIED.into()],
-            Ok(ip) => vec![ip],
-            Err(_) => {
-                let found = (bare, first).to_socket_addrs().map_err(|error| format!("{}: {error}", wrong()))?;
+        let hosts: Vec<IpAddr> = match address_of(host) {
+            _ if host == "*" => vec![Ipv4Addr::UNSPECIFIED.into()],
+            Some(ip) => vec![ip],
+            None => {
+                let found = (host, first).to_socket_addrs().map_err(|error| format!("{}: {error}", wrong()))?;
                 found.map(|address| address.ip()).collect()
             }
         };

@@ -31,11 +31,12 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use freerun_conf::path_of;
-use freerun_serve::logs::access_log::{Escape, LineFormat};
+use freerun_serve::logs::access_log::{COMBINED, Escape, LineFormat};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::survey::{Survey, Verdict};
 use crate::cli::{Migrate, MigrateRun};
+use crate::commands::explain::{address_of, host_and_port};
 use crate::console;
 use crate::source::Input;
 use crate::source::loader::Recorder;
@@ -199,7 +200,7 @@ fn requests<'s>(run: &MigrateRun, sites: &'s Sites) -> Result<(RequestList<'s>, 
             Some(format) => named_format(format, sites),
             None => written.first().and_then(|name| sites.formats.get(*name)).cloned(),
         };
-        let combined = || LineFormat::new(Escape::Default, sites::COMBINED);
+        let combined = || LineFormat::new(Escape::Default, COMBINED);
         let format = format.unwrap_or_else(combined);
         let writes = |server: &usize| sites.servers[*server].logs.iter().any(|(log, _)| *log == path);
         let all = || 0..sites.servers.len();
@@ -279,19 +280,16 @@ fn against(sites: &mut Sites, url: &str) -> Result<(), String> {
     if authority.is_empty() || authority.contains(['/', '?', '@']) {
         return Err(wrong());
     }
-    let host_end = authority.rfind(']').map_or(0, |bracket| bracket + 1);
-    let (host, port) = match authority[host_end..].rfind(':') {
-        Some(colon) => {
-            let port = authority[host_end + colon + 1..].parse().map_err(|_| wrong())?;
-            (&authority[..host_end + colon], Some(port))
+    let (host, port) = host_and_port(authority).ok_or_else(wrong)?;
+    let ip = match address_of(&host) {
+        Some(ip) => ip,
+        None => {
+            let mut found = (host.as_str(), 0).to_socket_addrs().map_err(|error| format!("{}: {error}", wrong()))?;
+            found.next().ok_or_else(wrong)?.ip()
         }
-        None => (authority, None),
     };
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    let found = (host, port.unwrap_or(0)).to_socket_addrs().map_err(|error| format!("{}: {error}", wrong()))?;
-    let address = found.into_iter().next().ok_or_else(wrong)?;
     for listener in sites.listeners.iter_mut().filter(|listener| listener.is_tls == is_tls) {
-        listener.nginx = SocketAddr::new(address.ip(), port.unwrap_or(listener.written.port()));
+        listener.nginx = SocketAddr::new(ip, port.unwrap_or(listener.written.port()));
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 
 use freerun_conf::text_of;
 use freerun_serve::logs::access_log::LineFormat;
+use freerun_serve::tls::upstream::without_port;
 use serde::Serialize;
 
 use super::sites::Sites;
@@ -394,14 +395,6 @@ fn escaped_path(path: &str) -> String {
         }
     }
     escaped
-}
-
-/// A host without its port.
-fn without_port(authority: &str) -> &str {
-    match authority.rfind(':') {
-        Some(colon) if authority[colon + 1..].bytes().all(|byte| byte.is_ascii_digit()) => &authority[..colon],
-        _ => authority,
-    }
 }
 
 #[cfg(test)]

@@ -4,15 +4,11 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use freerun_conf::{Node, Tree};
-use freerun_serve::logs::access_log::{Escape, LineFormat};
+use freerun_serve::logs::access_log::{COMBINED, Escape, JSON, LineFormat};
 
 use super::addresses::{ListenAddress, TrialAddresses, reachable};
 use super::texts::DEFAULT_PORT;
 use crate::paths::{HTTP_LOG_PATH, join};
-
-/// nginx's predefined format.
-pub const COMBINED: &str = "$remote_addr - $remote_user [$time_local] \"$request\" $status $body_bytes_sent \
-                        \"$http_referer\" \"$http_user_agent\"";
 
 /// A place where requests of HTTP can be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,7 +59,9 @@ impl Sites {
     /// The servers of a configuration, whose relative paths are below `prefix`.
     pub fn of(tree: &Tree, addresses: &TrialAddresses, prefix: &str) -> Sites {
         let mut sites = Sites::default();
-        sites.formats.insert("combined".to_owned(), LineFormat::new(Escape::Default, COMBINED));
+        for (name, escape, text) in [("combined", Escape::Default, COMBINED), ("json", Escape::Json, JSON)] {
+            sites.formats.insert(name.to_owned(), LineFormat::new(escape, text));
+        }
         for http in tree.nodes.iter().filter(|node| node.name.text == "http") {
             let own: Vec<&Node> = http.children().iter().filter(|node| node.name.text == "access_log").collect();
             let inherited = match own[..] {

@@ -11,6 +11,7 @@ use super::request_list::{LineCounts, ReplayedRequest};
 use super::sites::SiteListener;
 use crate::cli::{ExplainRequest, Options};
 use crate::commands::explain::{Explainer, Explanation, parse_request};
+use crate::quoting::shell_quoted;
 
 /// The most groups; the requests of further ones are counted.
 const MAX_GROUPS: usize = 200;
@@ -256,19 +257,14 @@ fn curl(request: &ReplayedRequest, listener: &SiteListener) -> String {
         method => format!("curl -si{insecure} --path-as-is -X {method}"),
     };
     for (name, value) in &request.fields {
-        command += &format!(" -H {}", quoted(&format!("{name}: {}", freerun_conf::text_of(value))));
+        command += &format!(" -H {}", shell_quoted(&format!("{name}: {}", freerun_conf::text_of(value))));
     }
     let nginx = listener.nginx;
     let port = request.authority[request.host().len()..].strip_prefix(':').and_then(|port| port.parse().ok());
     if format!("{}:{}", request.host(), port.unwrap_or(usual)) != nginx.to_string() {
         command += &format!(" --connect-to ::{nginx}");
     }
-    format!("{command} {}", quoted(&format!("{scheme}://{}{}", request.authority, request.target)))
-}
-
-/// A word as a shell reads it.
-fn quoted(word: &str) -> String {
-    format!("'{}'", word.replace('\'', "'\\''"))
+    format!("{command} {}", shell_quoted(&format!("{scheme}://{}{}", request.authority, request.target)))
 }
 
 #[cfg(test)]
