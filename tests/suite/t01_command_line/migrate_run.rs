@@ -294,3 +294,18 @@ fn without_nginx_or_requests_there_is_no_trial() {
     let url = format!("http://127.0.0.1:{}", other.port());
     assert_eq!(migrate_requests(&nginx, "/\n", &["--against", &url, "--quiet"]).code, Some(0));
 }
+
+#[test]
+fn a_wildcard_and_a_loopback_address_of_one_port_are_asked_apart() {
+    if !is_runnable() {
+        return;
+    }
+    let nginx = Setup::new()
+        .http("server { listen @PORT@; server_name wild; return 200 wild; }")
+        .http("server { listen 127.0.0.1:@PORT@; server_name loop; return 200 loop; }")
+        .start(Kind::Nginx);
+    let done = migrate_requests(&nginx, "/\n", &["--json"]);
+    assert_eq!(done.code, Some(0), "{}{}", done.stdout, done.stderr);
+    let summary = json(&done);
+    assert_eq!((&summary["sent"], &summary["same"]), (&2.into(), &2.into()), "{summary}");
+}

@@ -68,9 +68,23 @@ impl Default for MigrateRun {
     }
 }
 
-/// The largest values of `--count`, `--rate`, `--concurrency`, `--timeout` and `--time`.
-const MOST: [(&str, u64); 5] =
-    [("--count", 100_000), ("--rate", 10_000), ("--concurrency", 64), ("--timeout", 600), ("--time", 86_400)];
+/// The largest value of `--count`.
+const MOST_REQUESTS: u64 = 100_000;
+
+/// The largest value of `--rate`.
+const MOST_IN_A_SECOND: u64 = 10_000;
+
+/// The largest value of `--concurrency`.
+const MOST_AT_ONCE: u64 = 64;
+
+/// The largest value of `--timeout`, in seconds.
+const LONGEST_ANSWER: u64 = 600;
+
+/// The largest value of `--time`, in seconds.
+const LONGEST_TRIAL: u64 = 86_400;
+
+/// The long options that are not about a trial; the others need `--run`.
+const OF_REPORT: [&str; 4] = ["help", "json", "quiet", "run"];
 
 /// Reads the arguments after `migrate`.
 ///
@@ -81,61 +95,40 @@ pub fn parse(args: &[OsString]) -> Result<Migrate, UsageError> {
     let wrong = |error: lexopt::Error| UsageError::Own("migrate", error.to_string());
     let mut migrate = Migrate::default();
     let (mut runs, mut run) = (false, MigrateRun::default());
+    // The first option that needs `--run`.
+    let mut needs_run = None;
     let mut parser = lexopt::Parser::from_args(args);
     while let Some(arg) = parser.next().map_err(wrong)? {
-        let flag = match arg {
-            Short('h') | Long("help") => Some(&mut migrate.help),
-            Long("json") => Some(&mut migrate.json),
-            Short('q') | Long("quiet") => Some(&mut migrate.quiet),
-            Long("run") => Some(&mut runs),
-            Long("all-methods") => Some(&mut run.all_methods),
-            _ => None,
-        };
-        if let Some(flag) = flag {
-            *flag = true;
-            continue;
+        if let Long(name) = arg
+            && !OF_REPORT.contains(&name)
+        {
+            needs_run.get_or_insert_with(|| name.to_owned());
         }
-        let slot = match arg {
-            Short('c') => &mut migrate.options.conf,
-            Short('p') => &mut migrate.options.prefix,
-            Short('g') => &mut migrate.options.globals,
-            Long("log-format") => &mut run.log_format,
-            Long("requests") => &mut run.requests,
-            Long("host") => &mut run.host,
-            Long("log") => {
-                run.logs.push(text_of_os(&parser.value().map_err(wrong)?).into_owned());
-                continue;
-            }
-            Long("against") => {
-                run.against.push(text_of_os(&parser.value().map_err(wrong)?).into_owned());
-                continue;
-            }
-            Long("count") => {
-                run.count = number(&mut parser, 0)? as usize;
-                continue;
-            }
-            Long("rate") => {
-                run.rate = number(&mut parser, 1)? as u32;
-                continue;
-            }
-            Long("concurrency") => {
-                run.concurrency = number(&mut parser, 2)? as usize;
-                continue;
-            }
-            Long("timeout") => {
-                run.timeout = number(&mut parser, 3)?;
-                continue;
-            }
-            Long("time") => {
-                run.time = number(&mut parser, 4)?;
-                continue;
-            }
+        match arg {
+            Short('h') | Long("help") => migrate.help = true,
+            Long("json") => migrate.json = true,
+            Short('q') | Long("quiet") => migrate.quiet = true,
+            Short('c') => migrate.options.conf = Some(text(&mut parser)?),
+            Short('p') => migrate.options.prefix = Some(text(&mut parser)?),
+            Short('g') => migrate.options.globals = Some(text(&mut parser)?),
+            Long("run") => runs = true,
+            Long("all-methods") => run.all_methods = true,
+            Long("log-format") => run.log_format = Some(text(&mut parser)?),
+            Long("requests") => run.requests = Some(text(&mut parser)?),
+            Long("host") => run.host = Some(text(&mut parser)?),
+            Long("log") => run.logs.push(text(&mut parser)?),
+            Long("against") => run.against.push(text(&mut parser)?),
+            Long("count") => run.count = number(&mut parser, ("count", MOST_REQUESTS))? as usize,
+            Long("rate") => run.rate = number(&mut parser, ("rate", MOST_IN_A_SECOND))? as u32,
+            Long("concurrency") => run.concurrency = number(&mut parser, ("concurrency", MOST_AT_ONCE))? as usize,
+            Long("timeout") => run.timeout = number(&mut parser, ("timeout", LONGEST_ANSWER))?,
+            Long("time") => run.time = number(&mut parser, ("time", LONGEST_TRIAL))?,
             other => return Err(wrong(other.unexpected())),
-        };
-        *slot = Some(text_of_os(&parser.value().map_err(wrong)?).into_owned());
+        }
     }
-    if !runs && run != MigrateRun::default() {
-        return Err(UsageError::Own("migrate", "options about requests go with --run".to_owned()));
+    if let (false, Some(name)) = (runs || migrate.help, needs_run) {
+        let told = format!("--{name} says something of a trial: write --run, too, or leave it out");
+        return Err(UsageError::Own("migrate", told));
     }
     if run.requests.is_some() && !run.logs.is_empty() {
         return Err(UsageError::Own("migrate", "write --log or --requests, not both".to_owned()));
@@ -144,13 +137,20 @@ pub fn parse(args: &[OsString]) -> Result<Migrate, UsageError> {
     Ok(migrate)
 }
 
-/// The number behind the option at this place of [`MOST`].
+/// The text behind an option.
+///
+/// # Errors
+/// It is missing.
+fn text(parser: &mut lexopt::Parser) -> Result<String, UsageError> {
+    let value = parser.value().map_err(|error| UsageError::Own("migrate", error.to_string()))?;
+    Ok(text_of_os(&value).into_owned())
+}
+
+/// The number behind the option with this name, whose largest value is `most`.
 ///
 /// # Errors
 /// It is missing, no number, 0 or too large.
-fn number(parser: &mut lexopt::Parser, option: usize) -> Result<u64, UsageError> {
-    let (name, most) = MOST[option];
-    let value = parser.value().map_err(|error| UsageError::Own("migrate", error.to_string()))?;
-    let number = value.to_str().and_then(|text| text.parse().ok()).filter(|number| (1..=most).contains(number));
-    number.ok_or_else(|| UsageError::Own("migrate", format!("{name} takes a number from 1 to {most}")))
+fn number(parser: &mut lexopt::Parser, (name, most): (&str, u64)) -> Result<u64, UsageError> {
+    let number = text(parser)?.parse().ok().filter(|number| (1..=most).contains(number));
+    number.ok_or_else(|| UsageError::Own("migrate", format!("--{name} takes a number from 1 to {most}")))
 }

@@ -214,8 +214,26 @@ mod tests {
         assert_eq!(migrate(&["--run"]).unwrap().run, Some(MigrateRun::default()));
         let run = migrate(&["--run", "--log", "a", "--log=-", "--count", "5", "--all-methods"]).unwrap().run.unwrap();
         assert_eq!((run.logs, run.count, run.all_methods), (vec!["a".to_owned(), "-".to_owned()], 5, true));
-        for wrong in [&["--log", "a"][..], &["--run", "--count", "0"], &["--run", "--log=a", "--requests=b"]] {
-            assert!(migrate(wrong).is_err(), "{wrong:?}");
+        let line = ["--run", "--count=1", "--rate=2", "--concurrency=3", "--timeout=4", "--time=5"];
+        let MigrateRun { count, rate, concurrency, timeout, time, .. } = migrate(&line).unwrap().run.unwrap();
+        assert_eq!((count, rate, concurrency, timeout, time), (1, 2, 3, 4, 5));
+        assert!(migrate(&["--run", "--log=a", "--requests=b"]).is_err());
+        for (option, most) in
+            [("count", 100_000), ("rate", 10_000), ("concurrency", 64), ("timeout", 600), ("time", 86_400)]
+        {
+            let with = |value: u64| migrate(&["--run", &format!("--{option}={value}")]).map(|_| ());
+            assert_eq!((with(1), with(most)), (Ok(()), Ok(())), "{option}");
+            for value in [0, most + 1] {
+                let told = with(value).unwrap_err();
+                assert!(told.contains(&format!("--{option} takes a number from 1 to {most}")), "{told}");
+            }
+        }
+        // Also a value that is the usual one says something of a trial.
+        for line in [&["--count", "1000"][..], &["--log", "a", "--count=1"], &["--all-methods"], &["-q", "--against=x"]]
+        {
+            let told = migrate(line).unwrap_err();
+            let option = line.iter().find_map(|word| word.strip_prefix("--")).unwrap().split('=').next().unwrap();
+            assert!(told.contains(&format!("--{option} says something of a trial: write --run")), "{told}");
         }
     }
 

@@ -1,7 +1,8 @@
 //! The addresses that a configuration listens at, and the free addresses of the trial.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs as _, UdpSocket};
+use std::ops::RangeInclusive;
 
 use crate::commands::explain::{address_of, split_port};
 
@@ -10,6 +11,9 @@ const MAX_ADDRESSES: usize = 1000;
 
 /// The tries to find a port that is free for TCP and for UDP.
 const TRIES: usize = 50;
+
+/// The last numbers of the loopback addresses of IPv4 that are tried for a wildcard, beginning with 127.0.0.1.
+const LOOPBACKS: RangeInclusive<u8> = 1..=254;
 
 /// The address that a `listen` names.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,25 +58,31 @@ impl ListenAddress {
     }
 }
 
-/// The address at which a client of this machine reaches a listening socket.
-pub fn reachable(address: SocketAddr) -> SocketAddr {
-    let ip = match address.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-        ip => ip,
-    };
-    SocketAddr::new(ip, address.port())
+/// The sockets that keep a port free of others.
+#[derive(Debug)]
+struct ReservedPort {
+    _stream: TcpListener,
+    _datagrams: Option<UdpSocket>,
 }
 
 /// The addresses of the configuration, each with its address in the trial. No two have the same.
 #[derive(Debug, Default)]
 pub struct TrialAddresses {
     mapped: BTreeMap<ListenAddress, ListenAddress>,
+    /// The addresses of the configuration that have a socket of UDP, too.
+    with_datagrams: BTreeSet<ListenAddress>,
     /// Sockets that keep the ports free of others until the server binds them.
-    reserved: Vec<(TcpListener, Option<UdpSocket>)>,
+    reserved: Vec<ReservedPort>,
 }
 
 impl TrialAddresses {
+    /// Says that the configuration listens at this address for datagrams: the address that will stand for it has to be free
+    /// for these as well. It has to be said before the address is mapped.
+    pub fn expect_datagrams(&mut self, address: ListenAddress) {
+        debug_assert!(!self.mapped.contains_key(&address), "the port of {address:?} is chosen");
+        self.with_datagrams.insert(address);
+    }
+
     /// The address that stands for this one; Unix sockets are in `folder`.
     ///
     /// # Errors
@@ -86,7 +96,9 @@ impl TrialAddresses {
         }
         let free = match address {
             ListenAddress::Unix(_) => ListenAddress::Unix(format!("{folder}/{}.sock", self.mapped.len())),
-            ListenAddress::Ip(address) => ListenAddress::Ip(self.reserve(address.is_ipv6())?),
+            ListenAddress::Ip(ip) => {
+                ListenAddress::Ip(self.reserve(ip.is_ipv6(), self.with_datagrams.contains(address))?)
+            }
         };
         self.mapped.insert(address.clone(), free.clone());
         Ok(free)
@@ -96,23 +108,22 @@ impl TrialAddresses {
     ///
     /// # Errors
     /// There is none.
-    fn reserve(&mut self, is_ipv6: bool) -> Result<SocketAddr, String> {
+    fn reserve(&mut self, is_ipv6: bool, has_datagrams: bool) -> Result<SocketAddr, String> {
         let all = [IpAddr::V6(Ipv6Addr::LOCALHOST), IpAddr::V4(Ipv4Addr::LOCALHOST)];
+        // The second loopback address is tried when the first one cannot be bound.
         let loopbacks = if is_ipv6 { &all[..] } else { &all[1..] };
         for (ip, _) in loopbacks.iter().flat_map(|ip| (0..TRIES).map(move |number| (*ip, number))) {
-            let Ok(stream) = TcpListener::bind((ip, 0)) else { break };
-            let Ok(address) = stream.local_addr() else { break };
-            if let Ok(datagrams) = UdpSocket::bind(address) {
-                self.reserved.push((stream, Some(datagrams)));
-                return Ok(address);
-            }
+            let Ok(stream) = TcpListener::bind((ip, 0)) else { continue };
+            let Ok(address) = stream.local_addr() else { continue };
+            let datagrams = match has_datagrams.then(|| UdpSocket::bind(address)).transpose() {
+                Ok(datagrams) => datagrams,
+                // Somebody else has the port for datagrams.
+                Err(_) => continue,
+            };
+            self.reserved.push(ReservedPort { _stream: stream, _datagrams: datagrams });
+            return Ok(address);
         }
-        // The second loopback address is tried when the first one cannot be bound.
-        let stream = loopbacks.iter().find_map(|ip| TcpListener::bind((*ip, 0)).ok());
-        let stream = stream.ok_or("there is no free port at the loopback addresses")?;
-        let address = stream.local_addr().map_err(|error| error.to_string())?;
-        self.reserved.push((stream, None));
-        Ok(address)
+        Err("there is no free port at the loopback addresses".to_owned())
     }
 
     /// Gives the ports up, for the server to bind them.
@@ -125,6 +136,21 @@ impl TrialAddresses {
         match self.mapped.get(&ListenAddress::Ip(address)) {
             Some(ListenAddress::Ip(mapped)) => Some(*mapped),
             _ => None,
+        }
+    }
+
+    /// The address at which a client of this machine reaches the socket of an address of the configuration. Who listens at a
+    /// wildcard is reached at a loopback address, but only at one that has no socket, or servers, of its own. `None`: there is
+    /// no such address.
+    pub fn reached(&self, written: SocketAddr) -> Option<SocketAddr> {
+        let at = |ip: IpAddr| SocketAddr::new(ip, written.port());
+        let is_free = |address: &SocketAddr| !self.mapped.contains_key(&ListenAddress::Ip(*address));
+        match written.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => {
+                LOOPBACKS.map(|last| at(Ipv4Addr::new(127, 0, 0, last).into())).find(is_free)
+            }
+            IpAddr::V6(ip) if ip.is_unspecified() => Some(at(Ipv6Addr::LOCALHOST.into())).filter(is_free),
+            _ => Some(written),
         }
     }
 
@@ -186,5 +212,41 @@ mod tests {
         assert_eq!(addresses.get("127.0.0.1:80".parse().expect("an address")), Some(*address));
         assert_eq!(addresses.map(&of("unix:/run/x"), "/t"), Ok(ListenAddress::Unix("/t/2.sock".to_owned())));
         assert!(addresses.has_mapped("unix:/t/2.sock") && !addresses.has_mapped("0.0.0.0:80"));
+    }
+
+    #[test]
+    fn a_wildcard_is_reached_where_nothing_else_listens() {
+        let mut addresses = TrialAddresses::default();
+        for text in ["80", "127.0.0.1:80", "127.0.0.2:80", "127.0.0.1:81", "82", "[::]:80", "[::]:81", "[::1]:81"] {
+            for address in ListenAddress::of(text, None).expect("an address") {
+                addresses.map(&address, "/t").expect("a port");
+            }
+        }
+        let reached = |text: &str| addresses.reached(text.parse().expect("an address")).map(|found| found.to_string());
+        for (written, expected) in [
+            ("0.0.0.0:80", Some("127.0.0.3:80")),
+            ("127.0.0.1:80", Some("127.0.0.1:80")),
+            ("127.0.0.2:80", Some("127.0.0.2:80")),
+            ("0.0.0.0:82", Some("127.0.0.1:82")),
+            ("[::]:80", Some("[::1]:80")),
+            ("[::]:81", None),
+            ("[::1]:81", Some("[::1]:81")),
+        ] {
+            assert_eq!(reached(written).as_deref(), expected, "{written}");
+        }
+    }
+
+    #[test]
+    fn ports_are_kept_for_datagrams_only_where_they_come() {
+        let mut addresses = TrialAddresses::default();
+        let of = |text: &str| ListenAddress::of(text, Some(80)).expect("an address").remove(0);
+        addresses.expect_datagrams(of("443"));
+        for (text, is_kept) in [("80", false), ("443", true)] {
+            let ListenAddress::Ip(address) = addresses.map(&of(text), "/t").expect("a port") else { panic!("{text}") };
+            // Nobody else may have it; the port of the other one may be anybody's by chance, but is none of the trial's.
+            assert_eq!(addresses.reserved.last().is_some_and(|port| port._datagrams.is_some()), is_kept, "{text}");
+            assert!(!is_kept || UdpSocket::bind(address).is_err(), "{text}");
+            assert!(TcpListener::bind(address).is_err(), "{text}");
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use freerun_conf::{Node, Tree};
 use freerun_serve::logs::access_log::{COMBINED, Escape, JSON, LineFormat};
 
-use super::addresses::{ListenAddress, TrialAddresses, reachable};
+use super::addresses::{ListenAddress, TrialAddresses};
 use super::texts::DEFAULT_PORT;
 use crate::paths::{HTTP_LOG_PATH, join};
 
@@ -15,7 +15,9 @@ use crate::paths::{HTTP_LOG_PATH, join};
 pub struct SiteListener {
     /// The address in the configuration.
     pub written: SocketAddr,
-    /// The address of nginx.
+    /// The address of this machine at which nginx's servers of `written` are reached, and no others.
+    pub reached: SocketAddr,
+    /// The address of nginx: `reached`, unless `--against` says another one.
     pub nginx: SocketAddr,
     /// The address of the server that is tried.
     pub freerun: SocketAddr,
@@ -119,14 +121,16 @@ impl Sites {
                     ListenAddress::Ip(_) => None,
                 };
                 match (left_out, address) {
-                    (None, ListenAddress::Ip(address)) => self.listener(&mut server, address, has("ssl"), addresses),
+                    (None, ListenAddress::Ip(address)) => {
+                        self.listener(&mut server, (text, address), has("ssl"), addresses);
+                    }
                     (reason, _) => self.leave_out(text, reason.unwrap_or_default()),
                 }
             }
         }
         if !any {
             let address = SocketAddr::from(([0, 0, 0, 0], DEFAULT_PORT));
-            self.listener(&mut server, address, false, addresses);
+            self.listener(&mut server, ("80", address), false, addresses);
         }
         self.servers.push(server);
     }
@@ -137,12 +141,21 @@ impl Sites {
         }
     }
 
-    /// Adds an address to a server.
-    fn listener(&mut self, server: &mut SiteServer, written: SocketAddr, is_tls: bool, addresses: &TrialAddresses) {
+    /// Adds an address, which a `listen` names with this text, to a server.
+    fn listener(
+        &mut self,
+        server: &mut SiteServer,
+        (text, written): (&str, SocketAddr),
+        is_tls: bool,
+        addresses: &TrialAddresses,
+    ) {
         let Some(freerun) = addresses.get(written) else { return };
+        let Some(reached) = addresses.reached(written) else {
+            return self.leave_out(text, "other servers listen at the loopback addresses of its port");
+        };
         let known = self.listeners.iter().position(|listener| listener.written == written);
         let place = known.unwrap_or_else(|| {
-            self.listeners.push(SiteListener { written, nginx: reachable(written), freerun, is_tls });
+            self.listeners.push(SiteListener { written, reached, nginx: reached, freerun, is_tls });
             self.listeners.len() - 1
         });
         // One `listen` with `ssl` is enough for all servers of the address.
@@ -229,5 +242,23 @@ mod tests {
         let sites = sites("http { server { } }");
         assert_eq!(sites.listeners[0].nginx.to_string(), "127.0.0.1:80");
         assert_eq!(sites.logs(), [(HTTP_LOG_PATH.to_owned(), "combined".to_owned())]);
+    }
+
+    #[test]
+    fn servers_of_a_wildcard_and_of_a_loopback_address_are_not_mixed_up() {
+        let sites = sites(
+            "http { server { listen 80; server_name a; } server { listen 127.0.0.1:80; server_name b; }\n\
+             server { listen [::]:80; server_name c; } server { listen [::1]:80; server_name d; } }",
+        );
+        let nginx: Vec<_> = sites.listeners.iter().map(|listener| listener.nginx.to_string()).collect();
+        assert_eq!(nginx, ["127.0.0.2:80", "127.0.0.1:80", "[::1]:80"]);
+        let of: Vec<_> = sites.servers.iter().map(|server| server.listeners.as_slice()).collect();
+        assert_eq!(of, [&[0][..], &[1], &[], &[2]]);
+        let freerun: std::collections::BTreeSet<_> = sites.listeners.iter().map(|listener| listener.freerun).collect();
+        assert_eq!(freerun.len(), 3);
+        assert_eq!(
+            sites.left_out,
+            [("[::]:80".to_owned(), "other servers listen at the loopback addresses of its port")]
+        );
     }
 }

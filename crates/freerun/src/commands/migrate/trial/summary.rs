@@ -219,8 +219,7 @@ fn explain(explainer: &Explainer, request: &ReplayedRequest, listener: &SiteList
     let fields = std::iter::once(format!("Host: {}", request.authority)).chain(request.fields.iter().map(text));
     let options = ExplainRequest {
         fields: fields.collect(),
-        to: Some(listener.nginx.to_string())
-            .filter(|_| listener.nginx == super::addresses::reachable(listener.written)),
+        to: Some(listener.reached.to_string()),
         ..ExplainRequest::default()
     };
     explainer.explain(asked, &options).ok()
@@ -282,7 +281,7 @@ mod tests {
     fn a_request_becomes_a_command() {
         let listener = |nginx: &str, is_tls| {
             let nginx = nginx.parse().expect("an address");
-            SiteListener { written: nginx, nginx, freerun: nginx, is_tls }
+            SiteListener { written: nginx, reached: nginx, nginx, freerun: nginx, is_tls }
         };
         let request = |authority: &str, fields: &[(&str, &str)]| ReplayedRequest {
             method: "GET".to_owned(),

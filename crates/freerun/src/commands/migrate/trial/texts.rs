@@ -54,6 +54,7 @@ pub fn change(
         places: HashMap::new(),
         notes: Vec::new(),
     };
+    changes.expect_datagrams();
     changes.level(&tree.nodes, "")?;
     let mut globals = String::new();
     for (name, value) in OWN {
@@ -81,9 +82,9 @@ struct Changes<'t> {
     /// The folder that relative paths start from.
     prefix: &'t str,
     addresses: &'t mut TrialAddresses,
-    /// The new texts of parts of a source, by their beginnings, each with its end. A source that is included twice is changed
-    /// once.
-    edits: HashMap<u32, BTreeMap<usize, (usize, String)>>,
+    /// The new texts of parts of a source, by their beginnings and ends. What is inserted in front of a part that is replaced
+    /// begins there as well, and ends before it. A source that is included twice is changed once.
+    edits: HashMap<u32, BTreeMap<(usize, usize), String>>,
     /// The beginnings of the lines of a source.
     lines: HashMap<u32, Vec<usize>>,
     /// The places that stand for others, by the kind and the text of these.
@@ -92,6 +93,18 @@ struct Changes<'t> {
 }
 
 impl Changes<'_> {
+    /// Finds the addresses with datagrams: a `listen` without them may stand in front of the one that has them.
+    fn expect_datagrams(&mut self) {
+        Node::each(&self.tree.nodes, &mut |node| {
+            let has = |word: &str| node.args.iter().skip(1).any(|arg| arg.text == word);
+            if node.name.text == "listen" && (has("udp") || has("quic")) {
+                // What is no address is told when it is replaced.
+                let addresses = ListenAddress::of(node.arg(0).unwrap_or_default(), Some(DEFAULT_PORT));
+                addresses.unwrap_or_default().into_iter().for_each(|address| self.addresses.expect_datagrams(address));
+            }
+        });
+    }
+
     /// Changes the directives of a level, which is inside of the block `around`.
     fn level(&mut self, nodes: &[Node], around: &str) -> Result<(), String> {
         for node in nodes {
@@ -256,20 +269,20 @@ impl Changes<'_> {
     /// Replaces a directive, from its name to the sign that ends it.
     fn replace(&mut self, node: &Node, text: &str) {
         let (Some(begin), Some(end)) = (self.offset(node.name.place), self.offset(node.end)) else { return };
-        self.edits.entry(node.name.place.file).or_default().insert(begin, (end, text.to_owned()));
+        self.edits.entry(node.name.place.file).or_default().insert((begin, end), text.to_owned());
     }
 
     /// Inserts a text behind the `{` at this place.
     fn insert(&mut self, place: Place, text: &str) {
         let Some(brace) = self.offset(place) else { return };
-        self.edits.entry(place.file).or_default().insert(brace + 1, (brace + 1, text.to_owned()));
+        self.edits.entry(place.file).or_default().insert((brace + 1, brace + 1), text.to_owned());
     }
 
     /// The text of a source with its changes. A change has as many lines as what it replaces.
     fn apply(&self, file: u32, text: &[u8]) -> Vec<u8> {
         let Some(edits) = self.edits.get(&file) else { return text.to_vec() };
         let (mut changed, mut at) = (Vec::with_capacity(text.len()), 0);
-        for (begin, (end, new)) in edits {
+        for ((begin, end), new) in edits {
             // A directive has no other one in it that is replaced.
             let (Some(before), Some(old)) = (text.get(at..*begin), text.get(*begin..*end)) else { continue };
             changed.extend_from_slice(before);
@@ -339,5 +352,24 @@ mod tests {
         assert!(text.contains("zone_sync_engine redis://127.0.0.1:1;"), "{text}");
         assert!(text.contains("acme_issuer a { uri https://127.0.0.1:1/; state_path /t/acme-6; }"), "{text}");
         assert!(text.contains("otel_exporter { endpoint 127.0.0.1:1; }"), "{text}");
+    }
+
+    #[test]
+    fn a_configuration_on_one_line_is_changed_in_all_its_places() {
+        let text = "http{access_log /a;server{error_log /e;return 200;}server{listen 81;proxy_store on;}server{server_name a;}}";
+        let (text, _) = changed(text, None);
+        let expected = "http{ client_body_temp_path /t/temporary-0; proxy_temp_path /t/temporary-1; \
+                        fastcgi_temp_path /t/temporary-2; uwsgi_temp_path /t/temporary-3; scgi_temp_path /t/temporary-4;\
+                        access_log /t/log-5;server{ listen <0.0.0.0:80>;error_log /t/log-6;return 200;}\
+                        server{listen <0.0.0.0:81>;proxy_store off;}server{ listen <0.0.0.0:80>;server_name a;}}";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn datagrams_and_streams_of_one_address_have_one_port() {
+        let text = "http { server { listen 443 ssl; listen 443 quic; } }\nstream { server { listen 53; } server { listen 53 udp; } }\n";
+        let (text, _) = changed(text, None);
+        assert!(text.contains("listen <0.0.0.0:443> ssl; listen <0.0.0.0:443> quic;"), "{text}");
+        assert!(text.contains("listen <0.0.0.0:53>; } server { listen <0.0.0.0:53> udp;"), "{text}");
     }
 }
