@@ -109,7 +109,7 @@ fn differences_come_in_groups_with_their_places() {
     assert!(example.starts_with("curl -si --path-as-is ") && example.ends_with("/moved/1'"), "{example}");
     let done = migrate_requests(&nginx, requests, &["--quiet"]);
     assert!(
-        done.stdout.starts_with("\nDifferences (3):\n     3  status at location /moved of localhost\n"),
+        done.stdout.starts_with("\nDifferences (3):\n     3  status at location /moved of localhost\n        nginx answers with status 301, freerun with 302\n"),
         "{}",
         done.stdout
     );
@@ -121,12 +121,48 @@ fn what_changes_in_nginx_s_own_answers_is_no_difference() {
         return;
     }
     let site = Site::new();
-    let lines = "location / { add_header Set-Cookie id=$request_id; return 200 $request_id; }";
+    let lines =
+        "location / { add_header Set-Cookie id=$request_id; return 200 $request_id; } location /same { return 200 a; }";
     let nginx = Setup::server(&site, lines).start(Kind::Nginx);
-    let done = migrate_requests(&nginx, "/\n", &["--json"]);
-    assert_eq!(done.code, Some(0), "{}", done.stdout);
+    // It is no difference, but nobody knows whether it is the same.
+    let done = migrate_requests(&nginx, "/\n/same\n", &["--json"]);
+    assert_eq!(done.code, Some(1), "{}", done.stdout);
     let summary = json(&done);
-    assert_eq!((&summary["unstable"]["body"], &summary["unstable"]["field Set-Cookie"]), (&1.into(), &1.into()));
+    let parts = &summary["unstable"]["parts"];
+    assert_eq!((&parts["body"], &parts["field Set-Cookie"]), (&1.into(), &1.into()));
+    let counts = ["same", "different", "unstable_requests"].map(|name| summary[name].clone());
+    assert_eq!(counts, [1, 0, 1].map(Value::from));
+    let done = migrate_requests(&nginx, "/\n/same\n", &["--quiet"]);
+    let expected = "\nNot compared, so not known to be the same (1 request):\n     1  whose answers change from one time to the next\n";
+    assert!(done.code == Some(1) && done.stdout.starts_with(expected), "{}", done.stdout);
+}
+
+#[test]
+fn what_could_not_be_compared_is_not_the_same() {
+    if !is_runnable() {
+        return;
+    }
+    let site = Site::new();
+    site.file("a.txt", "text").file("long", vec![b'a'; (8 << 20) + 1]).file("other", vec![b'a'; (8 << 20) + 1]);
+    let lines = "location = /closed { return 444; }";
+    let nginx = Setup::server(&site, lines).start(Kind::Nginx);
+    let counts = |summary: &Value| ["same", "different", "too_long", "unanswered"].map(|name| summary[name].clone());
+    let done = migrate_requests(&nginx, "/a.txt\n/long\n/closed\n", &["--json"]);
+    assert_eq!((done.code, counts(&json(&done))), (Some(1), [2, 0, 1, 0].map(Value::from)), "{}", done.stdout);
+    let done = migrate_requests(&nginx, "/a.txt\n/long\n", &["--quiet"]);
+    assert!(done.stdout.contains("     1  with bodies of more than 8 MiB\n"), "{}", done.stdout);
+    // One has such a body, and the other a short one; one closes the connection, and the other answers.
+    nginx.edit(
+        "location = /closed { return 444; }",
+        "location = /closed { return 200; } location = /other { return 200 a; }",
+    );
+    let done = migrate_requests(&nginx, "/other\n/closed\n", &["--json"]);
+    let summary = json(&done);
+    assert_eq!((done.code, counts(&summary)), (Some(1), [0, 2, 0, 0].map(Value::from)), "{summary}");
+    let reasons = summary["differences"].as_array().expect("a list").iter().map(|group| group["reason"].clone());
+    let reasons: Vec<Value> = reasons.collect();
+    assert!(reasons.contains(&"nginx's body is longer, and too long to be compared".into()), "{reasons:?}");
+    assert!(reasons.contains(&"freerun answers, and nginx does not".into()), "{reasons:?}");
 }
 
 #[test]

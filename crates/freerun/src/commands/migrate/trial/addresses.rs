@@ -140,7 +140,7 @@ impl TrialAddresses {
     }
 
     /// The address at which a client of this machine reaches the socket of an address of the configuration. Who listens at a
-    /// wildcard is reached at a loopback address, but only at one that has no socket, or servers, of its own. `None`: there is
+    /// wildcard is reached at a loopback address, but only where no other socket listens. `None`: there is
     /// no such address.
     pub fn reached(&self, written: SocketAddr) -> Option<SocketAddr> {
         let at = |ip: IpAddr| SocketAddr::new(ip, written.port());

@@ -24,6 +24,9 @@ pub const LEFT_OUT: [(&str, &str); 9] = [
 /// Values of fields that say what a cache did (`$upstream_cache_status`): the caches of the two servers have other contents.
 const CACHE_WORDS: [&str; 7] = ["MISS", "HIT", "EXPIRED", "STALE", "UPDATING", "REVALIDATED", "BYPASS"];
 
+/// The largest body that is compared, in bytes.
+pub const MAX_BODY: usize = 8 << 20;
+
 /// The most bytes of a value that are shown.
 const MAX_SHOWN: usize = 120;
 
@@ -72,6 +75,20 @@ pub struct Difference {
     pub nginx: String,
     /// The part in freerun's answer.
     pub freerun: String,
+    /// A sentence that says in which way they differ.
+    pub reason: String,
+}
+
+impl DifferenceKind {
+    /// The name of the part.
+    pub fn part(&self) -> String {
+        match self {
+            DifferenceKind::Answer => "answer".to_owned(),
+            DifferenceKind::Status => "status".to_owned(),
+            DifferenceKind::Field(name) => format!("field {name}"),
+            DifferenceKind::Body => "body".to_owned(),
+        }
+    }
 }
 
 /// The addresses that a request was sent to: a server may write its own port into an answer.
@@ -88,14 +105,23 @@ pub struct AskedAddresses {
 pub fn compare(nginx: &AnswerResult, freerun: &AnswerResult, addresses: AskedAddresses) -> Vec<Difference> {
     let (ours, theirs) = match (nginx, freerun) {
         (Ok(nginx), Ok(freerun)) => (freerun, nginx),
-        // The words of the two are about different addresses.
-        (Err(_), Err(_)) => return Vec::new(),
+        (Err(theirs), Err(ours)) if theirs == ours => return Vec::new(),
         (nginx, freerun) => {
             let shown = |result: &AnswerResult| match result {
                 Ok(answer) => format!("status {}", answer.status),
                 Err(error) => error.clone(),
             };
-            return vec![Difference { kind: DifferenceKind::Answer, nginx: shown(nginx), freerun: shown(freerun) }];
+            let reason = match (nginx, freerun) {
+                (Ok(_), _) => "nginx answers, and freerun does not",
+                (_, Ok(_)) => "freerun answers, and nginx does not",
+                _ => "neither answers, each for another reason",
+            };
+            return vec![Difference {
+                kind: DifferenceKind::Answer,
+                nginx: shown(nginx),
+                freerun: shown(freerun),
+                reason: reason.to_owned(),
+            }];
         }
     };
     if theirs.status != ours.status {
@@ -104,7 +130,12 @@ pub fn compare(nginx: &AnswerResult, freerun: &AnswerResult, addresses: AskedAdd
                 Some((_, location)) => format!("{} to {}", answer.status, shown(location)),
                 None => answer.status.to_string(),
             };
-        return vec![Difference { kind: DifferenceKind::Status, nginx: shown(theirs), freerun: shown(ours) }];
+        return vec![Difference {
+            kind: DifferenceKind::Status,
+            nginx: shown(theirs),
+            freerun: shown(ours),
+            reason: format!("nginx answers with status {}, freerun with {}", theirs.status, ours.status),
+        }];
     }
     let body = compare_bodies(theirs, ours, addresses);
     let mut differences = compare_fields(theirs, ours, addresses, body.is_some());
@@ -113,7 +144,24 @@ pub fn compare(nginx: &AnswerResult, freerun: &AnswerResult, addresses: AskedAdd
 }
 
 fn compare_bodies(theirs: &TrialAnswer, ours: &TrialAnswer, addresses: AskedAddresses) -> Option<Difference> {
-    let (their_body, our_body) = (theirs.body.as_deref()?, ours.body.as_deref()?);
+    let (their_body, our_body) = match (theirs.body.as_deref(), ours.body.as_deref()) {
+        (Some(theirs), Some(ours)) => (theirs, ours),
+        // Neither is known; the summary counts such answers.
+        (None, None) => return None,
+        (theirs, ours) => {
+            let length = |body: Option<&[u8]>| match body {
+                Some(body) => format!("{} bytes", body.len()),
+                None => format!("more than {MAX_BODY} bytes"),
+            };
+            let longer = if theirs.is_none() { "nginx's" } else { "freerun's" };
+            return Some(Difference {
+                kind: DifferenceKind::Body,
+                nginx: length(theirs),
+                freerun: length(ours),
+                reason: format!("{longer} body is longer, and too long to be compared"),
+            });
+        }
+    };
     if is_same(their_body, our_body, addresses) {
         return None;
     }
@@ -128,7 +176,15 @@ fn compare_bodies(theirs: &TrialAnswer, ours: &TrialAnswer, addresses: AskedAddr
         let digest = digest(body);
         format!("{} bytes, SHA-256 {digest}…, from byte {from}: {}", body.len(), shown(&body[from..]))
     };
-    Some(Difference { kind: DifferenceKind::Body, nginx: describe(&their_page), freerun: describe(&our_page) })
+    let reason = match (their_page.len(), our_page.len()) {
+        (theirs, ours) if theirs == ours => format!("the bodies are as long, and differ from byte {at} on"),
+        (theirs, ours) => {
+            let (count, how) = (ours.abs_diff(theirs), if ours > theirs { "longer" } else { "shorter" });
+            let unit = if count == 1 { "byte" } else { "bytes" };
+            format!("freerun's body is {count} {unit} {how}; they differ from byte {at} on")
+        }
+    };
+    Some(Difference { kind: DifferenceKind::Body, nginx: describe(&their_page), freerun: describe(&our_page), reason })
 }
 
 /// The first bytes of the SHA-256 of a body, as sha256sum(1) prints them.
@@ -184,14 +240,23 @@ fn compare_fields(
         if their_values.len() == our_values.len() && pairs().all(same) {
             continue;
         }
-        let shown = |values: &[Vec<u8>]| match values {
+        let shown_values = |values: &[Vec<u8>]| match values {
             [] => "absent".to_owned(),
             values => shown(&values.join(&b", "[..])),
         };
+        let reason = match (their_values.len(), our_values.len()) {
+            (_, 0) => "nginx sends this field, and freerun does not".to_owned(),
+            (0, _) => "freerun sends this field, and nginx does not".to_owned(),
+            (1, 1) => "the field has another value".to_owned(),
+            (theirs, ours) if theirs == ours => "one of the fields has another value".to_owned(),
+            (theirs, ours) => format!("nginx sends this field {theirs} times, freerun {ours} times"),
+        };
         differences.push(Difference {
-            kind: DifferenceKind::Field(name.to_owned()),
-            nginx: shown(&their_values),
-            freerun: shown(&our_values),
+            // The name is the servers' own choice, too.
+            kind: DifferenceKind::Field(shown(name.as_bytes())),
+            reason,
+            nginx: shown_values(&their_values),
+            freerun: shown_values(&our_values),
         });
         if differences.len() >= MAX_FIELDS {
             break;
@@ -341,5 +406,51 @@ mod tests {
     fn texts_are_shown_on_one_line() {
         assert_eq!(shown(b"a\r\n\xffb\xc3\xa9"), "a\\r\\n\\xffb\u{e9}");
         assert_eq!(shown(&[b'a'; 500]).chars().count(), MAX_SHOWN + 1);
+    }
+
+    #[test]
+    fn errors_and_bodies_that_are_unknown_are_not_the_same_as_known_ones() {
+        let failed = |words: &str| Err(words.to_owned());
+        let reason = |nginx: &AnswerResult, freerun: &AnswerResult| {
+            compare(nginx, freerun, addresses()).first().map(|difference| difference.reason.clone())
+        };
+        let found = reason(&failed("closed"), &failed("too late"));
+        assert_eq!(found.as_deref(), Some("neither answers, each for another reason"));
+        assert_eq!(reason(&failed("closed"), &failed("closed")), None);
+        let body = |body: Option<&str>| Ok(TrialAnswer { body: body.map(Into::into), ..answer(200, &[], "") });
+        assert_eq!(
+            reason(&body(None), &body(Some("a"))).as_deref(),
+            Some("nginx's body is longer, and too long to be compared")
+        );
+        assert_eq!(
+            reason(&body(Some("a")), &body(None)).as_deref(),
+            Some("freerun's body is longer, and too long to be compared")
+        );
+        assert_eq!(reason(&body(None), &body(None)), None);
+    }
+
+    #[test]
+    fn each_difference_says_in_which_way_the_answers_differ() {
+        let of = |fields: &[(&str, &str)], body: &str| answer(200, fields, body);
+        for (nginx, freerun, expected) in [
+            (of(&[("A", "1")], ""), of(&[], ""), "nginx sends this field, and freerun does not"),
+            (of(&[], ""), of(&[("A", "1")], ""), "freerun sends this field, and nginx does not"),
+            (of(&[("A", "1")], ""), of(&[("A", "2")], ""), "the field has another value"),
+            (
+                of(&[("A", "1"), ("A", "2")], ""),
+                of(&[("A", "1")], ""),
+                "nginx sends this field 2 times, freerun 1 times",
+            ),
+            (of(&[], "abc"), of(&[], "abd"), "the bodies are as long, and differ from byte 2 on"),
+            (of(&[], "abc"), of(&[], "ab"), "freerun's body is 1 byte shorter; they differ from byte 2 on"),
+            (of(&[], "a"), of(&[], "abc"), "freerun's body is 2 bytes longer; they differ from byte 1 on"),
+            (answer(200, &[], ""), answer(404, &[], ""), "nginx answers with status 200, freerun with 404"),
+        ] {
+            let found = compare(&Ok(nginx), &Ok(freerun), addresses());
+            assert_eq!(found[0].reason, expected);
+        }
+        let long = "N".repeat(10_000);
+        let found = compare(&Ok(of(&[(&long, "")], "")), &Ok(of(&[], "")), addresses());
+        assert!(found[0].kind.part().len() < 200);
     }
 }

@@ -45,7 +45,7 @@ use replay::ReplayLimits;
 use request_list::{ListRules, RequestList};
 use server::TrialFolder;
 use sites::Sites;
-use summary::TrialSummary;
+use summary::{TrialOutcome, TrialSummary};
 
 pub use server::TrialServer;
 
@@ -75,9 +75,9 @@ pub fn run(
             } else {
                 console::output(&report::text(&summary, &input.conf_prefix, migrate.quiet));
             }
-            match (summary.is_same(), survey.verdict()) {
-                _ if summary.same == 0 && summary.is_same() => ExitCode::from(NO_TRIAL),
-                (true, Verdict::Works) => ExitCode::SUCCESS,
+            match (summary.outcome(), survey.verdict()) {
+                (TrialOutcome::Nothing, _) => ExitCode::from(NO_TRIAL),
+                (TrialOutcome::Same, Verdict::Works) => ExitCode::SUCCESS,
                 _ => ExitCode::from(Verdict::Differs as u8),
             }
         }
@@ -158,7 +158,7 @@ fn attempt(
         differing_directives: survey.differs.iter().map(|used| used.name.clone()).collect(),
         ..TrialSummary::default()
     };
-    summary.add(&results, &requests, &sites.listeners, &migrate.options);
+    summary.add(results, &requests, &sites.listeners, &migrate.options);
     Ok(summary)
 }
 

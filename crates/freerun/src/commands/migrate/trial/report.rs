@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 
 use freerun_conf::fold;
 
-use super::comparison::LEFT_OUT;
-use super::summary::{AnswerTimes, TrialSummary, part};
+use super::comparison::{LEFT_OUT, MAX_BODY};
+use super::replay::{MAX_DIFFERENT, ReplayEnd};
+use super::summary::{AnswerTimes, TrialSummary};
 
 /// The result as text. With `quiet`, only what differs, and what kept requests from being compared.
 pub fn text(summary: &TrialSummary, conf_prefix: &str, quiet: bool) -> String {
@@ -26,9 +27,7 @@ pub fn text(summary: &TrialSummary, conf_prefix: &str, quiet: bool) -> String {
         );
         let _ = write!(text, "\n{}", fold(&about, 0));
     }
-    if summary.unanswered > 0 {
-        let _ = writeln!(text, "\n{} requests were answered by neither server", summary.unanswered);
-    }
+    not_compared(&mut text, summary);
     if !quiet {
         notes(&mut text, summary);
         times(&mut text, summary);
@@ -65,23 +64,21 @@ fn lines(text: &mut String, summary: &TrialSummary) {
     if counts.is_cut {
         let _ = writeln!(text, "         the lines behind these were not read (--count is the most requests)");
     }
-    if summary.is_cut {
-        let _ = writeln!(text, "{:8} not sent: the time was over, or you had enough", summary.chosen - summary.sent);
-    }
     for (address, reason) in &summary.left_out {
         let _ = writeln!(text, "         nothing is sent to {address}: {reason}");
     }
 }
 
 fn differences(text: &mut String, summary: &TrialSummary, conf_prefix: &str) {
-    if summary.is_same() {
+    if summary.different == 0 {
         return;
     }
     let _ = writeln!(text, "\nDifferences ({}):", summary.differences.len());
     for group in &summary.differences {
         let server = group.server.as_ref().map(|name| format!(" of {name}")).unwrap_or_default();
         let location = group.location.as_ref().map(|location| format!(" at {location}")).unwrap_or_default();
-        let _ = writeln!(text, "{:6}  {}{location}{server}", group.count, part(&group.kind));
+        let _ = writeln!(text, "{:6}  {}{location}{server}", group.count, group.kind.part());
+        let _ = writeln!(text, "        {}", group.reason);
         let _ = writeln!(text, "        nginx:   {}\n        freerun: {}", group.nginx, group.freerun);
         for place in &group.places {
             let _ = writeln!(text, "        {}", place.replace(conf_prefix, ""));
@@ -93,6 +90,41 @@ fn differences(text: &mut String, summary: &TrialSummary, conf_prefix: &str) {
     }
 }
 
+/// The requests that are neither the same nor different, each kind with its reason.
+fn not_compared(text: &mut String, summary: &TrialSummary) {
+    let count = summary.not_compared();
+    if count > 0 {
+        let requests = if count == 1 { "request" } else { "requests" };
+        let _ = writeln!(text, "\nNot compared, so not known to be the same ({count} {requests}):");
+    }
+    let error = summary.nginx_error.as_ref().map(|error| format!(" (nginx: {error})")).unwrap_or_default();
+    let end = match summary.end {
+        ReplayEnd::Time => "the time was over (--time is the longest)".to_owned(),
+        ReplayEnd::Signal => "a signal ended the trial".to_owned(),
+        ReplayEnd::Differences => format!("{MAX_DIFFERENT} requests had other answers already"),
+        ReplayEnd::All | ReplayEnd::Broken => "the trial broke off; please report it".to_owned(),
+    };
+    for (count, why) in [
+        (summary.unstable_requests, "whose answers change from one time to the next".to_owned()),
+        (summary.too_long, format!("with bodies of more than {} MiB", MAX_BODY >> 20)),
+        (summary.unanswered, format!("answered by neither server{error}")),
+        (summary.chosen.saturating_sub(summary.sent), format!("not sent: {end}")),
+    ] {
+        if count > 0 {
+            let _ = writeln!(text, "{count:6}  {why}");
+        }
+    }
+    let mut parts: Vec<String> =
+        summary.unstable.parts.iter().map(|(part, count)| format!("{part} ({count})")).collect();
+    if summary.unstable.further > 0 {
+        parts.push(format!("further ones ({})", summary.unstable.further));
+    }
+    if !parts.is_empty() {
+        let about = format!("Differs only at times, or from one answer of nginx to the next: {}", parts.join(", "));
+        let _ = write!(text, "\n{}", fold(&about, 0));
+    }
+}
+
 fn notes(text: &mut String, summary: &TrialSummary) {
     let names: Vec<&str> = LEFT_OUT.iter().map(|(name, _)| *name).collect();
     let about = format!(
@@ -101,14 +133,6 @@ fn notes(text: &mut String, summary: &TrialSummary) {
         names.join(", ")
     );
     let _ = write!(text, "\n{}", fold(&about, 0));
-    if !summary.unstable.is_empty() {
-        let parts: Vec<String> = summary.unstable.iter().map(|(part, count)| format!("{part} ({count})")).collect();
-        let about = format!("Differs only at times, or from one answer of nginx to the next: {}", parts.join(", "));
-        text.push_str(&fold(&about, 0));
-    }
-    if summary.too_long > 0 {
-        let _ = writeln!(text, "{} bodies were too long to be compared", summary.too_long);
-    }
     for note in &summary.notes {
         text.push_str(&fold(&format!("Not as it will be: {note}"), 0));
     }
@@ -127,8 +151,8 @@ fn times(text: &mut String, summary: &TrialSummary) {
 }
 
 fn conclusion(text: &mut String, summary: &TrialSummary) {
-    let _ = writeln!(text, "\n{} of {} requests have the same answer of both", summary.same, summary.sent);
-    if !summary.is_same() {
+    let _ = writeln!(text, "\n{} of {} requests have the same answer of both", summary.same, summary.chosen);
+    if summary.different > 0 {
         text.push_str("\"freerun explain --request 'METHOD URL'\" says what a configuration does with a request\n");
     }
 }

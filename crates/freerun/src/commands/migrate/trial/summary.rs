@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::comparison::DifferenceKind;
-use super::replay::ReplayResult;
+use super::replay::{ReplayEnd, ReplayResult, ReplayResults, UnstableParts};
 use super::request_list::{LineCounts, ReplayedRequest};
 use super::sites::SiteListener;
 use crate::cli::{ExplainRequest, Options};
@@ -33,6 +33,8 @@ pub struct DifferenceGroup {
     pub nginx: String,
     /// The part in freerun's answer to it.
     pub freerun: String,
+    /// A sentence that says in which way they differ there.
+    pub reason: String,
     /// The first name of the server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
@@ -69,19 +71,23 @@ pub struct TrialSummary {
     pub sent: usize,
     /// Number of requests with the same answer of both.
     pub same: usize,
+    /// Number of requests whose answers differ.
+    pub different: usize,
     /// Number of requests that neither server has answered.
     pub unanswered: usize,
     /// The first reason why nginx has not answered, if it has not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nginx_error: Option<String>,
-    /// Number of answers with a body too long to be compared.
+    /// Number of requests whose answers both have a body too long to be compared.
     pub too_long: usize,
+    /// Number of requests whose answers could not be compared, since parts of them change.
+    pub unstable_requests: usize,
     /// The differences, the most frequent ones first.
     pub differences: Vec<DifferenceGroup>,
     /// Number of further differences, which are in none of these groups.
     pub further_differences: usize,
-    /// The parts that change from one answer to the next, also in nginx's own answers, with the number of requests.
-    pub unstable: BTreeMap<String, usize>,
+    /// The parts that change from one answer to the next, also in nginx's own answers, or differ only at times.
+    pub unstable: UnstableParts,
     /// The addresses that no request was sent to, each with the reason.
     pub left_out: Vec<(String, &'static str)>,
     /// Sentences about what is in the trial as it will not be.
@@ -92,38 +98,43 @@ pub struct TrialSummary {
     pub nginx: AnswerTimes,
     /// The times of the server that was tried.
     pub freerun: AnswerTimes,
-    /// Whether the time was over, or the user had enough, before all were sent.
-    pub is_cut: bool,
+    /// The reason why no more requests were sent.
+    pub end: ReplayEnd,
 }
 
-/// The name of a part of an answer.
-pub fn part(kind: &DifferenceKind) -> String {
-    match kind {
-        DifferenceKind::Answer => "answer".to_owned(),
-        DifferenceKind::Status => "status".to_owned(),
-        DifferenceKind::Field(name) => format!("field {name}"),
-        DifferenceKind::Body => "body".to_owned(),
-    }
+/// The result of a trial in one word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TrialOutcome {
+    /// All requests that were chosen have the same answer of both.
+    Same,
+    /// Some answers differ, or could not be compared.
+    Differs,
+    /// Nothing was compared.
+    Nothing,
 }
 
 impl TrialSummary {
     /// Adds the results. The configuration of `options` explains where each request goes.
     pub fn add(
         &mut self,
-        results: &[ReplayResult],
+        results: ReplayResults,
         requests: &[ReplayedRequest],
         listeners: &[SiteListener],
         options: &Options,
     ) {
-        self.chosen = requests.len();
-        self.sent = results.len();
-        self.is_cut = self.sent < self.chosen;
-        self.too_long = results.iter().filter(|result| result.is_too_long).count();
-        self.unanswered = results.iter().filter(|result| result.has_no_answer).count();
-        self.same = results.iter().filter(|result| result.differences.is_empty() && !result.has_no_answer).count();
-        self.nginx_error = results.iter().find_map(|result| result.nginx_error.clone());
-        for difference in results.iter().flat_map(|result| &result.unstable) {
-            *self.unstable.entry(part(&difference.kind)).or_default() += 1;
+        let ReplayResults { results, unstable, nginx_error, end } = results;
+        (self.unstable, self.nginx_error, self.end) = (unstable, nginx_error, end);
+        (self.chosen, self.sent) = (requests.len(), results.len());
+        // Each request is counted once; only what was compared in all its parts can be the same.
+        for result in &results {
+            let count = match result {
+                result if !result.differences.is_empty() => &mut self.different,
+                result if result.has_no_answer => &mut self.unanswered,
+                result if result.is_unstable => &mut self.unstable_requests,
+                result if result.is_too_long => &mut self.too_long,
+                _ => &mut self.same,
+            };
+            *count += 1;
         }
         let times = |choose: fn(&(Duration, Duration)) -> Duration| {
             let mut times: Vec<Duration> =
@@ -164,6 +175,7 @@ impl TrialSummary {
                     count: 1,
                     nginx: difference.nginx.clone(),
                     freerun: difference.freerun.clone(),
+                    reason: difference.reason.clone(),
                     server: explanation.server.clone().filter(|name| !name.is_empty()),
                     location: explanation.location.clone(),
                     places: places(&explanation),
@@ -177,9 +189,20 @@ impl TrialSummary {
         self.differences.sort_by(|one, other| other.count.cmp(&one.count).then_with(|| one.kind.cmp(&other.kind)));
     }
 
-    /// Whether all answers were the same.
-    pub fn is_same(&self) -> bool {
-        self.differences.is_empty() && self.further_differences == 0
+    /// Number of requests that were chosen and not compared, or not in all parts.
+    pub fn not_compared(&self) -> usize {
+        self.chosen.saturating_sub(self.same + self.different)
+    }
+
+    /// The result in one word. What was not compared is not the same.
+    pub fn outcome(&self) -> TrialOutcome {
+        match self {
+            summary if summary.chosen > 0 && summary.same == summary.chosen => TrialOutcome::Same,
+            summary if summary.same + summary.different + summary.unstable_requests + summary.too_long == 0 => {
+                TrialOutcome::Nothing
+            }
+            _ => TrialOutcome::Differs,
+        }
     }
 }
 
@@ -296,5 +319,42 @@ mod tests {
         assert_eq!(command, expected);
         let command = curl(&request("127.0.0.1:8080", &[]), &listener("127.0.0.1:8080", false));
         assert_eq!(command, "curl -si --path-as-is 'http://127.0.0.1:8080/it'\\''s?a'");
+    }
+
+    #[test]
+    fn what_was_not_compared_is_not_the_same() {
+        let result = |request| ReplayResult {
+            request,
+            differences: Vec::new(),
+            is_unstable: false,
+            times: None,
+            has_no_answer: false,
+            is_too_long: false,
+        };
+        let request = || ReplayedRequest {
+            method: "GET".to_owned(),
+            target: "/".to_owned(),
+            authority: "a".to_owned(),
+            listener: 0,
+            fields: Vec::new(),
+        };
+        let outcome = |results: Vec<ReplayResult>| {
+            let mut summary = TrialSummary::default();
+            let results = ReplayResults { results, ..ReplayResults::default() };
+            summary.add(results, &[request(), request()], &[], &Options::default());
+            (summary.outcome(), summary.same, summary.not_compared())
+        };
+        assert_eq!(outcome(vec![result(0), result(1)]), (TrialOutcome::Same, 2, 0));
+        // The time was over.
+        assert_eq!(outcome(vec![result(0)]), (TrialOutcome::Differs, 1, 1));
+        assert_eq!(outcome(Vec::new()), (TrialOutcome::Nothing, 0, 2));
+        let unstable = || ReplayResult { is_unstable: true, ..result(1) };
+        let too_long = || ReplayResult { is_too_long: true, ..result(1) };
+        let unanswered = || ReplayResult { has_no_answer: true, ..result(1) };
+        for other in [unstable(), too_long(), unanswered()] {
+            assert_eq!(outcome(vec![result(0), other]), (TrialOutcome::Differs, 1, 1));
+        }
+        assert_eq!(outcome(vec![unstable(), too_long()]), (TrialOutcome::Differs, 0, 2));
+        assert_eq!(outcome(vec![unanswered(), unanswered()]), (TrialOutcome::Nothing, 0, 2));
     }
 }

@@ -93,12 +93,12 @@ struct Changes<'t> {
 }
 
 impl Changes<'_> {
-    /// Finds the addresses with datagrams: a `listen` without them may stand in front of the one that has them.
+    /// Finds the addresses with datagrams: a `listen` for streams may stand in front of the `listen` for these.
     fn expect_datagrams(&mut self) {
         Node::each(&self.tree.nodes, &mut |node| {
             let has = |word: &str| node.args.iter().skip(1).any(|arg| arg.text == word);
             if node.name.text == "listen" && (has("udp") || has("quic")) {
-                // What is no address is told when it is replaced.
+                // A wrong address is an error when it is replaced.
                 let addresses = ListenAddress::of(node.arg(0).unwrap_or_default(), Some(DEFAULT_PORT));
                 addresses.unwrap_or_default().into_iter().for_each(|address| self.addresses.expect_datagrams(address));
             }
