@@ -1,10 +1,14 @@
 //! `freerun migrate --run`: the trial of a configuration beside a running nginx. It says what differs, and touches nothing.
 
-use freerun_testkit::{Kind, ProgramOutput, Setup, Site, TempDir, TestServer, require, run};
+use freerun_testkit::{Kind, ProgramOutput, Setup, Site, TempDir, TestServer, require, run, within};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
+use std::fs::{self, Permissions};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 const TIME: Duration = Duration::from_secs(90);
@@ -191,46 +195,53 @@ fn nothing_of_the_running_server_is_touched() {
     if !is_runnable() {
         return;
     }
+    // Another nginx is asked, and is the upstream server. So nobody but freerun could write to the files of the first one.
+    let other = Setup::new().http("server { listen 127.0.0.1:@PORT@; return 200 answer; }").start(Kind::Nginx);
     let site = Site::new();
-    site.file("a.txt", "text").file("put/x", "x");
+    site.file("a.txt", "answer").file("put/x", "x").file("stored/x", "x");
+    // Whatever user the workers are, they may store there.
+    fs::set_permissions(site.path().join("stored"), Permissions::from_mode(0o777)).expect("rights");
+    let upstream = other.port();
     let setup = Setup::server(
         &site,
-        "location /cached/ { proxy_pass http://127.0.0.1:@PORT2@/; proxy_cache c; proxy_cache_valid 1h; }\n\
-         location /stored/ { proxy_pass http://127.0.0.1:@PORT2@/; proxy_store on; }\n\
-         location /put/ { dav_methods PUT DELETE; }",
+        &format!(
+            "location /cached/ {{ proxy_pass http://127.0.0.1:{upstream}/; proxy_cache c; proxy_cache_valid 1h; }}\n\
+             location /stored/ {{ proxy_pass http://127.0.0.1:{upstream}/; proxy_store on; }}\n\
+             location /put/ {{ dav_methods PUT DELETE; }}"
+        ),
     )
     .http("proxy_cache_path @DIR@/cache keys_zone=c:1m; client_body_temp_path @DIR@/bodies; proxy_temp_path @DIR@/temporary;")
     .http("access_log @DIR@/access.log; access_log @DIR@/$host.log; error_log @DIR@/http.log info;")
-    .http("server { listen 127.0.0.1:@PORT2@; listen unix:@DIR@/socket; access_log off; return 200 answer; }");
+    .http("server { listen unix:@DIR@/socket; access_log @DIR@/socket.log; return 200 answer; }");
     let nginx = setup.start(Kind::Nginx);
+    assert_eq!(nginx.get("/stored/before").status, 200);
+    nginx.access_lines(1);
+    let requests = "/a.txt\n/cached/a\n/stored/a\nPUT /put/x\nDELETE /put/x\n";
+    fs::write(nginx.path("requests"), requests).expect("writing");
     let seen = || {
         let mut found = BTreeMap::new();
         files(&nginx.path(""), &mut found);
         files(site.path(), &mut found);
-        // nginx logs the requests that it gets, caches and stores the answers.
-        found.retain(|path, _| {
-            !path.ends_with(".log")
-                && !path.ends_with("/requests")
-                && !path.contains("/cache/")
-                && !path.contains("/stored/")
-        });
         found
     };
-    let requests = "/a.txt\n/cached/a\nPUT /put/x\nDELETE /put/x\n";
-    fs::write(nginx.path("requests"), requests).expect("writing");
     let before = seen();
-    let done = migrate_requests(&nginx, requests, &["--json"]);
+    for name in ["access.log", "http.log", "socket.log", ".pid", "stored/before"] {
+        assert!(before.keys().any(|path| path.ends_with(name)), "{name} in {:?}", before.keys());
+    }
+    let url = format!("http://127.0.0.1:{upstream}");
+    let done = migrate_requests(&nginx, requests, &["--against", &url, "--json"]);
     assert_eq!(done.stderr, "");
-    assert_eq!(seen(), before);
+    let after = seen();
+    let changed = |path: &&String| before.get(*path) != after.get(*path);
+    let touched: Vec<&String> = before.keys().chain(after.keys()).filter(changed).collect();
+    assert_eq!(touched, Vec::<&String>::new());
+    // The requests did what would have left traces: they were answered by both, from the upstream server and the cache.
     let summary = json(&done);
-    // Both servers are asked, since a path alone does not name one.
-    assert_eq!((&summary["sent"], &summary["same"]), (&4.into(), &4.into()), "{summary}");
+    assert_eq!((&summary["sent"], &summary["unanswered"]), (&3.into(), &0.into()), "{summary}");
+    let statuses = groups(&summary).iter().filter(|group| group.contains("status")).count();
+    assert_eq!(statuses, 0, "{summary}");
     assert_eq!(summary["lines"]["unsafe_methods"], serde_json::json!({"PUT": 1, "DELETE": 1}));
     assert_eq!(summary["left_out"].as_array().map(Vec::len), Some(1), "{summary}");
-    // One line for each request that nginx got: one that freerun had written as well would be there twice.
-    nginx.access_lines(2);
-    let count = |name: &str| nginx.access_log().lines().filter(|line| line.contains(name)).count();
-    assert_eq!((count("/a.txt"), count("/cached/a")), (1, 1));
     assert_eq!(nginx.get("/a.txt").status, 200);
 }
 
@@ -300,6 +311,10 @@ fn lines_that_are_no_requests_are_counted() {
     let other = nginx.path("other.log").display().to_string();
     fs::write(&other, "::1 - - [10/Oct/2026:13:55:36 +0000] \"GET /x HTTP/1.1\" 200 5 \"-\" \"-\"\n").expect("writing");
     assert_eq!(migrate(&nginx, &["--log", &other, "--quiet"]).code, Some(0));
+    let done = migrate(&nginx, &["--log", &other, "--log-format", "mien"]);
+    let expected =
+        "--log-format mien: the configuration has no log_format of this name\nhelp: there are combined, json, mine; ";
+    assert!(done.code == Some(2) && done.stderr.contains(expected), "{}", done.stderr);
     fs::write(&other, "POST /x -\n").expect("writing");
     let done = migrate(&nginx, &["--log", &other, "--log-format", "mine"]);
     assert_eq!(done.code, Some(2));
@@ -344,4 +359,125 @@ fn a_wildcard_and_a_loopback_address_of_one_port_are_asked_apart() {
     assert_eq!(done.code, Some(0), "{}{}", done.stdout, done.stderr);
     let summary = json(&done);
     assert_eq!((&summary["sent"], &summary["same"]), (&2.into(), &2.into()), "{summary}");
+}
+
+#[test]
+fn several_logs_share_the_list_and_no_file_is_read_twice() {
+    if !is_runnable() {
+        return;
+    }
+    let nginx = Setup::new()
+        .http("log_format mine '$request_method $uri $args'; access_log @DIR@/mine.log mine;")
+        .http("server { listen 127.0.0.1:@PORT@; return 200 \"$request_uri\"; }")
+        .http("server { listen 127.0.0.1:@PORT2@; access_log @DIR@/other.log mine; access_log @DIR@/none.log mine; return 200; }")
+        .start(Kind::Nginx);
+    let path = |name: &str| nginx.path(name).display().to_string();
+    let lines = |name: &str| (0..10).map(|number| format!("GET /{name}{number} -\n")).collect::<String>();
+    fs::write(path("mine.log"), lines("a")).expect("writing");
+    fs::write(path("other.log"), lines("b")).expect("writing");
+    fs::remove_file(path("none.log")).expect("removing");
+    let done = migrate(&nginx, &["--count", "4", "--json"]);
+    assert_eq!(done.code, Some(0), "{}{}", done.stdout, done.stderr);
+    let summary = json(&done);
+    let source = |name: &str| serde_json::json!({"path": path(name), "lines": 10, "requests": 2, "cut": 8});
+    assert_eq!(summary["sources"], serde_json::json!([source("mine.log"), source("other.log")]));
+    assert_eq!((&summary["sent"], &summary["lines"]["cut"]), (&4.into(), &16.into()));
+    let unused = summary["unused"].to_string();
+    assert!(unused.contains("none.log\",\"it cannot be read: "), "{unused}");
+    // A link leads to the same file. An older part has the format of its log, and is asked of its servers.
+    std::os::unix::fs::symlink(path("mine.log"), path("link.log")).expect("a link");
+    fs::write(path("mine.log.1"), "GET /old x=y\n").expect("writing");
+    let logs = ["mine.log", "link.log", "mine.log.1"].map(|name| format!("--log={}", path(name)));
+    let done = migrate(&nginx, &[&logs[0], &logs[1], &logs[2]]);
+    assert_eq!(done.code, Some(0), "{}{}", done.stdout, done.stderr);
+    let expected = format!("         none of {}: it is a file that was read before\n", path("link.log"));
+    assert!(done.stdout.contains(&expected), "{}", done.stdout);
+    assert!(done.stdout.ends_with("\n11 of 11 requests have the same answer of both\n"), "{}", done.stdout);
+}
+
+/// A trial that a signal is to end, with its folder for temporary files.
+struct StartedTrial {
+    child: Child,
+    temporary: TempDir,
+}
+
+impl StartedTrial {
+    fn start(nginx: &TestServer, further: &[&str]) -> StartedTrial {
+        let temporary = TempDir::new("temporary");
+        let (conf, prefix) = (nginx.path("nginx.conf"), nginx.path(""));
+        let child = Command::new(Kind::Freerun.program().expect("freerun"))
+            .args(["migrate", "--run", "--quiet", "-c"])
+            .arg(conf)
+            .arg("-p")
+            .arg(prefix)
+            .args(further)
+            .env("TMPDIR", temporary.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        StartedTrial { child: child.expect("the program starts"), temporary }
+    }
+
+    /// The folder of the trial, once it is there.
+    fn folder(&self) -> PathBuf {
+        let first =
+            || fs::read_dir(self.temporary.path()).expect("a folder").next().map(|entry| entry.expect("it").path());
+        assert!(within(TIME, || first().is_some()), "no folder of a trial");
+        first().expect("the folder")
+    }
+
+    /// Sends a signal, and returns what the program says at its end, and the exit code.
+    fn end(mut self, signal: Signal) -> (String, Option<i32>) {
+        kill_process(Pid::from_child(&self.child), signal).expect("a process");
+        drop(self.child.stdin.take());
+        let done = self.child.wait_with_output().expect("its end");
+        let left: Vec<_> = fs::read_dir(self.temporary.path()).expect("a folder").collect();
+        assert!(left.is_empty(), "{left:?}");
+        (String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned(), done.status.code())
+    }
+}
+
+#[test]
+fn a_signal_ends_a_trial_and_nothing_is_left() {
+    if !is_runnable() {
+        return;
+    }
+    // Nobody takes these connections, so a request waits for as long as it likes.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = silent.local_addr().expect("an address").port();
+    let site = Site::new();
+    let nginx =
+        Setup::server(&site, &format!("location / {{ proxy_pass http://127.0.0.1:{port}; }}")).start(Kind::Nginx);
+    fs::write(nginx.path("requests"), "/\n").expect("writing");
+    let requests = nginx.path("requests").display().to_string();
+    // While the requests are sent.
+    let trial = StartedTrial::start(&nginx, &["--requests", &requests]);
+    let folder = trial.folder();
+    assert!(within(TIME, || folder.join("pid").exists()), "the server of the trial does not start");
+    let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
+    assert_eq!(mode(&folder), 0o700);
+    let logs: Vec<PathBuf> = fs::read_dir(&folder).expect("a folder").map(|entry| entry.expect("it").path()).collect();
+    let is_log = |path: &&PathBuf| {
+        path.file_name().is_some_and(|name| {
+            let name = name.to_string_lossy();
+            name == "messages" || name.ends_with(".log") || name.starts_with("log-")
+        })
+    };
+    assert!(logs.iter().filter(is_log).count() >= 2, "{logs:?}");
+    assert!(logs.iter().filter(is_log).all(|path| mode(path) == 0o600), "{logs:?}");
+    let server: i32 = fs::read_to_string(folder.join("pid")).expect("a pid").trim().parse().expect("a number");
+    let (text, code) = trial.end(Signal::INT);
+    assert!(text.contains("not sent: a signal ended the trial\n"), "{text}");
+    assert_eq!(code, Some(2), "{text}");
+    let server = Pid::from_raw(server).expect("a process");
+    assert!(rustix::process::test_kill_process(server).is_err(), "the server of the trial goes on");
+    // While a log is read that has no end.
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let trial = StartedTrial::start(&nginx, &["--log", "-"]);
+        trial.folder();
+        let (text, code) = trial.end(signal);
+        assert!(text.contains("a signal ended the trial\n"), "{text}");
+        assert_eq!(code, Some(2), "{text}");
+    }
 }

@@ -300,7 +300,7 @@ fn migrate() -> CommandRow {
                  that write to the log)")
             .value("NAME", ValueKind::Text),
             long("--all-methods", "with --run: send requests of other methods than GET, HEAD and OPTIONS, too, without bodies"),
-            long("--count", "with --run: the most requests (default: 1000)").value("N", ValueKind::Text),
+            long("--count", "with --run: the most requests, of which each log has its share (default: 1000)").value("N", ValueKind::Text),
             long("--rate", "with --run: the most requests to each server in a second (default: 100)")
                 .value("N", ValueKind::Text),
             long("--concurrency", "with --run: the most requests at the same time (default: 4)")

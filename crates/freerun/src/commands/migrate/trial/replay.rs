@@ -26,6 +26,7 @@ use freerun_upstream::UpstreamAddress;
 use serde::Serialize;
 
 use super::comparison::{AnswerResult, AskedAddresses, Difference, DifferenceKind, MAX_BODY, TrialAnswer, compare};
+use super::interruption::LOOK;
 use super::request_list::{ReplayedRequest, is_safe};
 use super::sites::SiteListener;
 
@@ -40,9 +41,6 @@ pub const MAX_DIFFERENT: usize = 10_000;
 
 /// The most parts that change from one answer to the next and are counted by their names.
 const MAX_UNSTABLE: usize = 50;
-
-/// The time between two looks at whether the user has had enough.
-const LOOK: Duration = Duration::from_millis(100);
 
 /// Bounds of a replay.
 #[derive(Debug, Clone, Copy)]

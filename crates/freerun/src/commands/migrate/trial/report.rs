@@ -6,6 +6,7 @@ use freerun_conf::fold;
 
 use super::comparison::{LEFT_OUT, MAX_BODY};
 use super::replay::{MAX_DIFFERENT, ReplayEnd};
+use super::sources::MAX_LOG;
 use super::summary::{AnswerTimes, TrialSummary};
 
 /// The result as text. With `quiet`, only what differs, and what kept requests from being compared.
@@ -39,8 +40,23 @@ pub fn text(summary: &TrialSummary, conf_prefix: &str, quiet: bool) -> String {
 /// The lines of the logs, and what became of them.
 fn lines(text: &mut String, summary: &TrialSummary) {
     let counts = &summary.lines;
-    let sources = summary.sources.join(", ");
-    let _ = writeln!(text, "\n{} lines of {sources}", counts.lines);
+    match &summary.sources[..] {
+        [source] => {
+            let _ = writeln!(text, "\n{} lines of {}", source.lines, source.path);
+        }
+        sources => {
+            let _ = writeln!(text, "\n{} lines of {} logs", counts.lines, sources.len() + summary.unused.len());
+            for source in sources {
+                let _ = writeln!(text, "{:8} requests of {} ({} lines)", source.requests, source.path, source.lines);
+            }
+        }
+    }
+    for (path, why) in &summary.unused {
+        let _ = writeln!(text, "         none of {path}: {why}");
+    }
+    for path in &summary.ends {
+        let _ = writeln!(text, "         of {path} the last {} MiB alone were read", MAX_LOG >> 20);
+    }
     let methods: Vec<String> =
         counts.unsafe_methods.iter().map(|(method, count)| format!("{count} {method}")).collect();
     let methods = methods.join(", ");
@@ -55,14 +71,15 @@ fn lines(text: &mut String, summary: &TrialSummary) {
         (counts.no_requests, "no requests"),
         (counts.unreadable, "in another format (--log-format names it)"),
         (counts.without_address, "for an address that nothing listens at"),
+        (counts.cut, "further requests left out (--count is the most requests)"),
     ] {
         if count > 0 {
-            let detail = if what.starts_with("left out") { format!(": {methods}") } else { String::new() };
+            let detail = if what.starts_with("left out,") { format!(": {methods}") } else { String::new() };
             let _ = writeln!(text, "{count:8} {what}{detail}");
         }
     }
     if counts.is_cut {
-        let _ = writeln!(text, "         the lines behind these were not read (--count is the most requests)");
+        let _ = writeln!(text, "         the lines behind these were not read: there are too many");
     }
     for (address, reason) in &summary.left_out {
         let _ = writeln!(text, "         nothing is sent to {address}: {reason}");

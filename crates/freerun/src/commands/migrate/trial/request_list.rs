@@ -9,6 +9,7 @@ use freerun_serve::logs::access_log::LineFormat;
 use freerun_serve::tls::upstream::without_port;
 use serde::Serialize;
 
+use super::logged_request::{ACCEPTED, LoggedRequest, logged, values};
 use super::sites::Sites;
 use crate::commands::explain::{AskedRequest, ExplainedSubject, names_host, parse_request};
 
@@ -26,13 +27,6 @@ const MAX_METHODS: usize = 20;
 
 /// Methods that change nothing (RFC 9110 section 9.2.1), but `TRACE`, which no server answers.
 const SAFE: [&str; 3] = ["GET", "HEAD", "OPTIONS"];
-
-/// Fields of the client that are not sent: they are about its connection, or about a body that is not there.
-const OWN_FIELDS: [&str; 8] =
-    ["connection", "content-length", "expect", "host", "te", "trailer", "transfer-encoding", "upgrade"];
-
-/// The field that is added to requests that do not have it. Answers with this coding can be compared.
-const ACCEPTED: (&str, &str) = ("accept-encoding", "gzip");
 
 /// A request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,6 +53,10 @@ impl ReplayedRequest {
     pub fn host(&self) -> &str {
         without_port(&self.authority)
     }
+
+    fn key(&self) -> RequestKey {
+        (self.listener, self.method.clone(), self.authority.clone(), self.target.clone())
+    }
 }
 
 /// Numbers of lines by what became of them.
@@ -76,8 +74,23 @@ pub struct LineCounts {
     pub repeated: u64,
     /// Requests for which no address fits.
     pub without_address: u64,
-    /// Whether the list was full before the end of the lines.
+    /// Requests that were not taken, since the list was full or one line fits too many addresses.
+    pub cut: u64,
+    /// Whether there were more lines than are read.
     pub is_cut: bool,
+}
+
+/// A log, or a list, that requests come from.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct RequestSource {
+    /// The path, or `-` for standard input.
+    pub path: String,
+    /// Lines that were read.
+    pub lines: u64,
+    /// Requests that were taken.
+    pub requests: usize,
+    /// Requests that were not taken, since the list was full or one line fits too many addresses.
+    pub cut: u64,
 }
 
 /// Rules for the list.
@@ -91,51 +104,49 @@ pub struct ListRules {
     pub host: Option<String>,
 }
 
-/// A list of different requests.
+/// The parts of a request that make it a different one: the address, the method, the host and the target.
+type RequestKey = (usize, String, String, String);
+
+/// A list of different requests. Its sources get equal shares of it; what one does not need is left to the others.
+///
+/// Invariants: the keys that are known belong to the requests of all sources, at most `count` together.
 pub struct RequestList<'s> {
     sites: &'s Sites,
     rules: ListRules,
-    known: HashSet<(usize, String, String, String)>,
-    /// The requests.
-    pub requests: Vec<ReplayedRequest>,
+    known: HashSet<RequestKey>,
+    /// The sources with their requests; the last one is being read.
+    sources: Vec<(RequestSource, Vec<ReplayedRequest>)>,
+    /// The place at which the next line begins that fits too many addresses.
+    turn: usize,
     /// Numbers of lines.
     pub counts: LineCounts,
-}
-
-/// The request that a line describes.
-#[derive(Debug, Default)]
-struct LoggedRequest {
-    method: String,
-    target: String,
-    host: Option<String>,
-    is_secure: Option<bool>,
-    port: Option<u16>,
-    fields: Vec<(String, Vec<u8>)>,
 }
 
 impl<'s> RequestList<'s> {
     /// An empty list.
     pub fn new(sites: &'s Sites, rules: ListRules) -> RequestList<'s> {
-        let (known, requests, counts) = Default::default();
-        RequestList { sites, rules, known, requests, counts }
+        let (known, sources, turn, counts) = Default::default();
+        RequestList { sites, rules, known, sources, turn, counts }
     }
 
-    /// Whether it has as many requests as it may have.
-    pub fn is_full(&self) -> bool {
-        self.requests.len() >= self.rules.count
-    }
-
-    /// Adds the requests of an access log. Of servers that write this log, those are asked that may have got the request.
+    /// Adds the requests of an access log, whose lines have one of these formats. Of servers that write this log, those are
+    /// asked that may have got the request.
     ///
     /// # Errors
     /// The log cannot be read.
-    pub fn add_log(&mut self, log: &mut dyn BufRead, format: &LineFormat, writers: &[usize]) -> io::Result<()> {
-        self.each_line(log, |list, line| {
-            let Some(values) = values(format, line) else {
+    pub fn add_log(
+        &mut self,
+        path: &str,
+        log: &mut dyn BufRead,
+        formats: &[LineFormat],
+        writers: &[usize],
+    ) -> io::Result<()> {
+        self.each_line(path, log, |list, line| {
+            let Some(values) = values(formats, line) else {
                 list.counts.unreadable += 1;
                 return;
             };
-            let knows = |name: &str| format.names().any(|known| known == name);
+            let knows = |name: &str| formats.iter().any(|format| format.names().any(|known| known == name));
             match logged(&values, knows) {
                 Some(logged) => list.add(logged, writers),
                 None => list.counts.no_requests += 1,
@@ -147,8 +158,8 @@ impl<'s> RequestList<'s> {
     ///
     /// # Errors
     /// The list cannot be read.
-    pub fn add_list(&mut self, lines: &mut dyn BufRead) -> io::Result<()> {
-        self.each_line(lines, |list, line| {
+    pub fn add_list(&mut self, path: &str, lines: &mut dyn BufRead) -> io::Result<()> {
+        self.each_line(path, lines, |list, line| {
             let text = text_of(line);
             let text = text.trim();
             if text.is_empty() || text.starts_with('#') {
@@ -174,16 +185,20 @@ impl<'s> RequestList<'s> {
         })
     }
 
-    fn each_line(&mut self, lines: &mut dyn BufRead, mut take: impl FnMut(&mut Self, &[u8])) -> io::Result<()> {
+    /// Reads the lines of a source to their end: those behind a full list are counted.
+    fn each_line(
+        &mut self,
+        path: &str,
+        lines: &mut dyn BufRead,
+        mut take: impl FnMut(&mut Self, &[u8]),
+    ) -> io::Result<()> {
+        self.sources.push((RequestSource { path: path.to_owned(), ..RequestSource::default() }, Vec::new()));
+        let before = self.counts.lines;
         let mut line = Vec::new();
-        loop {
-            let was_read = read_line(lines, &mut line)?;
-            if !was_read {
-                return Ok(());
-            }
-            if self.is_full() || self.counts.lines >= MAX_LINES {
+        while read_line(lines, &mut line)? {
+            if self.counts.lines >= MAX_LINES {
                 self.counts.is_cut = true;
-                return Ok(());
+                break;
             }
             self.counts.lines += 1;
             if line.len() > MAX_LINE {
@@ -192,34 +207,98 @@ impl<'s> RequestList<'s> {
                 take(self, &line);
             }
         }
+        if let Some((source, _)) = self.sources.last_mut() {
+            source.lines = self.counts.lines - before;
+        }
+        Ok(())
     }
 
     /// Adds a request, once for each address that may have got it.
     fn add(&mut self, logged: LoggedRequest, writers: &[usize]) {
         if !self.rules.all_methods && !is_safe(&logged.method) {
             let methods = &mut self.counts.unsafe_methods;
-            let name = if methods.len() < MAX_METHODS { logged.method } else { "others".to_owned() };
+            let is_known = methods.contains_key(&logged.method) || methods.len() < MAX_METHODS;
+            let name = if is_known { logged.method } else { "others".to_owned() };
             *methods.entry(name).or_default() += 1;
             return;
         }
-        let places = self.places(&logged, writers);
+        let mut places = self.places(&logged, writers);
         if places.is_empty() {
             self.counts.without_address += 1;
         }
-        for (listener, authority) in places.into_iter().take(MAX_PLACES) {
-            let LoggedRequest { method, target, fields, .. } = &logged;
-            if self.is_full() {
-                self.counts.is_cut = true;
-            } else if self.known.insert((listener, method.clone(), authority.clone(), target.clone())) {
-                let (method, target, mut fields) = (method.clone(), target.clone(), fields.clone());
-                if !fields.iter().any(|(name, _)| name == ACCEPTED.0) {
-                    fields.push((ACCEPTED.0.to_owned(), ACCEPTED.1.into()));
-                }
-                self.requests.push(ReplayedRequest { method, target, authority, listener, fields });
-            } else {
-                self.counts.repeated += 1;
-            }
+        if places.len() > MAX_PLACES {
+            // Lines take turns, so that each address is asked.
+            let begin = self.turn % places.len();
+            places.rotate_left(begin);
+            self.turn = begin + MAX_PLACES;
+            self.cut(places.len() - MAX_PLACES);
+            places.truncate(MAX_PLACES);
         }
+        for (listener, authority) in places {
+            let LoggedRequest { method, target, fields, .. } = &logged;
+            let (method, target, mut fields) = (method.clone(), target.clone(), fields.clone());
+            if !fields.iter().any(|(name, _)| name == ACCEPTED.0) {
+                fields.push((ACCEPTED.0.to_owned(), ACCEPTED.1.into()));
+            }
+            self.take(ReplayedRequest { method, target, authority, listener, fields });
+        }
+    }
+
+    /// Takes a request of the last source if it is a different one, and if there is room or another source has more than its
+    /// share.
+    fn take(&mut self, request: ReplayedRequest) {
+        let key = request.key();
+        if self.known.contains(&key) {
+            self.counts.repeated += 1;
+            return;
+        }
+        let is_full = self.known.len() >= self.rules.count;
+        if is_full && !self.make_room() {
+            return self.cut(1);
+        }
+        let Some((_, requests)) = self.sources.last_mut() else { return };
+        requests.push(request);
+        self.known.insert(key);
+        debug_assert!(self.known.len() <= self.rules.count, "{} requests were taken", self.known.len());
+    }
+
+    /// Gives up the last request of the source with the most, if it has more than its share beside the last one.
+    fn make_room(&mut self) -> bool {
+        let Some(((_, own), others)) = self.sources.split_last_mut() else { return false };
+        let Some((source, requests)) = others.iter_mut().max_by_key(|(_, requests)| requests.len()) else {
+            return false;
+        };
+        if requests.len() <= own.len() + 1 {
+            return false;
+        }
+        let Some(given_up) = requests.pop() else { return false };
+        self.known.remove(&given_up.key());
+        source.cut += 1;
+        self.counts.cut += 1;
+        true
+    }
+
+    /// Counts requests of the last source that are not taken.
+    fn cut(&mut self, count: usize) {
+        self.counts.cut += count as u64;
+        if let Some((source, _)) = self.sources.last_mut() {
+            source.cut += count as u64;
+        }
+    }
+
+    /// The requests, of one source after the other by turns, with the numbers of lines and the sources.
+    pub fn finish(self) -> (Vec<ReplayedRequest>, LineCounts, Vec<RequestSource>) {
+        let longest = self.sources.iter().map(|(_, requests)| requests.len()).max().unwrap_or_default();
+        let (mut sources, mut rest) = (Vec::new(), Vec::new());
+        for (source, requests) in self.sources {
+            sources.push(RequestSource { requests: requests.len(), ..source });
+            rest.push(requests.into_iter());
+        }
+        let mut all = Vec::with_capacity(self.known.len());
+        for _ in 0..longest {
+            all.extend(rest.iter_mut().filter_map(Iterator::next));
+        }
+        (all, self.counts, sources)
     }
 
     /// The addresses that may have got a request, each with the value of `Host`.
@@ -294,109 +373,6 @@ fn read_line(lines: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
     }
 }
 
-/// The values of a line by the names of variables: by the format, or as an object of JSON whose keys are such names.
-fn values(format: &LineFormat, line: &[u8]) -> Option<BTreeMap<String, Vec<u8>>> {
-    if let Some(values) = format.read(line) {
-        return Some(values.into_iter().map(|(name, value)| (name.to_owned(), value.into_owned())).collect());
-    }
-    if line.first() != Some(&b'{') {
-        return None;
-    }
-    let object: BTreeMap<String, serde_json::Value> = serde_json::from_slice(line).ok()?;
-    let text = |value: serde_json::Value| match value {
-        serde_json::Value::String(text) if text.is_empty() || text == "-" => None,
-        serde_json::Value::String(text) => Some(text.into_bytes()),
-        serde_json::Value::Number(number) => Some(number.to_string().into_bytes()),
-        _ => None,
-    };
-    let values = object.into_iter().filter_map(|(key, value)| Some((key, text(value)?)));
-    // Freerun's own format has shorter names for these.
-    let named = |key: String| match key.as_str() {
-        "method" => "request_method".to_owned(),
-        "referer" | "user_agent" => format!("http_{key}"),
-        _ => key,
-    };
-    Some(values.map(|(key, value)| (named(key), value)).collect())
-}
-
-/// The request that the values of a line describe; `knows` says which variables the format has. `None`: it is no request.
-fn logged(values: &BTreeMap<String, Vec<u8>>, knows: impl Fn(&str) -> bool) -> Option<LoggedRequest> {
-    let text = |name: &str| values.get(name).and_then(|value| std::str::from_utf8(value).ok());
-    let (method, target) = match text("request") {
-        Some(line) => {
-            let mut words = line.split(' ');
-            let (method, target, version) = (words.next()?, words.next()?, words.next()?);
-            if words.next().is_some() || !version.starts_with("HTTP/") {
-                return None;
-            }
-            (method, target.to_owned())
-        }
-        None => {
-            let method = text("request_method").unwrap_or("GET");
-            let target = match (text("request_uri"), text("uri")) {
-                (Some(target), _) => target.to_owned(),
-                (None, Some(path)) => match text("args").or_else(|| text("query_string")) {
-                    Some(args) => format!("{}?{args}", escaped_path(path)),
-                    None if path.contains('?') => path.to_owned(),
-                    None => escaped_path(path),
-                },
-                (None, None) => return None,
-            };
-            (method, target)
-        }
-    };
-    // A target as proxies get it has the host in front.
-    let target = match target.strip_prefix("http://").or_else(|| target.strip_prefix("https://")) {
-        Some(rest) => rest.find('/').map_or_else(|| "/".to_owned(), |slash| rest[slash..].to_owned()),
-        None => target,
-    };
-    let is_method = !method.is_empty() && method.bytes().all(|byte| byte.is_ascii_uppercase());
-    let is_target = target.starts_with('/') && target.bytes().all(|byte| byte > b' ' && byte != 0x7f);
-    if !is_method || !is_target {
-        return None;
-    }
-    let is_secure = match (text("scheme"), text("https"), text("ssl_protocol")) {
-        (Some(scheme), ..) => Some(scheme == "https"),
-        (_, Some(https), _) => Some(https == "on"),
-        (.., Some(_)) => Some(true),
-        _ if knows("https") || knows("ssl_protocol") => Some(false),
-        _ => None,
-    };
-    let is_host =
-        |host: &&str| !host.is_empty() && host.bytes().all(|byte| byte > b' ' && byte != b'/' && byte != 0x7f);
-    let host = ["http_host", "host", "server_name"].into_iter().find_map(|name| text(name).filter(is_host));
-    let field = |(name, value): (&String, &Vec<u8>)| {
-        let name = name.strip_prefix("http_")?.replace('_', "-");
-        if name == ACCEPTED.0 {
-            let is_accepted = value.windows(ACCEPTED.1.len()).any(|word| word == ACCEPTED.1.as_bytes());
-            return Some((name, if is_accepted { ACCEPTED.1 } else { "identity" }.into()));
-        }
-        let is_sent =
-            !OWN_FIELDS.contains(&name.as_str()) && !value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0));
-        is_sent.then(|| (name, value.clone()))
-    };
-    Some(LoggedRequest {
-        method: method.to_owned(),
-        host: host.map(str::to_owned),
-        is_secure,
-        port: text("server_port").and_then(|port| port.parse().ok()),
-        fields: values.iter().filter_map(field).collect(),
-        target,
-    })
-}
-
-/// A path as a target has it. `$uri` is the path after its escapes were read.
-fn escaped_path(path: &str) -> String {
-    let mut escaped = String::with_capacity(path.len());
-    for byte in path.bytes() {
-        match byte {
-            b'?' | b'#' | b'%' | 0..=b' ' | 0x7f.. => escaped += &format!("%{byte:02X}"),
-            byte => escaped.push(char::from(byte)),
-        }
-    }
-    escaped
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::Cursor;
@@ -429,12 +405,13 @@ mod tests {
         let sites = sites();
         let mut list = RequestList::new(&sites, rules);
         let format = LineFormat::new(Escape::Default, format);
-        list.add_log(&mut Cursor::new(lines), &format, writers).expect("a text");
+        list.add_log("x", &mut Cursor::new(lines), &[format], writers).expect("a text");
+        let (requests, counts, _) = list.finish();
         let port = |request: &ReplayedRequest| sites.listeners[request.listener].written.port();
         let shown = |request: &ReplayedRequest| {
             format!("{} {}{} at {}", request.method, request.authority, request.target, port(request))
         };
-        (list.requests.iter().map(shown).collect(), list.counts)
+        (requests.iter().map(shown).collect(), counts)
     }
 
     const PLAIN: &str = "\"$request\" $status";
@@ -477,24 +454,10 @@ mod tests {
     fn a_list_and_a_line_have_bounds() {
         let lines: String = (0..1000).map(|number| format!("\"GET /{number} HTTP/1.1\" 200\n")).collect();
         let (requests, counts) = replayed(PLAIN, &[0], &lines, rules());
-        assert_eq!((requests.len(), counts.lines, counts.is_cut), (100, 100, true));
+        assert_eq!((requests.len(), counts.lines, counts.cut, counts.is_cut), (100, 1000, 900, false));
         let long = format!("\"GET /{} HTTP/1.1\" 200\n\"GET / HTTP/1.1\" 200\n", "a".repeat(10 * MAX_LINE));
         let (requests, counts) = replayed(PLAIN, &[0], &long, rules());
         assert_eq!((requests.len(), counts.unreadable), (1, 1));
-    }
-
-    #[test]
-    fn fields_that_a_log_has_are_sent() {
-        let format = LineFormat::new(Escape::Default, "$http_user_agent|$http_te|$http_accept_encoding|$uri|$args");
-        let of = |line: &[u8]| {
-            let values = values(&format, line).expect("the format");
-            logged(&values, |_| false).expect("a request")
-        };
-        let logged = of(b"me \\x22|1|br, gzip|/a b|c=d");
-        assert_eq!(logged.target, "/a%20b?c=d");
-        let field = |name: &str, value: &str| (name.to_owned(), value.as_bytes().to_vec());
-        assert_eq!(logged.fields, [field("accept-encoding", "gzip"), field("user-agent", "me \"")]);
-        assert_eq!(of(b"-|-|br|/|-").fields, [field("accept-encoding", "identity")]);
     }
 
     #[test]
@@ -509,9 +472,67 @@ mod tests {
         let sites = sites();
         let mut list = RequestList::new(&sites, rules());
         let text = "# comment\nhttps://b.example/x\nHEAD http://a.example:80/y\n/z\nnonsense here and there\n";
-        list.add_list(&mut Cursor::new(text)).expect("a text");
-        let targets: Vec<_> = list.requests.iter().map(|request| (request.target.as_str(), request.listener)).collect();
+        list.add_list("x", &mut Cursor::new(text)).expect("a text");
+        let (requests, counts, _) = list.finish();
+        let targets: Vec<_> = requests.iter().map(|request| (request.target.as_str(), request.listener)).collect();
         let all = [("/x", 1), ("/y", 0), ("/z", 0), ("/z", 0), ("/z", 1), ("/z", 2)];
-        assert_eq!((targets, list.counts.unreadable), (all.to_vec(), 1));
+        assert_eq!((targets, counts.unreadable), (all.to_vec(), 1));
+    }
+
+    /// The requests that each of these logs, with so many lines, gets of a list of this length, and those that are cut.
+    fn shares(count: usize, logs: &[usize]) -> Vec<(usize, u64)> {
+        let sites = sites();
+        let mut list = RequestList::new(&sites, ListRules { count, ..rules() });
+        let format = [LineFormat::new(Escape::Default, PLAIN)];
+        for (log, lines) in logs.iter().enumerate() {
+            let text: String = (0..*lines).map(|line| format!("\"GET /{log}/{line} HTTP/1.1\" 200\n")).collect();
+            list.add_log(&log.to_string(), &mut Cursor::new(text), &format, &[0]).expect("a text");
+        }
+        let (requests, counts, sources) = list.finish();
+        assert_eq!(requests.len(), sources.iter().map(|source| source.requests).sum::<usize>());
+        assert_eq!(counts.cut, sources.iter().map(|source| source.cut).sum::<u64>());
+        // The sources take turns.
+        let first = |target: &str| target.split('/').nth(1).map(str::to_owned);
+        let turns: HashSet<_> = requests.iter().take(logs.len()).map(|request| first(&request.target)).collect();
+        assert_eq!(turns.len(), sources.iter().filter(|source| source.requests > 0).count().min(count));
+        sources.iter().map(|source| (source.requests, source.cut)).collect()
+    }
+
+    #[test]
+    fn each_log_has_its_share_of_the_list() {
+        assert_eq!(shares(10, &[100, 100]), [(5, 95), (5, 95)]);
+        assert_eq!(shares(10, &[100, 2, 100]), [(4, 96), (2, 0), (4, 96)]);
+        assert_eq!(shares(10, &[2, 100]), [(2, 0), (8, 92)]);
+        assert_eq!(shares(10, &[100, 0]), [(10, 90), (0, 0)]);
+        assert_eq!(shares(10, &[3, 3]), [(3, 0), (3, 0)]);
+        assert_eq!(shares(2, &[5, 5, 5]), [(1, 4), (1, 4), (0, 5)]);
+    }
+
+    #[test]
+    fn lines_that_fit_many_addresses_take_turns() {
+        let servers: String =
+            (0..40).map(|number| format!("server {{ listen 80; server_name s{number}; }} ")).collect();
+        let text = format!("http {{ {servers} }}");
+        let tree = freerun_conf::parse("x", None, "", &mut OneText(&text));
+        let mut addresses = TrialAddresses::default();
+        change(&tree, &RecordedTexts::default(), ("/t", "/"), &mut addresses).expect("free ports");
+        let sites = Sites::of(&tree, &addresses, "/");
+        let mut list = RequestList::new(&sites, rules());
+        list.add_list("x", &mut Cursor::new("/1\n/2\n/3\n")).expect("a text");
+        let (requests, counts, _) = list.finish();
+        let hosts: HashSet<_> = requests.iter().map(|request| request.authority.as_str()).collect();
+        assert_eq!((hosts.len(), requests.len(), counts.cut), (40, 3 * MAX_PLACES, 3 * (40 - MAX_PLACES as u64)));
+    }
+
+    #[test]
+    fn a_log_may_have_lines_of_several_formats() {
+        let sites = sites();
+        let mut list = RequestList::new(&sites, rules());
+        let formats = [PLAIN, "$host $request_uri"].map(|text| LineFormat::new(Escape::Default, text));
+        let lines = "\"GET /1 HTTP/1.1\" 200\na.example /2\n";
+        list.add_log("x", &mut Cursor::new(lines), &formats, &[0]).expect("a text");
+        let (requests, counts, _) = list.finish();
+        let targets: Vec<_> = requests.iter().map(|request| request.target.as_str()).collect();
+        assert_eq!((targets, counts.unreadable), (vec!["/1", "/2"], 0));
     }
 }

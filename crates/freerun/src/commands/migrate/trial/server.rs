@@ -1,8 +1,9 @@
 //! The server that is tried: freerun with the changed texts, in a process of its own, and its folder.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{PipeReader, PipeWriter, Read as _, Write as _};
 use std::os::fd::AsFd;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -11,14 +12,16 @@ use freerun_runtime::log::ErrorLog;
 use freerun_serve::configuration::zones::Zones;
 use freerun_sys::process::{Fork, fork};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, waitpid};
 use serde::{Deserialize, Serialize};
 
 use super::addresses::TrialAddresses;
+use super::interruption::{LOOK, TrialSignals};
 use super::texts::TrialTexts;
 use crate::configuration::{self, Configuration, KnownFacts, Side};
 use crate::master::inherited::InheritedSockets;
 use crate::master::{self, Start};
+use crate::settings::user::Identity;
 use crate::source::Input;
 use crate::source::loader::{RecordedTexts, Replay};
 
@@ -31,6 +34,12 @@ const STOP_PATIENCE: Duration = Duration::from_secs(10);
 /// The time between two looks at whether it has ended.
 const STOP_PAUSE: Duration = Duration::from_millis(10);
 
+/// The rights to the folder of a trial.
+const FOLDER_RIGHTS: u32 = 0o700;
+
+/// The rights to the files in it that are there before the server starts.
+const FILE_RIGHTS: u32 = 0o600;
+
 /// The most bytes of its messages that are shown.
 const MAX_MESSAGES: u64 = 16 << 10;
 
@@ -39,7 +48,7 @@ const MAX_MESSAGES: u64 = 16 << 10;
 pub struct TrialFolder(PathBuf);
 
 impl TrialFolder {
-    /// Makes the folder. Others may pass through it, since the worker may be another user.
+    /// Makes the folder, which is for nobody else.
     ///
     /// # Errors
     /// There is no random number, or no folder can be made.
@@ -48,7 +57,7 @@ impl TrialFolder {
         let number = getrandom::u64().map_err(|error| error.to_string())?;
         let path = std::env::temp_dir().join(format!("freerun-migrate-{number:016x}"));
         let path = std::path::absolute(&path).unwrap_or(path);
-        let made = fs::DirBuilder::new().mode(0o711).create(&path);
+        let made = fs::DirBuilder::new().mode(FOLDER_RIGHTS).create(&path);
         made.map_err(|error| format!("the folder {} cannot be made: {error}", path.display()))?;
         Ok(TrialFolder(path))
     }
@@ -56,6 +65,26 @@ impl TrialFolder {
     /// The path as a configuration has it, without a slash at its end.
     pub fn text(&self) -> String {
         text_of_os(&self.0).into_owned()
+    }
+
+    /// Gives the folder, and what is in it, to the user that the worker runs as, if that is another one. The process that made
+    /// it has the rights of root then, which needs no others.
+    ///
+    /// # Errors
+    /// The error of chown(2).
+    pub fn give_to(&self, owner: Option<&Identity>) -> Result<(), String> {
+        let failed = |error: std::io::Error| format!("the folder {} cannot be given away: {error}", self.0.display());
+        for entry in fs::read_dir(&self.0).map_err(failed)? {
+            let path = entry.map_err(failed)?.path();
+            fs::set_permissions(&path, Permissions::from_mode(FILE_RIGHTS)).map_err(failed)?;
+            if let Some(Identity { uid, gid, .. }) = owner {
+                chown(&path, Some(*uid), Some(*gid)).map_err(failed)?;
+            }
+        }
+        if let Some(Identity { uid, gid, .. }) = owner {
+            chown(&self.0, Some(*uid), Some(*gid)).map_err(failed)?;
+        }
+        Ok(())
     }
 
     fn messages(&self) -> PathBuf {
@@ -70,11 +99,17 @@ impl Drop for TrialFolder {
     }
 }
 
-/// Builds the changed configuration, and checks that nothing in it reaches outside of the folder.
+/// Builds the changed configuration, and checks that nothing in it reaches outside of the folder. The files of its logs are made,
+/// so that nobody else may read them. Returns the user that the worker runs as, if it is another one.
 ///
 /// # Errors
 /// The configuration is refused, or a directive would listen at an address of the running server or write to its files.
-pub fn check(input: &Input, texts: &TrialTexts, addresses: &TrialAddresses, folder: &str) -> Result<(), String> {
+pub fn check(
+    input: &Input,
+    texts: &TrialTexts,
+    addresses: &TrialAddresses,
+    folder: &str,
+) -> Result<Option<Identity>, String> {
     let (known, zones) = (KnownFacts::default(), Zones::default());
     let built = configuration::read_after(input, &mut Replay(&texts.recorded), Side::Master, known, zones);
     let built = built.map_err(|failure| failure.problems.render(&failure.sources, ""))?;
@@ -86,10 +121,18 @@ pub fn check(input: &Input, texts: &TrialTexts, addresses: &TrialAddresses, fold
     let temporary = blueprint.temp_folders.iter().map(|folder| &folder.path);
     let written = blueprint.written.paths.iter().chain(logs).chain(temporary);
     let pid = built.main().pid_path(&input.prefix);
-    match written.chain(pid.iter()).find(|path| !inside(path)) {
-        Some(path) => Err(format!("\"{path}\" would be written to")),
-        None => Ok(()),
+    if let Some(path) = written.chain(pid.iter()).find(|path| !inside(path)) {
+        return Err(format!("\"{path}\" would be written to"));
     }
+    for path in logs.iter().filter(|path| !path.contains('$')) {
+        private_file(Path::new(&*path_of(path))).map_err(|error| format!("{path}: {error}"))?;
+    }
+    built.identity()
+}
+
+/// Opens a file for appending that nobody but its owner may read, and makes it if necessary.
+fn private_file(path: &Path) -> std::io::Result<File> {
+    OpenOptions::new().create(true).append(true).mode(FILE_RIGHTS).open(path)
 }
 
 /// A process that serves when it gets a configuration. It ends with this value, and with the process that made it.
@@ -139,13 +182,19 @@ impl TrialServer {
     ///
     /// # Errors
     /// It does not start; the message has its own words.
-    pub fn start(&mut self, input: Input, texts: TrialTexts, folder: &TrialFolder) -> Result<(), String> {
+    pub fn start(
+        &mut self,
+        input: Input,
+        texts: TrialTexts,
+        folder: &TrialFolder,
+        signals: &TrialSignals,
+    ) -> Result<(), String> {
         let messages = folder.messages();
         let order = TrialOrder { input, recorded: texts.recorded, messages: text_of_os(&messages).into_owned() };
         let order = postcard::to_stdvec(&order).map_err(|error| error.to_string())?;
         // The order is complete when its end of the pipe is closed.
         let written = self.orders.take().is_some_and(|mut orders| orders.write_all(&order).is_ok());
-        if written && is_ready(&mut self.ready) { Ok(()) } else { Err(said(&messages)) }
+        if written && is_ready(&mut self.ready, signals) { Ok(()) } else { Err(said(&messages)) }
     }
 }
 
@@ -170,6 +219,8 @@ impl Drop for TrialServer {
         let deadline = Instant::now() + STOP_PATIENCE;
         while !ended() {
             if Instant::now() >= deadline {
+                // It leads a group of its own, with its workers.
+                let _ = kill_process_group(process, Signal::KILL);
                 let _ = kill_process(process, Signal::KILL);
                 let _ = waitpid(Some(process), WaitOptions::empty());
                 return;
@@ -180,18 +231,20 @@ impl Drop for TrialServer {
 }
 
 /// Waits for the byte that says that the server answers.
-fn is_ready(reader: &mut PipeReader) -> bool {
+fn is_ready(reader: &mut PipeReader, signals: &TrialSignals) -> bool {
     let deadline = Instant::now() + START_PATIENCE;
-    loop {
+    while signals.check().is_ok() {
         let left = deadline.saturating_duration_since(Instant::now());
-        let Ok(timeout) = Timespec::try_from(left) else { return false };
+        let Ok(timeout) = Timespec::try_from(left.min(LOOK)) else { return false };
         match poll(&mut [PollFd::from_borrowed_fd(reader.as_fd(), PollFlags::IN)], Some(&timeout)) {
-            Ok(0) => return false,
+            Ok(0) if left.is_zero() => return false,
+            Ok(0) => {}
             Ok(_) => return reader.read(&mut [0]).is_ok_and(|count| count == 1),
             Err(rustix::io::Errno::INTR) if !left.is_zero() => {}
             Err(_) => return false,
         }
     }
+    false
 }
 
 /// The new process: serves until a signal comes, or until the process that made it has gone. Returns whether it served.
@@ -200,7 +253,7 @@ fn is_ready(reader: &mut PipeReader) -> bool {
 /// A system call failed before.
 fn serve(order: TrialOrder, mut ready: PipeWriter) -> std::io::Result<bool> {
     let TrialOrder { input, recorded, messages } = order;
-    let messages = OpenOptions::new().create(true).append(true).open(path_of(&messages))?;
+    let messages = private_file(Path::new(&*path_of(&messages)))?;
     rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
     // Ctrl-C is for the process that waits for this one.
     rustix::process::setsid()?;

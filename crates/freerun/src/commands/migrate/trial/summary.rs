@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::comparison::DifferenceKind;
 use super::replay::{ReplayEnd, ReplayResult, ReplayResults, UnstableParts};
-use super::request_list::{LineCounts, ReplayedRequest};
+use super::request_list::{LineCounts, ReplayedRequest, RequestSource};
 use super::sites::SiteListener;
 use crate::cli::{ExplainRequest, Options};
 use crate::commands::explain::{Explainer, Explanation, parse_request};
@@ -62,7 +62,11 @@ pub struct TrialSummary {
     /// The main file of the configuration.
     pub configuration: String,
     /// The logs or the list that the requests come from.
-    pub sources: Vec<String>,
+    pub sources: Vec<RequestSource>,
+    /// The paths of logs that no request comes from, each with the reason.
+    pub unused: Vec<(String, String)>,
+    /// The paths of long logs: their ends alone were read.
+    pub ends: Vec<String>,
     /// Lines of the logs or the list that are no requests.
     pub lines: LineCounts,
     /// Number of requests that were chosen.
