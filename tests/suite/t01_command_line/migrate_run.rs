@@ -337,14 +337,18 @@ fn without_nginx_or_requests_there_is_no_trial() {
         return;
     }
     let site = Site::new();
-    let mut nginx = Setup::server(&site, "").start(Kind::Nginx);
+    let mut nginx =
+        Setup::server(&site, "").http("server { listen 127.0.0.1:@PORT2@; root @ROOT@; }").start(Kind::Nginx);
     let done = migrate_requests(&nginx, "# none\n", &[]);
     assert_eq!((done.code, done.stdout.as_str()), (Some(2), ""), "{}", done.stderr);
-    let port = nginx.port();
+    let mut ports = [nginx.port(), nginx.port_number(2)];
+    ports.sort_unstable();
     nginx.stop();
-    let done = migrate_requests(&nginx, "/\n", &[]);
+    // Each address is told once, however many requests are for it.
+    let done = migrate_requests(&nginx, "/\n/a\n", &[]);
     assert_eq!((done.code, done.stdout.as_str()), (Some(2), ""));
-    assert!(done.stderr.contains(&format!("nginx does not answer at 127.0.0.1:{port}\n")), "{}", done.stderr);
+    let expected = format!("nginx does not answer at 127.0.0.1:{}, 127.0.0.1:{}\n", ports[0], ports[1]);
+    assert!(done.stderr.contains(&expected), "{}", done.stderr);
     let other = Setup::server(&site, "").start(Kind::Nginx);
     let url = format!("http://127.0.0.1:{}", other.port());
     assert_eq!(migrate_requests(&nginx, "/\n", &["--against", &url, "--quiet"]).code, Some(0));

@@ -225,8 +225,6 @@ fn against(sites: &mut Sites, url: &str) -> Result<(), String> {
             found.next().ok_or_else(wrong)?.ip()
         }
     };
-    for listener in sites.listeners.iter_mut().filter(|listener| listener.is_tls == is_tls) {
-        listener.nginx = SocketAddr::new(ip, port.unwrap_or(listener.written.port()));
-    }
+    sites.ask_at(ip, port, is_tls);
     Ok(())
 }

@@ -274,3 +274,21 @@ fn serve(order: TrialOrder, mut ready: PipeWriter) -> std::io::Result<bool> {
     };
     Ok(master::run(start).is_ok())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_and_its_files_are_private_and_go_with_it() {
+        let folder = TrialFolder::make().expect("a folder");
+        let path = folder.0.clone();
+        fs::write(path.join("state"), "").expect("writing");
+        fs::set_permissions(path.join("state"), Permissions::from_mode(0o644)).expect("rights");
+        folder.give_to(None).expect("its own user");
+        let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
+        assert_eq!((mode(&path), mode(&path.join("state"))), (FOLDER_RIGHTS, FILE_RIGHTS));
+        drop(folder);
+        assert!(!path.exists());
+    }
+}

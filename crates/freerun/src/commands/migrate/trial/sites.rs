@@ -1,7 +1,7 @@
 //! The servers of `http` as a client sees them: the addresses where they are reached, their names, and the logs that they write.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use freerun_conf::{Node, Tree};
 use freerun_serve::logs::access_log::{COMBINED, Escape, JSON, LineFormat};
@@ -165,6 +165,33 @@ impl Sites {
         }
     }
 
+    /// Has requests with TLS, or those without, go to nginx at another IP address; to this port, or each to its own one. With their
+    /// own ports, several listeners may be meant by one address: then those are left out that nginx would not choose there.
+    pub fn ask_at(&mut self, ip: IpAddr, port: Option<u16>, is_tls: bool) {
+        let rank = |written: SocketAddr| match written.ip() {
+            own if own == ip => 0,
+            own if own.is_unspecified() => 1 + u8::from(own.is_ipv6() != ip.is_ipv6()),
+            _ => 3,
+        };
+        let mut best: HashMap<u16, u8> = HashMap::new();
+        for listener in &self.listeners {
+            let least = best.entry(listener.written.port()).or_insert(u8::MAX);
+            *least = rank(listener.written).min(*least);
+        }
+        for place in 0..self.listeners.len() {
+            let listener = &mut self.listeners[place];
+            let written = listener.written;
+            if listener.is_tls != is_tls {
+                continue;
+            }
+            listener.nginx = SocketAddr::new(ip, port.unwrap_or(written.port()));
+            if port.is_none() && best.get(&written.port()).is_some_and(|best| rank(written) > *best) {
+                self.servers.iter_mut().for_each(|server| server.listeners.retain(|other| *other != place));
+                self.leave_out(&written.to_string(), "--against leads to other servers of its port");
+            }
+        }
+    }
+
     /// The listeners of a server, without addresses of IPv6 where IPv4 has the same port.
     pub fn different_listeners(&self, server: &SiteServer) -> Vec<usize> {
         let address = |place: usize| self.listeners[place].written;
@@ -260,5 +287,22 @@ mod tests {
             sites.left_out,
             [("[::]:80".to_owned(), "other servers listen at the loopback addresses of its port")]
         );
+    }
+
+    #[test]
+    fn another_address_of_nginx_leads_to_one_server_of_each_port() {
+        let text = "http { server { listen 80; listen 127.0.0.1:80; listen 81; listen 10.1.1.1:82; listen 443 ssl; } }";
+        let of = |ip: &str, port: Option<u16>| {
+            let mut sites = sites(text);
+            sites.ask_at(ip.parse().expect("an address"), port, false);
+            let asked = |place: &usize| sites.listeners[*place].nginx.to_string();
+            sites.servers[0].listeners.iter().map(asked).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(of("10.1.1.2", None), "10.1.1.2:80 10.1.1.2:81 10.1.1.2:82 127.0.0.1:443");
+        assert_eq!(of("127.0.0.1", None), "127.0.0.1:80 127.0.0.1:81 127.0.0.1:82 127.0.0.1:443");
+        assert_eq!(of("10.1.1.2", Some(8)), "10.1.1.2:8 10.1.1.2:8 10.1.1.2:8 10.1.1.2:8 127.0.0.1:443");
+        let mut sites = sites(text);
+        sites.ask_at("10.1.1.2".parse().expect("an address"), None, false);
+        assert_eq!(sites.left_out, [("127.0.0.1:80".to_owned(), "--against leads to other servers of its port")]);
     }
 }
