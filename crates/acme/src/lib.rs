@@ -41,3 +41,4 @@ pub use resolve::Addresses;
 pub use settings::{AccountKey, CertificateSettings, ChallengeKind, ExternalAccount, IssuerSettings, KeyKind, Profile};
 pub use state::{CertificateFile, Damage};
 pub use status_board::{CertificateState, CertificateStatus};
+pub use upkeep::log_words;

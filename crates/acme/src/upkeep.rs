@@ -169,7 +169,12 @@ async fn guarded<T: 'static>(work: impl Future<Output = Result<T, Failure>> + 's
 fn log(host: &dyn Host, certificate: &CertificateSettings, level: Level, line: &str) {
     let first = certificate.identifiers.first().map(ToString::to_string).unwrap_or_default();
     let key = certificate.key.name();
-    host.log(level, &format!("acme issuer \"{}\", certificate \"{first}\" ({key}): {line}", certificate.issuer));
+    host.log(level, &format!("{} ({key}): {line}", log_words(&certificate.issuer, &first)));
+}
+
+/// The words that lines of the log about a certificate begin with: its issuer, and the first name that it is for.
+pub fn log_words(issuer: &str, first_name: &str) -> String {
+    format!("acme issuer \"{issuer}\", certificate \"{first_name}\"")
 }
 
 /// Reads a certificate of an earlier run, which may have ended.

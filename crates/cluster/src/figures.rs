@@ -4,6 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::log_entry::EntryId;
 
+/// The word that lines of the error log about the cluster begin with.
+pub const LOG_WORD: &str = "cluster:";
+
 /// The state of the connection to the engine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum EngineState {

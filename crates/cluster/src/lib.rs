@@ -33,6 +33,6 @@ mod state;
 mod thread;
 
 pub use cluster::Cluster;
-pub use figures::{CacheReport, ClusterReport, EngineState, LimitReport, NodeReport, ZoneReport};
+pub use figures::{CacheReport, ClusterReport, EngineState, LOG_WORD, LimitReport, NodeReport, ZoneReport};
 pub use log_entry::EntryId;
 pub use state::{PairWriteError, PurgeDelivery};

@@ -16,7 +16,7 @@ use super::known_engine::{KnownEngine, unix_ms};
 use super::pairs::SharedPairs;
 use super::purges::SharedPurges;
 use crate::engine::{EngineLink, EngineNames};
-use crate::figures::{ClusterReport, EngineState, LimitReport};
+use crate::figures::{ClusterReport, EngineState, LOG_WORD, LimitReport};
 use crate::seal::Sealer;
 use crate::settings::{ClusterPlan, EngineSettings, PlannedLimit};
 use crate::state::{ClusterOrder, ClusterState, PairWriteError, PurgeDelivery};
@@ -133,7 +133,7 @@ impl Node {
     /// Writes a line to the log.
     pub(super) fn log(&self, level: Level, text: std::fmt::Arguments<'_>) {
         if let Some(plan) = &*self.plan.borrow() {
-            plan.log.write(level, None, format_args!("cluster: {text}"));
+            plan.log.write(level, None, format_args!("{LOG_WORD} {text}"));
         }
     }
 

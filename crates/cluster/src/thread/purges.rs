@@ -14,7 +14,7 @@ use freerun_runtime::log::{ErrorLog, Level};
 
 use super::known_engine::{KnownEngine, REMEMBERED, unix_ms};
 use crate::engine::LogEnds;
-use crate::figures::CacheReport;
+use crate::figures::{CacheReport, LOG_WORD};
 use crate::log_entry::{EntryId, PurgeCodec};
 use crate::purge_record::{MAX_UNTOLD, MAX_UNTOLD_TEXTS, PurgePlace, PurgeRecord, parts};
 use crate::seal::Sealer;
@@ -115,7 +115,7 @@ impl SharedPurges {
 
     /// Writes a line to the log.
     fn note(&self, level: Level, text: std::fmt::Arguments<'_>) {
-        self.log.write(level, None, format_args!("cluster: {text}"));
+        self.log.write(level, None, format_args!("{LOG_WORD} {text}"));
     }
 
     fn purge_all(&mut self) {

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use freerun_cluster::Cluster;
 use freerun_cluster::directives::WantedEngine;
 use freerun_cluster::settings::{ClusterPlan, PlannedLimit, PurgeTarget};
+use freerun_cluster::{Cluster, LOG_WORD};
 use freerun_proxy::caches::zones::Caches;
 use freerun_runtime::log::Level;
 use freerun_serve::configuration::generation::Generation;
@@ -43,7 +43,7 @@ pub(super) fn prepare(generation: &Arc<Generation>, _: &Arc<SharedState>) {
         log: generation.error_log.clone(),
     };
     if let Err(error) = cluster.update(plan) {
-        let line = format_args!("cluster: nothing is shared: the thread for it cannot be started ({error})");
+        let line = format_args!("{LOG_WORD} nothing is shared: the thread for it cannot be started ({error})");
         generation.error_log.write(Level::Alert, None, line);
     }
 }

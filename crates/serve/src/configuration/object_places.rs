@@ -122,6 +122,13 @@ impl ObjectPlaces {
             "access_log" | "error_log" | "state" => {
                 self.note(SHARED, ObjectKind::File, &paths.absolute(first), place);
             }
+            "keyval_zone" => {
+                // Of several the last counts, as it does for the zone.
+                let state = node.args.iter().rev().find_map(|word| word.text.strip_prefix("state="));
+                if let Some(path) = state.filter(|path| !path.is_empty()) {
+                    self.note(SHARED, ObjectKind::File, &paths.absolute(path), place);
+                }
+            }
             _ if directive.ends_with("_cache_path") => self.note_zone(SHARED, ObjectKind::Cache, node, "keys_zone="),
             _ => {}
         }
@@ -164,7 +171,7 @@ mod tests {
             error_log logs/error.log;
             http {
                 proxy_cache_path /c keys_zone=pages:1m;
-                limit_req_zone $uri zone=each:1m rate=1r/s;
+                limit_req_zone $uri zone=each:1m rate=1r/s; keyval_zone zone=a:1m state=pairs.json; keyval_zone zone=b:1m;
                 upstream app {
                     server 10.0.0.1:80 weight=2;
                     server 10.0.0.2:80;
@@ -177,7 +184,8 @@ mod tests {
                     location /b { fastcgi_pass unix:/run/app.sock; proxy_pass $to; }
                 }
             }
-            stream { upstream app { server 10.0.0.4:80; } limit_conn_zone $uri zone=each:1m; }";
+            stream { upstream app { server 10.0.0.4:80; } limit_conn_zone $uri zone=each:1m;
+                keyval_zone state=/s/pairs.json zone=c:1m; }";
         let tree = parse("x.conf", None, "", &mut OneText(text));
         let paths = Paths { prefix: "/p/".to_owned(), conf_prefix: "/etc/".to_owned(), ..Paths::default() };
         let mut places = ObjectPlaces::default();
@@ -193,6 +201,8 @@ mod tests {
             ("", ObjectKind::Cache, "pages", Some(4)),
             ("http", ObjectKind::RequestLimit, "each", Some(5)),
             ("http", ObjectKind::ConnectionLimit, "each", None),
+            ("", ObjectKind::File, "/p/pairs.json", Some(5)),
+            ("", ObjectKind::File, "/s/pairs.json", Some(19)),
             ("http", ObjectKind::Group, "app", Some(6)),
             ("http", ObjectKind::GroupServer, "app 10.0.0.2:80", Some(8)),
             ("http", ObjectKind::Zone, "shop", Some(11)),

@@ -267,7 +267,9 @@ fn a_change_whose_file_cannot_be_written_is_written_later() {
     const FILES: [&str; 2] = ["p.state", "g.state"];
     let folder = for_workers("state-unsaved");
     let in_the_way = |name: &str| folder.path().join(format!("{name}.new"));
-    let more = format!("keyval_zone zone=p:64k state={}/p.state; keyval $arg_k $pair zone=p;", folder.path().display());
+    // Each directive has a line of its own.
+    let pairs = format!("keyval_zone zone=p:64k state={}/p.state;", folder.path().display());
+    let more = format!("\n{pairs}\nkeyval $arg_k $pair zone=p;");
     let site = "location = /status { status; }";
     let http = format!("upstream g {{ zone g 64k; state {}/g.state; }} {more}", folder.path().display());
     let mut server = setup(&http, site).freerun();
@@ -281,6 +283,13 @@ fn a_change_whose_file_cannot_be_written_is_written_later() {
     FILES.iter().for_each(|name| fs::create_dir(in_the_way(name)).expect("a folder"));
     change_both(&server, "a", "127.0.0.1:1");
     assert_eq!(unsaved(&server), 2, "{:?}", server.status()["unsaved_states"]);
+    let problems = server.status()["problems"].as_array().cloned().unwrap_or_default();
+    let path = folder.path().join("p.state");
+    let problem = problems.iter().find(|one| path.to_str() == one["subject"].as_str()).expect("a problem");
+    let text = fs::read_to_string(server.path("nginx.conf")).expect("the configuration");
+    let line = text.lines().position(|line| line == pairs).expect("the directive") + 1;
+    let place = format!("{}:{line}", server.path("nginx.conf").display());
+    assert_eq!((&problem["kind"], &problem["place"]), (&json!("state_unsaved"), &json!(place)));
     server.logs("cannot be written");
     FILES.iter().for_each(|name| fs::remove_dir(in_the_way(name)).expect("removing"));
     freerun_testkit::eventually("both are written", || unsaved(&server) == 0);

@@ -5,6 +5,12 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use super::samples::{MetricRow, Text};
 use crate::content::described::described;
 
+/// The section of the page that shows the groups of servers of `http`.
+pub const HTTP_GROUPS: &str = "upstreams";
+
+/// The section of the page that shows the groups of servers of `stream`.
+pub const STREAM_GROUPS: &str = "streams";
+
 /// The kinds of problems. Those that concern most requests, and causes of others, come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ProblemKind {
@@ -80,7 +86,7 @@ impl ProblemKind {
         }
     }
 
-    /// The section of the page that has the details.
+    /// The section of the page that has the details. Problems of groups of servers of `stream` are in [`STREAM_GROUPS`] instead.
     pub fn section(self) -> &'static str {
         match self {
             ProblemKind::GroupOut
@@ -88,7 +94,7 @@ impl ProblemKind {
             | ProblemKind::ServerSlow
             | ProblemKind::NameUnresolved
             | ProblemKind::RequestsWait
-            | ProblemKind::More => "upstreams",
+            | ProblemKind::More => HTTP_GROUPS,
             ProblemKind::MountHangs | ProblemKind::PoolFull => "pools",
             ProblemKind::CacheOut | ProblemKind::CacheFull | ProblemKind::CacheUnstored => "caches",
             ProblemKind::CertificateEnded | ProblemKind::CertificateOrder | ProblemKind::CertificateEnds => "tls",
@@ -105,8 +111,8 @@ described! {
     #[derive(Clone)]
     #[schema = "Problem"]
     pub struct StatusProblem {
-        /// The section of the page that has its details: `upstreams`, `pools`, `caches`, `tls`, `zones`, `loops`,
-        /// `cluster` or `logs`.
+        /// The section of the page that has its details: `upstreams` (groups of `http`), `streams` (groups of `stream`),
+        /// `pools`, `caches`, `tls`, `zones`, `loops`, `cluster` or `logs`.
         pub section: &'static str,
         /// The kind of the problem.
         pub kind: &'static str,
@@ -154,14 +160,14 @@ impl StatusProblem {
 
     /// The key of the problem. The same problem has the same key, whatever numbers its text has.
     pub fn key(&self) -> u64 {
-        problem_key(self.kind, &self.subject, &self.part)
+        problem_key(self.section, self.kind, &self.subject, &self.part)
     }
 }
 
 /// The key of a problem, or of a counter of such problems. Keys are compared within one process only.
-pub fn problem_key(kind: &str, subject: &str, part: &str) -> u64 {
+pub fn problem_key(section: &str, kind: &str, subject: &str, part: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
-    (kind, subject, part).hash(&mut hasher);
+    (section, kind, subject, part).hash(&mut hasher);
     hasher.finish()
 }
 

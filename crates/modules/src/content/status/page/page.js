@@ -427,8 +427,8 @@ const drawn = (name, of, drawing) => ({ name, of: (row) => of(row) || [], text: 
 // Each part is { show(now, before, time) }, where `time` is in seconds between the two answers.
 const parts = [];
 // The tables of the sections that problems name, and which of their rows a problem's subject and part mean.
-const aims = new Map();
-const aim = (section, table, fits) => aims.set(section, [...(aims.get(section) || []), { table, fits }]);
+const rowLinks = new Map();
+const linkRows = (section, table, fits) => rowLinks.set(section, [...(rowLinks.get(section) || []), { table, fits }]);
 
 {
     const calm = make("p", { class: "good" }, "Waiting for the first answer…");
@@ -513,7 +513,7 @@ const aim = (section, table, fits) => aims.set(section, [...(aims.get(section) |
         figure("Half of turns below", (row) => quantile(row.recent, .5), us),
         figure("99.9 % below", (row) => quantile(row.recent, .999), us),
     ]);
-    aim("loops", table, (row, subject) => "loop " + row.index === subject);
+    linkRows("loops", table, (row, subject) => "loop " + row.index === subject);
     section("loops", "Is the promise kept? Event loops", cards(longest, stalls, without, p999),
         make("h3", {}, "Turns of each loop by their length, since the start"), histograms, table.element);
     parts.push((now, before, time) => {
@@ -594,8 +594,8 @@ const aim = (section, table, fits) => aims.set(section, [...(aims.get(section) |
         figure("Nothing ends for", (row) => row.stuck_us, us, { grade: (row) => row.stuck_us > 1e6 ? "bad" : "",
             note: "How long pools have been at work on it without any operation ending: the disk hangs" }),
     ]);
-    aim("pools", mounts, (row, subject, part) => part !== "" && row.mount === subject && row.device === part);
-    aim("pools", pools, (row, subject) => row.name === subject);
+    linkRows("pools", mounts, (row, subject, part) => part !== "" && row.mount === subject && row.device === part);
+    linkRows("pools", pools, (row, subject) => row.name === subject);
     section("pools", "Thread pools and mounts", pools.element, make("h3", {}, "Mounts"), mounts.element);
     parts.push((now, before, time) => {
         const oldPools = byKey(before?.pools, (pool) => pool.name);
@@ -681,7 +681,7 @@ function servers(now, before, time, kind) {
     const waiting = new Card("waiting", "Requests in queues", count);
     const unresolved = make("p", { class: "bad" });
     const table = upstreamTable("Upstream servers");
-    aim("upstreams", table, isServer);
+    linkRows("upstreams", table, isServer);
     section("upstreams", "Upstream groups", cards(up, down, waiting), unresolved, table.element);
     parts.push((now, before, time) => {
         const rows = servers(now.upstreams, before?.upstreams, time, "http");
@@ -714,7 +714,7 @@ function servers(now, before, time, kind) {
         figure("Errors of the disk", (row) => row.disk.errors, count, { grade: (row) => row.disk.errors > 0 ? "bad" : "" }),
         figure("Late", (row) => row.disk.late, count, { note: "Requests that stopped waiting for the disk" }),
     ]);
-    aim("caches", table, (row, subject) => row.name === subject);
+    linkRows("caches", table, (row, subject) => row.name === subject);
     section("caches", "Caches", table.element);
     parts.push((now, before, time) => {
         const old = byKey(before?.caches, (cache) => cache.name);
@@ -744,8 +744,8 @@ function servers(now, before, time, kind) {
         word("Last error", (row) => row.last_error || ""),
     ]);
     const more = make("div", {}, make("h3", {}, "By ACME"), orders.element);
-    aim("tls", table, (row, subject, part) => row.file === part);
-    aim("tls", orders, (row, subject, part) => row.issuer === part && row.names.join(", ") === subject);
+    linkRows("tls", table, (row, subject, part) => row.file === part && (row.names[0] || row.subject) === subject);
+    linkRows("tls", orders, (row, subject, part) => row.issuer === part && row.names.join(", ") === subject);
     section("tls", "TLS", cards(handshakes, resumed, failed), make("h3", {}, "Certificates"), table.element, more);
     parts.push((now, before, time) => {
         const one = now.tls.clients, was = before?.tls.clients;
@@ -768,7 +768,7 @@ function servers(now, before, time, kind) {
     const begun = new Card("sessions-new", "New sessions", rate(short));
     const out = new Card("sessions-out", "Sent in sessions that ended", rate(bytes));
     const table = upstreamTable("Servers of stream");
-    aim("upstreams", table, isServer);
+    linkRows("streams", table, isServer);
     section("streams", "HTTP/2 and stream", cards(open, streams, floods, sessions, begun, out),
         make("h3", {}, "Upstream groups of stream"), table.element);
     parts.push((now, before, time) => {
@@ -810,9 +810,9 @@ function servers(now, before, time, kind) {
     ], { column: 4, down: true });
     const sessions = new Table("Servers and zones of stream", (row) => row.name, columns("Server", [history]), { column: 1, down: true });
     const ofStream = make("div", {}, make("h3", {}, "Servers and zones of stream"), sessions.element);
-    aim("zones", servers, (row, subject, part) => part === "" && row.name === subject);
-    aim("zones", sessions, (row, subject, part) => part === "stream" && row.name === subject);
-    aim("zones", limits, (row, subject, part) => row.kind === part && row.name === subject);
+    linkRows("zones", servers, (row, subject, part) => part === "" && row.name === subject);
+    linkRows("zones", sessions, (row, subject, part) => part === "stream" && row.name === subject);
+    linkRows("zones", limits, (row, subject, part) => row.kind === part && row.name === subject);
     section("zones", "Zones", make("h3", {}, "Servers"), servers.element, ofStream,
         make("h3", {}, "Locations with status_zone"), locations.element,
         make("h3", {}, "Limits"), limits.element);
@@ -852,7 +852,7 @@ function servers(now, before, time, kind) {
         figure("Whole purges", (row) => row.full_purges ?? NaN, count, { note: "Purges of everything, because some were missed" }),
         word("Applied", (row) => row.applied || ""),
     ]);
-    aim("cluster", facts, () => false);
+    linkRows("cluster", facts, () => false);
     const element = section("cluster", "Cluster", facts.element, make("h3", {}, "What is shared"), shared.element);
     const link = document.querySelector('nav a[href="#cluster"]');
     parts.push((now) => {
@@ -878,7 +878,7 @@ function servers(now, before, time, kind) {
         word("State", (row) => row.held_up ? "held up" : "ok", { grade: (row) => row.held_up ? "bad" : "good" }),
     ]);
     const last = make("pre", { id: "errors", tabindex: "0", "aria-label": "The last lines of the error log" });
-    aim("logs", table, (row, subject) => row.name === subject);
+    linkRows("logs", table, (row, subject) => row.name === subject);
     section("logs", "Logs", table.element, make("h3", {}, "The last lines of the error log, newest first"), last);
     parts.push((now) => {
         table.show(now.logs);

@@ -13,15 +13,15 @@ function showTarget() {
         const here = view === "routes" && link.hash === "#routes";
         if (here) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");
     }
-    for (const list of aims.values()) for (const { table } of list) if (table.marked) table.mark(null);
+    for (const list of rowLinks.values()) for (const { table } of list) if (table.marked) table.mark(null);
     if (view === "routes") {
         if (subject !== undefined && routes.filter.value !== subject) routes.search(subject);
         routes.filter.focus({ preventScroll: true });
         scrollTo({ top: 0, behavior: "instant" });
         return;
     }
-    const fits = (aim) => (row) => aim.fits(row, subject, part || "");
-    const found = subject === undefined ? undefined : (aims.get(id) || []).find((aim) => aim.table.mark(fits(aim)));
+    const marks = ({ table, fits }) => table.mark((row) => fits(row, subject, part || ""));
+    const found = subject !== undefined && (rowLinks.get(id) || []).find(marks);
     if (!found && id) document.getElementById(id)?.scrollIntoView();
 }
 window.addEventListener("hashchange", showTarget);

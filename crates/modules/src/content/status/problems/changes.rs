@@ -26,7 +26,7 @@ pub(super) fn find(figures: &Figures, found: &mut FoundProblems<'_>) {
     each_watched(figures, &mut |watched: &WatchedCounter<'_>| {
         let Some(change) = context.baselines.change(watched.key(), watched.counts, false) else { return };
         if let Some(text) = text(watched, change, &span, figures) {
-            found.add_part(watched.kind, watched.subject, watched.part, text);
+            found.add_in(watched.section, watched.kind, watched.subject, watched.part, text);
         }
     });
 }

@@ -17,6 +17,7 @@ use freerun_serve::configuration::object_places::ObjectPlaces;
 
 use self::baselines::Baselines;
 use self::problem_log::ProblemLog;
+use self::watched::WatchedGroup;
 use super::figures::Figures;
 use super::problem::{ProblemKind, StatusProblem};
 
@@ -59,9 +60,20 @@ impl FoundProblems<'_> {
         self.add_part(kind, subject, "", text);
     }
 
-    /// Adds a problem of a part of a subject. A second one with the same key is left out: a group may have a server twice.
+    /// Adds a problem of a part of a subject.
     fn add_part(&mut self, kind: ProblemKind, subject: &str, part: &str, text: String) {
-        let problem = StatusProblem::new(kind, subject, part, text, self.context.now);
+        self.add_in(kind.section(), kind, subject, part, text);
+    }
+
+    /// Adds a problem of a group of servers, or of a part of it.
+    fn add_of_group(&mut self, kind: ProblemKind, group: WatchedGroup<'_>, part: &str, text: String) {
+        self.add_in(group.section, kind, &group.figures.name, part, text);
+    }
+
+    /// Adds a problem whose details are in this section of the page. A second one with the same key is left out: a group may
+    /// have a server twice.
+    fn add_in(&mut self, section: &'static str, kind: ProblemKind, subject: &str, part: &str, text: String) {
+        let problem = StatusProblem { section, ..StatusProblem::new(kind, subject, part, text, self.context.now) };
         if self.keys.insert(problem.key()) {
             self.all.push((kind, self.context.log.dated(problem)));
         }

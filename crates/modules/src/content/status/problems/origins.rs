@@ -3,10 +3,9 @@
 
 use freerun_serve::configuration::object_places::{ObjectKind, ObjectPlaces};
 
-use super::watched::groups;
+use super::watched::{WatchedGroup, groups};
 use crate::content::status::figures::Figures;
 use crate::content::status::problem::{ProblemKind, StatusProblem};
-use crate::content::status::upstreams::Upstream;
 
 /// Adds the place and the line of the log to a problem.
 pub(super) fn add(kind: ProblemKind, problem: &mut StatusProblem, figures: &Figures, places: &ObjectPlaces) {
@@ -20,12 +19,12 @@ pub(super) fn add(kind: ProblemKind, problem: &mut StatusProblem, figures: &Figu
 fn place(kind: ProblemKind, problem: &StatusProblem, figures: &Figures, places: &ObjectPlaces) -> Option<String> {
     let (subject, part) = (problem.subject.as_str(), problem.part.as_str());
     match kind {
-        ProblemKind::GroupOut | ProblemKind::RequestsWait => place_of_group(subject, figures, places),
-        ProblemKind::NameUnresolved => place_of_server(subject, part, figures, places),
+        ProblemKind::GroupOut | ProblemKind::RequestsWait => place_of_group(group(problem, figures)?, places),
+        ProblemKind::NameUnresolved => place_of_server(group(problem, figures)?, part, places),
         ProblemKind::ServerOut | ProblemKind::ServerSlow => {
-            let named = groups(figures).filter(|group| group.name == subject).flat_map(|group| &group.servers);
-            let written = named.filter(|server| server.address == part).map(|server| server.server.as_str()).next();
-            place_of_server(subject, written.unwrap_or(part), figures, places)
+            let group = group(problem, figures)?;
+            let written = group.figures.servers.iter().find(|server| server.address == part);
+            place_of_server(group, written.map_or(part, |server| &server.server), places)
         }
         ProblemKind::CacheOut | ProblemKind::CacheFull | ProblemKind::CacheUnstored => {
             places.find_shared(ObjectKind::Cache, subject)
@@ -53,33 +52,36 @@ fn place(kind: ProblemKind, problem: &StatusProblem, figures: &Figures, places: 
     }
 }
 
-/// The protocol of a group.
-fn service_of(name: &str, figures: &Figures) -> &'static str {
-    let is_here = |groups: &[Upstream]| groups.iter().any(|group| group.name == name);
-    if !is_here(&figures.upstreams) && is_here(&figures.stream.upstreams) { "stream" } else { "http" }
+/// The group of servers that a problem is about.
+fn group<'f>(problem: &StatusProblem, figures: &'f Figures) -> Option<WatchedGroup<'f>> {
+    groups(figures).find(|group| group.section == problem.section && group.figures.name == problem.subject)
 }
 
-fn place_of_group(name: &str, figures: &Figures, places: &ObjectPlaces) -> Option<String> {
-    places.find(service_of(name, figures), ObjectKind::Group, name)
+fn place_of_group(group: WatchedGroup<'_>, places: &ObjectPlaces) -> Option<String> {
+    places.find(group.service, ObjectKind::Group, &group.figures.name)
 }
 
 /// The place of a server as it is written in its group, or of the group, if the server is in no file.
-fn place_of_server(group: &str, server: &str, figures: &Figures, places: &ObjectPlaces) -> Option<String> {
-    let key = format!("{group} {server}");
-    let own = places.find(service_of(group, figures), ObjectKind::GroupServer, &key);
-    own.or_else(|| place_of_group(group, figures, places))
+fn place_of_server(group: WatchedGroup<'_>, server: &str, places: &ObjectPlaces) -> Option<String> {
+    let key = format!("{} {server}", group.figures.name);
+    let own = places.find(group.service, ObjectKind::GroupServer, &key);
+    own.or_else(|| place_of_group(group, places))
 }
 
-/// The words that lines of the log about the problem have: each line has at least one.
+/// The words that lines of the log about the problem have: each line has at least one. This is the only list of such words;
+/// names of servers alone are none of them, because the lines of all their requests have them.
 fn words(kind: ProblemKind, problem: &StatusProblem, figures: &Figures) -> Vec<String> {
     let (subject, part) = (problem.subject.as_str(), problem.part.as_str());
     let words = match kind {
         ProblemKind::GroupOut => {
-            let named = groups(figures).filter(|group| group.name == subject).flat_map(|group| &group.servers);
-            named.map(|server| server.address.clone()).collect()
+            let servers = group(problem, figures).map_or(&[][..], |group| &group.figures.servers);
+            servers.iter().map(|server| server.address.clone()).collect()
         }
         ProblemKind::ServerOut | ProblemKind::ServerSlow => vec![part.to_owned()],
-        ProblemKind::NameUnresolved => vec![part.rsplit_once(':').map_or(part, |(name, _)| name).to_owned()],
+        ProblemKind::NameUnresolved => {
+            let name = part.rsplit_once(':').map_or(part, |(name, _)| name);
+            vec![format!("{name} could not be resolved")]
+        }
         // Every path begins with the root.
         ProblemKind::MountHangs if subject == "/" => Vec::new(),
         ProblemKind::MountHangs | ProblemKind::LogFails | ProblemKind::LogLoses | ProblemKind::StateUnsaved => {
@@ -89,8 +91,11 @@ fn words(kind: ProblemKind, problem: &StatusProblem, figures: &Figures) -> Vec<S
             let folder = figures.caches.iter().find(|cache| cache.name == subject).map(|cache| cache.path.clone());
             folder.into_iter().chain([format!("cache \"{subject}\"")]).collect()
         }
-        ProblemKind::CertificateEnded | ProblemKind::CertificateEnds => vec![part.to_owned(), subject.to_owned()],
-        ProblemKind::CertificateOrder => subject.split(", ").map(str::to_owned).collect(),
+        ProblemKind::CertificateEnded | ProblemKind::CertificateEnds => vec![part.to_owned()],
+        ProblemKind::CertificateOrder => {
+            let first = subject.split(", ").next().unwrap_or_default();
+            vec![freerun_acme::log_words(part, first)]
+        }
         ProblemKind::LoopLate => vec![format!("event {subject}")],
         ProblemKind::PoolFull => vec![format!("thread pool \"{subject}\"")],
         ProblemKind::Limit => vec![format!("zone \"{subject}\"")],
@@ -99,7 +104,7 @@ fn words(kind: ProblemKind, problem: &StatusProblem, figures: &Figures) -> Vec<S
             let name = subject.rsplit_once(':').map_or(subject, |(name, _)| name);
             vec![format!("server: {name}")]
         }
-        ProblemKind::EngineAway => vec!["cluster".to_owned()],
+        ProblemKind::EngineAway => vec![freerun_cluster::LOG_WORD.to_owned()],
         ProblemKind::RequestsWait | ProblemKind::More => Vec::new(),
     };
     words.into_iter().filter(|word| !word.is_empty()).collect()

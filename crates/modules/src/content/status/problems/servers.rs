@@ -1,10 +1,10 @@
 //! Problems of upstream servers: those that take no requests, and those that have become slow.
 
 use super::baselines::{CounterChange, PartOfWhole};
-use super::watched::slow_answers;
+use super::watched::{WatchedGroup, slow_answers};
 use super::{FoundProblems, duration, percent};
-use crate::content::status::problem::{ProblemKind, problem_key};
-use crate::content::status::upstreams::{Upstream, UpstreamServer};
+use crate::content::status::problem::ProblemKind;
+use crate::content::status::upstreams::UpstreamServer;
 
 /// Seconds after a failure of the only server of a group in which that is a problem: such a server is never left out.
 const RECENT_SECONDS: f64 = 10.0;
@@ -22,7 +22,8 @@ const COMPARED_ANSWERS: u64 = 20;
 const TIMES_SMALLER: f64 = 4.0;
 
 /// Finds the problems of a group.
-pub(super) fn find(group: &Upstream, found: &mut FoundProblems<'_>) {
+pub(super) fn find(watched: WatchedGroup<'_>, found: &mut FoundProblems<'_>) {
+    let group = watched.figures;
     let all = group.servers.len();
     let out = group.servers.iter().filter(|server| is_out(server)).count();
     let able = group.servers.iter().filter(|server| matches!(server.state, "up" | "checking")).count();
@@ -32,28 +33,28 @@ pub(super) fn find(group: &Upstream, found: &mut FoundProblems<'_>) {
         } else {
             format!("None of {all} servers can be asked.")
         };
-        found.add(ProblemKind::GroupOut, &group.name, text);
+        found.add_of_group(ProblemKind::GroupOut, watched, "", text);
     }
     for server in group.servers.iter().filter(|server| is_out(server)) {
         let share = if able > 0 { format!(" Requests go to {able} of {all} servers.") } else { String::new() };
         let text = format!("{}{share}", reason(server));
-        found.add_part(ProblemKind::ServerOut, &group.name, &server.address, text);
+        found.add_of_group(ProblemKind::ServerOut, watched, &server.address, text);
     }
     if let ([only], 0) = (&group.servers[..], out)
         && let Some(last) = only.last_failure.as_ref().filter(|last| last.seconds_ago < RECENT_SECONDS)
     {
         let text = format!("{}, the only server, has failed just now ({}).", name(only), last.kind);
-        found.add_part(ProblemKind::ServerOut, &group.name, &only.address, text);
+        found.add_of_group(ProblemKind::ServerOut, watched, &only.address, text);
     }
     for name in &group.unresolved {
         let text = format!("The name {name} has no address.");
-        found.add_part(ProblemKind::NameUnresolved, &group.name, name, text);
+        found.add_of_group(ProblemKind::NameUnresolved, watched, name, text);
     }
     if group.waiting > 0 {
         let text = format!("{} requests wait for a server.", group.waiting);
-        found.add(ProblemKind::RequestsWait, &group.name, text);
+        found.add_of_group(ProblemKind::RequestsWait, watched, "", text);
     }
-    slow(group, found);
+    slow(watched, found);
 }
 
 /// A server that nobody has taken out takes no requests.
@@ -86,12 +87,13 @@ fn reason(server: &UpstreamServer) -> String {
 }
 
 /// Finds servers that take long now, and did not before, or do not in comparison with the others.
-fn slow(group: &Upstream, found: &mut FoundProblems<'_>) {
-    let changes: Vec<(&UpstreamServer, u64, CounterChange)> = group
+fn slow(watched: WatchedGroup<'_>, found: &mut FoundProblems<'_>) {
+    let changes: Vec<(&UpstreamServer, u64, CounterChange)> = watched
+        .figures
         .servers
         .iter()
         .filter_map(|server| {
-            let key = problem_key(ProblemKind::ServerSlow.word(), &group.name, &server.address);
+            let key = watched.server_key(ProblemKind::ServerSlow, server);
             let change = found.context.baselines.change(key, slow_answers(server), true)?;
             Some((server, key, change))
         })
@@ -117,6 +119,6 @@ fn slow(group: &Upstream, found: &mut FoundProblems<'_>) {
         };
         let share = percent(recent.share());
         let text = format!("{} is slow: {share} of its last answers took longer than 1 s{compared}.", name(server));
-        found.add_part(ProblemKind::ServerSlow, &group.name, &server.address, text);
+        found.add_of_group(ProblemKind::ServerSlow, watched, &server.address, text);
     }
 }

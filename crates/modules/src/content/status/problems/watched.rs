@@ -2,16 +2,35 @@
 
 use super::baselines::PartOfWhole;
 use crate::content::status::figures::Figures;
-use crate::content::status::problem::{ProblemKind, problem_key};
+use crate::content::status::problem::{HTTP_GROUPS, ProblemKind, STREAM_GROUPS, problem_key};
 use crate::content::status::upstreams::{Upstream, UpstreamServer};
 use crate::content::status::zones::Zone;
 
 /// The first bucket of a histogram for durations that count as slow: from 2^20 µs, about a second, on.
 const SLOW_BUCKET: usize = 21;
 
+/// A group of servers and its protocol. One of `http` and one of `stream` may have the same name.
+#[derive(Clone, Copy)]
+pub(super) struct WatchedGroup<'a> {
+    /// The block of the main level that has it: `http` or `stream`.
+    pub(super) service: &'static str,
+    /// The section of the page that shows it.
+    pub(super) section: &'static str,
+    pub(super) figures: &'a Upstream,
+}
+
+impl WatchedGroup<'_> {
+    /// The key of a problem of this kind that one of its servers may have.
+    pub(super) fn server_key(self, kind: ProblemKind, server: &UpstreamServer) -> u64 {
+        problem_key(self.section, kind.word(), &self.figures.name, &server.address)
+    }
+}
+
 /// A counter whose change may be a problem of this kind.
 pub(super) struct WatchedCounter<'a> {
     pub(super) kind: ProblemKind,
+    /// The section of the page that shows the subject.
+    pub(super) section: &'static str,
     pub(super) subject: &'a str,
     pub(super) part: &'a str,
     pub(super) counts: PartOfWhole,
@@ -20,7 +39,7 @@ pub(super) struct WatchedCounter<'a> {
 impl WatchedCounter<'_> {
     /// The key of the problem.
     pub(super) fn key(&self) -> u64 {
-        problem_key(self.kind.word(), self.subject, self.part)
+        problem_key(self.section, self.kind.word(), self.subject, self.part)
     }
 }
 
@@ -41,14 +60,17 @@ pub(super) fn errors(zone: &Zone) -> PartOfWhole {
 }
 
 /// The groups of servers, of all protocols.
-pub(super) fn groups(figures: &Figures) -> impl Iterator<Item = &Upstream> {
-    figures.upstreams.iter().chain(&figures.stream.upstreams)
+pub(super) fn groups(figures: &Figures) -> impl Iterator<Item = WatchedGroup<'_>> {
+    let of_http = |figures| WatchedGroup { service: "http", section: HTTP_GROUPS, figures };
+    let of_stream = |figures| WatchedGroup { service: "stream", section: STREAM_GROUPS, figures };
+    figures.upstreams.iter().map(of_http).chain(figures.stream.upstreams.iter().map(of_stream))
 }
 
 /// Calls `visit` with each counter.
 pub(super) fn each_watched(figures: &Figures, visit: &mut dyn FnMut(&WatchedCounter<'_>)) {
-    let mut part = |kind, subject: &str, part: &str, bad, all| {
-        visit(&WatchedCounter { kind, subject, part, counts: PartOfWhole { bad, all } });
+    let mut part = |kind: ProblemKind, subject: &str, part: &str, bad, all| {
+        let (section, counts) = (kind.section(), PartOfWhole { bad, all });
+        visit(&WatchedCounter { kind, section, subject, part, counts });
     };
     for (protocol, zones) in [("", &figures.server_zones), ("stream", &figures.stream.server_zones)] {
         for zone in zones {
@@ -67,12 +89,6 @@ pub(super) fn each_watched(figures: &Figures, visit: &mut dyn FnMut(&WatchedCoun
             part(ProblemKind::Limit, &zone.name, limited, zone.rejected, all);
         }
     }
-    for group in groups(figures) {
-        for server in &group.servers {
-            let PartOfWhole { bad, all } = slow_answers(server);
-            part(ProblemKind::ServerSlow, &group.name, &server.address, bad, all);
-        }
-    }
     let mut whole = |kind, subject: &str, bad| part(kind, subject, "", bad, 0);
     for log in &figures.logs {
         whole(ProblemKind::LogLoses, &log.name, log.lost_lines);
@@ -88,5 +104,12 @@ pub(super) fn each_watched(figures: &Figures, visit: &mut dyn FnMut(&WatchedCoun
     for one in &figures.loops {
         let own = one.stalls.saturating_sub(one.stalls_without_processor);
         whole(ProblemKind::LoopLate, &loop_name(one.index), own);
+    }
+    for group in groups(figures) {
+        for server in &group.figures.servers {
+            let (subject, part) = (group.figures.name.as_str(), server.address.as_str());
+            let (kind, section, counts) = (ProblemKind::ServerSlow, group.section, slow_answers(server));
+            visit(&WatchedCounter { kind, section, subject, part, counts });
+        }
     }
 }

@@ -1,8 +1,12 @@
 //! Which figures are problems, and how the problems are told.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use freerun_conf::{OneText, parse};
+use freerun_serve::configuration::object_places::ObjectPlaces;
+use freerun_serve::configuration::parts::Paths;
 use freerun_telemetry::SpanCounts;
 
 use super::{certificate, figures, histogram, ordered, sessions, upstream};
@@ -285,6 +289,106 @@ fn limits_of_one_name_and_servers_of_one_address_are_not_mixed_up() {
     assert_eq!(past.texts(&with(0)), [""; 0]);
     let found = past.find(&with(10));
     assert_eq!((found.len(), found[0].kind, found[0].part.as_str()), (1, "limit", "connections"), "{found:?}");
+}
+
+#[test]
+fn groups_of_http_and_stream_with_one_name_have_problems_of_their_own() {
+    let broken = || {
+        let mut group = upstream("app");
+        (group.servers[0].state, group.servers[0].header) = ("unhealthy", histogram(&[2_000_000; 40]));
+        (group.unresolved, group.waiting) = (vec!["gone.example".to_owned()], 1);
+        group
+    };
+    let both = Figures {
+        upstreams: vec![broken()],
+        stream: Sessions { upstreams: vec![broken()], ..calm().stream },
+        ..calm()
+    };
+    let found = problems_at(&both, 0);
+    let kinds_in = |section: &str| -> Vec<&str> {
+        found.iter().filter(|one| one.section == section).map(|one| one.kind).collect()
+    };
+    assert_eq!(kinds_in("upstreams"), kinds_in("streams"));
+    assert_eq!(kinds_in("streams").len() * 2, found.len(), "{found:?}");
+    assert!(kinds_in("streams").contains(&"group_out") && kinds_in("streams").contains(&"name_unresolved"));
+    let keys: HashSet<u64> = found.iter().map(StatusProblem::key).collect();
+    assert_eq!(keys.len(), found.len());
+    // The answers of one are not compared with those of the other.
+    let (fast, slow) = (vec![1000; 40], [vec![1000; 40], vec![2_000_000; 10]].concat());
+    let both = |of_http: &[u64]| {
+        let stream = Sessions { upstreams: timed(&fast, &fast).upstreams, ..calm().stream };
+        Figures { stream, ..timed(of_http, &fast) }
+    };
+    let mut past = Past::new();
+    past.sample(&timed(&[], &[]));
+    for _ in 0..4 {
+        past.sample(&both(&fast));
+    }
+    let found = past.find(&both(&slow));
+    let told: Vec<_> = found.iter().map(|one| (one.section, one.kind, one.part.as_str())).collect();
+    assert_eq!(told, [("upstreams", "server_slow", "127.0.0.1:80")]);
+}
+
+/// The place and the line of the log of the first problem of this kind, in a log of these lines.
+fn origin(figures: &Figures, kind: &str, places: &Arc<ObjectPlaces>) -> (Option<String>, Option<String>) {
+    let context = ProblemContext { places: places.clone(), ..ProblemContext::new(1_000_000) };
+    let found = problems::of(figures, &context);
+    let problem = found.into_iter().find(|problem| problem.kind == kind).unwrap_or_else(|| panic!("no {kind}"));
+    (problem.place, problem.log_line)
+}
+
+#[test]
+fn a_problem_has_the_line_of_its_own_object_and_no_line_of_another_one() {
+    let text = "zone_sync_engine redis://10.0.0.9;
+        http {
+            upstream app { server 127.0.0.1:80; server gone.example:80 resolve; }
+            server {
+                server_name shop.example;
+                ssl_certificate /c/shop.pem;
+            }
+            keyval_zone zone=pairs:1m state=/s/pairs.json;
+            acme_issuer ca;
+        }
+        stream {
+            upstream app { server 127.0.0.1:80; }
+        }";
+    let tree = parse("x.conf", None, "", &mut OneText(text));
+    let mut places = ObjectPlaces::default();
+    places.note_all(&tree.nodes, &Paths::default(), &tree.sources);
+    let places = Arc::new(places);
+    let mut group = upstream("app");
+    group.unresolved = vec!["gone.example:80".to_owned()];
+    group.servers[0].state = "unhealthy";
+    let mut acme = ordered("failed");
+    (acme.issuer, acme.names) = ("ca".to_owned(), vec!["shop.example".to_owned()]);
+    let mut shop = certificate("/c/shop.pem");
+    shop.names = vec!["shop.example".to_owned()];
+    let mut of_http = Figures {
+        upstreams: vec![group],
+        acme: vec![acme],
+        tls: Tls { certificates: vec![shop], ..figures().tls },
+        unsaved_states: vec!["/s/pairs.json".to_owned()],
+        ..calm()
+    };
+    let mut group = upstream("app");
+    group.servers[0].state = "unhealthy";
+    let mut of_stream = Figures { stream: Sessions { upstreams: vec![group], ..calm().stream }, ..calm() };
+    let request = "connect() failed, client: 10.1.1.1, server: shop.example, request: \"GET /cluster HTTP/1.1\", \
+                   host: \"gone.example\", upstream: \"http://127.0.0.1:80/\"";
+    for (is_http, kind, line, logged) in [
+        (true, "server_out", 3, Some(request)),
+        (true, "name_unresolved", 3, Some("gone.example could not be resolved (3: Host not found)")),
+        (true, "certificate_ended", 6, Some("\"/c/shop.pem\" cannot be read")),
+        (true, "certificate_order", 9, Some("acme issuer \"ca\", certificate \"shop.example\" (ecdsa): refused")),
+        (true, "state_unsaved", 8, Some("state file \"/s/pairs.json\" cannot be written (28: x)")),
+        (false, "server_out", 12, Some(request)),
+    ] {
+        let figures = if is_http { &mut of_http } else { &mut of_stream };
+        // The newest line is one of a request, which names the server, a host and a word of the log.
+        figures.last_errors = logged.into_iter().chain([request]).map(str::to_owned).collect();
+        let wanted = (Some(format!("x.conf:{line}")), logged.map(str::to_owned));
+        assert_eq!(origin(figures, kind, &places), wanted, "{kind}");
+    }
 }
 
 #[test]

@@ -62,8 +62,11 @@ impl StatusZoneSettings {
             MAX_OWN_ZONES.. => OTHER_SERVERS.to_owned(),
             _ => unused(label, zones),
         };
-        let places = cx.extensions.get_or_default::<ObjectPlaces>();
-        places.note(kind.service(), ObjectKind::ServerZone, &name, block);
+        // Those that are counted together have no line of their own.
+        if name != OTHER_SERVERS {
+            let places = cx.extensions.get_or_default::<ObjectPlaces>();
+            places.note(kind.service(), ObjectKind::ServerZone, &name, block);
+        }
         let zone = cx.extensions.get_or_default::<ZoneTable>();
         let zone = zone.keep(&format!("{} {name}", kind.key()), ZoneFigures::default);
         cx.extensions.get_or_default::<StatusZones>().own_zones(kind).insert(name.into(), zone.clone());
