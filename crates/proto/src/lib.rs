@@ -25,6 +25,7 @@ pub mod host;
 pub mod memcached;
 pub mod priority;
 pub mod proxy_protocol;
+pub mod quality;
 pub mod range;
 pub mod response;
 pub mod role;

@@ -82,11 +82,13 @@ impl fmt::Debug for Exporter {
 }
 
 impl Exporter {
-    /// Takes an encoded span. It never waits: a span that finds no room is dropped and counted.
-    pub fn push(&self, span: Box<[u8]>) {
-        if !self.0.queue.push(span) {
+    /// Takes an encoded span. It never waits: a span that finds no room is dropped and counted. Returns whether it was taken.
+    pub fn push(&self, span: Box<[u8]>) -> bool {
+        let is_taken = self.0.queue.push(span);
+        if !is_taken {
             add(&self.0.figures.dropped, 1);
         }
+        is_taken
     }
 
     /// The counts of this moment.

@@ -2,7 +2,9 @@
 
 use std::collections::HashSet;
 
-use freerun_testkit::{Collector, Setup, TestServer, TestUpstream, require};
+use std::net::TcpListener;
+
+use freerun_testkit::{Collector, Setup, TestServer, TestUpstream, eventually, require};
 
 /// What Prometheus sends.
 const PROMETHEUS: &str = "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;\
@@ -65,6 +67,11 @@ fn check(text: &str) -> Vec<(String, String, f64)> {
     exemplars
 }
 
+/// Whether a zone of this kind and number has an exemplar.
+fn has_exemplar(server: &TestServer, kind: &str, zone: usize) -> bool {
+    server.status()[kind][zone]["exemplars"].as_array().is_some_and(|all| !all.is_empty())
+}
+
 #[test]
 fn a_scraper_that_prefers_it_gets_it_with_traces_as_exemplars() {
     if !require::freerun() {
@@ -83,9 +90,15 @@ fn a_scraper_that_prefers_it_gets_it_with_traces_as_exemplars() {
     server.get("/plain");
     let (_, before) = figures(&server, "", PROMETHEUS);
     assert_eq!(check(&before), [], "nothing was traced");
-    for _ in 0..3 {
+    // A client may have its response before the request is counted, and its trace is kept after that. A trace whose place is
+    // being read is not kept, and the next one is.
+    let mut sent = 0;
+    eventually("the requests are counted, and traces are kept", || {
         server.send(format!("GET /traced HTTP/1.1\r\nHost: h\r\ntraceparent: {PARENT}\r\n\r\n"));
-    }
+        sent += 1;
+        let is_counted = server.status()["location_zones"][1]["requests"] == sent;
+        is_counted && has_exemplar(&server, "location_zones", 1) && has_exemplar(&server, "server_zones", 0)
+    });
     for search in ["", "?format=prometheus", "?format=openmetrics"] {
         let (kind, text) = figures(&server, search, PROMETHEUS);
         assert_eq!(kind, "application/openmetrics-text; version=1.0.0; charset=utf-8");
@@ -93,10 +106,12 @@ fn a_scraper_that_prefers_it_gets_it_with_traces_as_exemplars() {
         let of = |family: &str| exemplars.iter().filter(|(name, ..)| name == family).collect::<Vec<_>>();
         let [server, location] =
             ["freerun_http_request_duration_seconds", "freerun_http_location_request_duration_seconds"].map(of);
-        assert!(!server.is_empty() && server.len() <= 3 && !location.is_empty(), "{exemplars:?}");
+        assert!(!server.is_empty() && server.len() <= sent && !location.is_empty(), "{exemplars:?}");
         let begin = format!("{{trace_id=\"{TRACE}\",span_id=\"");
         assert!(exemplars.iter().all(|(_, labels, _)| labels.starts_with(&begin)), "{exemplars:?}");
-        assert!(text.contains("\nfreerun_http_location_requests_total{location_zone=\"traced\",code=\"200\"} 3\n"));
+        let counted =
+            format!("\nfreerun_http_location_requests_total{{location_zone=\"traced\",code=\"200\"}} {sent}\n");
+        assert!(text.contains(&counted), "{text}");
     }
     // All others get what they got before.
     for accept in ["*/*", "text/plain;version=0.0.4"] {
@@ -108,4 +123,35 @@ fn a_scraper_that_prefers_it_gets_it_with_traces_as_exemplars() {
     assert_eq!(figures(&server, "", "*/*").0, "application/json");
     let zone = server.status()["location_zones"][1].clone();
     assert_eq!((&zone["name"], &zone["exemplars"][0]["trace_id"]), (&"traced".into(), &TRACE.into()), "{zone}");
+}
+
+#[test]
+fn a_request_whose_span_was_dropped_is_no_exemplar() {
+    if !require::freerun() {
+        return;
+    }
+    // It never answers, so that the first span stays on its way and the second one in the queue.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let server = Setup::new()
+        .http(&format!(
+            "otel_exporter {{ endpoint {}; batch_size 1; batch_count 1; }}
+             server {{ listen 127.0.0.1:@PORT@; location /status {{ status; }}
+                 location /first {{ status_zone 1; otel_trace on; return 200 ok; }}
+                 location /second {{ status_zone 2; otel_trace on; return 200 ok; }}
+                 location /third {{ status_zone 3; otel_trace on; return 200 ok; }} }}",
+            silent.local_addr().expect("its address")
+        ))
+        .freerun();
+    let spans = |name: &str| server.status()["otel"][name].clone();
+    let is_kept = |zone| has_exemplar(&server, "location_zones", zone);
+    server.get("/first");
+    eventually("the exporter has taken the span", || is_kept(0) && spans("waiting") == 0);
+    server.get("/second");
+    eventually("the queue is full", || is_kept(1) && spans("waiting") == 1);
+    // The second response of a connection comes when all is done for its first request.
+    let mut client = server.connect();
+    client.get("/third");
+    client.get("/third");
+    assert!(spans("dropped").as_u64() > Some(0));
+    assert!(!is_kept(2));
 }

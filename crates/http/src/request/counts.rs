@@ -76,9 +76,9 @@ impl Request {
     }
 
     /// Keeps the request as an example of its duration in its zones, by its trace. It is called when the response is
-    /// complete.
-    pub fn note_exemplar(&self, trace_id: TraceId, span_id: SpanId) {
-        let exemplar = Exemplar { trace_id, span_id, took: self.age(), at: SystemTime::now() };
+    /// complete, with the time at which the span ends. The zones have counted the same duration.
+    pub fn note_exemplar(&self, trace_id: TraceId, span_id: SpanId, at: SystemTime) {
+        let exemplar = Exemplar { trace_id, span_id, took: self.age(), at };
         let zones = [&self.place.server.zone, &self.place.location.zone];
         zones.into_iter().flatten().for_each(|zone| zone.note_exemplar(exemplar));
     }

@@ -1,6 +1,6 @@
 //! The spans of a request that has ended.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use freerun_http::request::{Address, Request};
 use freerun_proto::{BodyFraming, HeaderId};
@@ -30,8 +30,10 @@ pub(super) fn export(request: &mut Request) {
     }
     let clock = SpanClock::now();
     let trace = SpanFamily { telemetry: &telemetry, context: &context, clock };
-    telemetry.push(server_span(request, &context, clock));
-    request.note_exemplar(context.trace_id, context.span_id);
+    // A trace whose span was dropped cannot be looked up.
+    if telemetry.push(server_span(request, &context, clock)) {
+        request.note_exemplar(context.trace_id, context.span_id, clock.time());
+    }
     if let Some(record) = request.own.find::<Record>() {
         trace.export_tries(&record);
     }
@@ -51,6 +53,11 @@ impl SpanClock {
     fn now() -> SpanClock {
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         SpanClock { unix: nanos(unix), own: nanos(loops::epoch().elapsed()) }
+    }
+
+    /// The present time, which is the end of the request's span.
+    fn time(self) -> SystemTime {
+        UNIX_EPOCH + Duration::from_nanos(self.unix)
     }
 
     /// A moment of the loop in nanoseconds since 1970.

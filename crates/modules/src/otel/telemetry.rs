@@ -60,9 +60,9 @@ pub struct Telemetry {
 }
 
 impl Telemetry {
-    /// Takes an encoded span; it never waits.
-    pub(super) fn push(&self, span: Box<[u8]>) {
-        self.exporter.push(span);
+    /// Takes an encoded span; it never waits. Returns whether there was room for it.
+    pub(super) fn push(&self, span: Box<[u8]>) -> bool {
+        self.exporter.push(span)
     }
 
     /// The counts of a generation's exporter, if it has one.

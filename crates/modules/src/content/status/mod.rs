@@ -63,9 +63,20 @@ settings! {
         /// servers and locations of the configuration. In the page, with a location of the same server that has
         /// `api write=on`, servers of groups are drained, taken out and brought back, and keys of caches purged.
         ///
-        /// A client whose `Accept` names `application/openmetrics-text`, such as Prometheus, gets OpenMetrics 1.0 instead. So
-        /// does one with `format=openmetrics`. There the durations of a zone have traces of `otel_trace` as exemplars, one
-        /// for each bucket.
+        /// A client whose `Accept` names `application/openmetrics-text`, and prefers nothing else, gets OpenMetrics 1.0 instead,
+        /// with `format=prometheus` too. By default Prometheus asks so. `format=openmetrics` is OpenMetrics for any client. Its
+        /// samples have the same names, labels and values, and it differs in this:
+        ///
+        /// | | text for Prometheus | OpenMetrics |
+        /// |---|---|---|
+        /// | `Content-Type` | `text/plain; version=0.0.4` | `application/openmetrics-text; version=1.0.0` |
+        /// | name of a counter in `# HELP` and `# TYPE` | with `_total` | without |
+        /// | bound of the first bucket of a histogram | `le="0.000001"` | `le="1e-06"` |
+        /// | traces of `otel_trace` behind the buckets of a zone's durations | none | one exemplar for each bucket |
+        /// | last line | a sample | `# EOF` |
+        ///
+        /// So queries that name the bound of the first bucket have to name the other one; `histogram_quantile` takes both. With
+        /// `scrape_protocols: [PrometheusText0.0.4]` Prometheus asks for the text.
         ///
         /// The answer contains paths of the machine, so restrict the access to it. A web page may read it through the
         /// browser of a person with access, if the page's owner lets its name stand for an address of yours (DNS

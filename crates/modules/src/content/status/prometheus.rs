@@ -3,10 +3,11 @@
 //! Names follow its conventions: base units, `_total` for counters. Buckets of histograms are cumulative; their bounds
 //! are the powers of two of microseconds of the internal histograms, in seconds.
 
+use freerun_proto::quality::{FULL_QUALITY, parse_quality};
+
 use super::figures::{Figures, Mount};
 use super::samples::{MetricRow, Text, TextFormat};
 use super::{acme, caches, cluster, limits, problem, resolvers, telemetry, tls, upstreams, zones};
-use crate::filters::compress::accept_encoding;
 
 /// The media type of the text for Prometheus.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -33,10 +34,7 @@ fn named_quality(accept: &[u8], name: &str) -> u16 {
         return 0;
     };
     let quality = range.iter().find_map(|part| part.strip_prefix(b"q="));
-    quality.map_or(accept_encoding::FULL, |text| {
-        let quality = std::str::from_utf8(text).ok().and_then(|text| text.parse::<f32>().ok()).unwrap_or_default();
-        (quality.clamp(0.0, 1.0) * f32::from(accept_encoding::FULL)) as u16
-    })
+    quality.map_or(FULL_QUALITY, |text| parse_quality(text).unwrap_or_default())
 }
 
 /// Whether a client that sends this `Accept` prefers OpenMetrics to the text for Prometheus, and to JSON. It has to name it:
@@ -120,6 +118,9 @@ mod tests {
             ("application/openmetrics-text;q=0.3,application/json", false),
             ("application/openmetrics-text;q=0", false),
             ("application/openmetrics-text;q=x", false),
+            ("application/openmetrics-text;q=2", false),
+            ("application/openmetrics-text;q=0.29,text/plain;q=0.291", false),
+            ("application/openmetrics-text;q=0.291,text/plain;q=0.29", true),
             ("*/*", false),
             ("", false),
         ] {

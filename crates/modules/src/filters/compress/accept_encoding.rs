@@ -1,7 +1,6 @@
 //! `Accept-Encoding`, parsed like in nginx.
 
-/// A quality of 1, in thousandths.
-pub const FULL: u16 = 1000;
+use freerun_proto::quality::{FULL_QUALITY, parse_quality};
 
 /// The quality, in thousandths, that an `Accept-Encoding` field gives to a coding; 0 means that it is not accepted.
 ///
@@ -22,9 +21,9 @@ pub fn quality(field: &[u8], coding: &str) -> u16 {
 /// Parses the part after the name.
 fn parameters(rest: &[u8]) -> u16 {
     match skip_spaces(rest) {
-        [] | [b',', ..] => FULL,
+        [] | [b',', ..] => FULL_QUALITY,
         [b';', rest @ ..] => match skip_spaces(rest) {
-            [] => FULL,
+            [] => FULL_QUALITY,
             [b'q' | b'Q', b'=', rest @ ..] => number(rest),
             _ => 0,
         },
@@ -37,24 +36,10 @@ fn skip_spaces(text: &[u8]) -> &[u8] {
     &text[spaces..]
 }
 
-/// Parses a `qvalue` of RFC 9110 section 12.4.2, up to a comma, a space or the end.
+/// Parses a quality up to a comma, a space or the end.
 fn number(text: &[u8]) -> u16 {
     let end = text.iter().position(|byte| matches!(byte, b',' | b' ')).unwrap_or(text.len());
-    let (whole, fraction) = match &text[..end] {
-        [whole @ (b'0' | b'1')] => (*whole, &[][..]),
-        [whole @ (b'0' | b'1'), b'.', fraction @ ..] if fraction.len() <= 3 => (*whole, fraction),
-        _ => return 0,
-    };
-    if !fraction.iter().all(u8::is_ascii_digit) {
-        return 0;
-    }
-    let scale = [100, 10, 1];
-    let thousandths: u16 = fraction.iter().zip(scale).map(|(digit, scale)| u16::from(digit - b'0') * scale).sum();
-    match (whole, thousandths) {
-        (b'0', thousandths) => thousandths,
-        (_, 0) => FULL,
-        _ => 0,
-    }
+    parse_quality(&text[..end]).unwrap_or_default()
 }
 
 #[cfg(test)]
