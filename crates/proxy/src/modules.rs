@@ -1,6 +1,6 @@
 //! The modules of the crate, for the one list of all modules.
 
-use freerun_conf::group;
+use freerun_conf::{SettingsSet, group};
 use freerun_http::module::Module;
 use freerun_http::request::Request;
 use freerun_http::request::handler::{Handler, Outcome, Phase, Run};
@@ -28,6 +28,15 @@ use crate::settings::members::{
 pub use crate::caches::zones::MODULE as CACHES;
 pub use crate::health::MODULE as HEALTH;
 pub use crate::upstream::MODULE as UPSTREAM;
+
+/// Whether a location with these settings passes requests on with their fields.
+pub fn passes_on(settings: &SettingsSet) -> bool {
+    settings.get::<HttpSettings>().proxy_pass.is_some()
+        || settings.get::<GrpcSettings>().grpc_pass.is_some()
+        || FastCgiScript::pass(settings).is_some()
+        || ScgiScript::pass(settings).is_some()
+        || UwsgiScript::pass(settings).is_some()
+}
 
 /// Requests passed on over HTTP.
 pub static PROXY: Module = Module {

@@ -325,6 +325,39 @@ fn a_share_of_requests_is_traced_and_a_decision_stays() {
 }
 
 #[test]
+fn a_variable_decides_once_and_only_what_is_passed_on_gets_fields() {
+    if !require::freerun() {
+        return;
+    }
+    let upstream = TestUpstream::answering(|asked| {
+        let told = asked.header("traceparent").unwrap_or("none");
+        format!("HTTP/1.1 200 OK\r\nSampled: on\r\nContent-Length: {}\r\n\r\n{told}", told.len()).into_bytes()
+    });
+    let collector = collector();
+    let server = server(
+        &collector,
+        &format!(
+            "server {{ listen 127.0.0.1:@PORT@; otel_trace_context propagate; add_header Seen $http_traceparent always;
+                location /late {{ otel_trace $upstream_http_sampled; proxy_pass http://{0}; }}
+                location /own {{ empty_gif; }}
+                location /moved {{ try_files /none @app; }}
+                location @app {{ otel_trace on; proxy_pass http://{0}; }} }}",
+            upstream.address()
+        ),
+    );
+    let ask = |path: &str| server.get_with(path, &format!("traceparent: {PARENT}\r\n"));
+    let late = ask("/late");
+    assert_eq!(late.header("seen"), Some(late.text().as_str()));
+    assert!(late.text().starts_with(&format!("00-{TRACE}-")) && late.text().ends_with("-00"), "{}", late.text());
+    assert_eq!(ask("/own").header("seen"), Some(PARENT), "no server is asked");
+    let moved = ask("/moved").text();
+    assert!(moved.starts_with(&format!("00-{TRACE}-")) && moved.ends_with("-01"), "{moved}");
+    let spans = spans(&collector, 2);
+    let names: Vec<_> = of_kind(&spans, 2).iter().map(|span| span.name.as_str()).collect();
+    assert_eq!(names, ["@app"], "the first one was left out before its response came");
+}
+
+#[test]
 fn a_collector_that_hangs_or_refuses_costs_spans_and_no_requests() {
     if !require::freerun() {
         return;

@@ -16,6 +16,7 @@ use crate::rewrite::{self, ScriptEnd};
 
 /// Runs the script and the handlers of the location.
 pub(super) async fn run<O: Observer>(request: &mut Request, observer: O) -> Step {
+    request.is_handled = false;
     // If no location was chosen, the server's own script has run already.
     if !request.place.location.script.is_empty() && !request.place.location.is(&request.place.server.entry) {
         let ended = match rewrite::at_once(request, observer) {
@@ -36,6 +37,7 @@ pub(super) async fn run<O: Observer>(request: &mut Request, observer: O) -> Step
             ScriptEnd::Answer(outcome) => return follow(request, outcome),
         }
     }
+    request.is_handled = true;
     for index in 0..request.place.location.handlers.len() {
         let handler = request.place.location.handlers[index];
         match handler.phase {

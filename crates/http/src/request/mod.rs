@@ -62,6 +62,8 @@ pub struct Request {
     pub place: RequestPlace,
     /// Whether the name of a file is being made, which may depend on itself.
     pub(crate) naming_file: Cell<bool>,
+    /// Whether the handlers of its location have their turn, or had it. A script may answer before them.
+    pub is_handled: bool,
     /// The captures of regular expressions.
     pub captures: Captures,
     /// The request body.
@@ -97,6 +99,7 @@ impl Request {
             lineage: Lineage::default(),
             place: RequestPlace::new(server, location),
             naming_file: Cell::new(false),
+            is_handled: false,
             captures: Captures::default(),
             body: ClientBody::new(head.parsed.body, head.parsed.len as usize, head.parsed.expect_continue),
             sent: SentAmounts::default(),
@@ -172,6 +175,7 @@ impl Request {
             lineage: self.lineage.fork(),
             place: self.place.fork(),
             naming_file: Cell::new(false),
+            is_handled: false,
             captures: self.captures.clone(),
             body: ClientBody::new(BodyFraming::None, self.head.parsed.len as usize, false),
             sent: self.sent,
@@ -194,7 +198,9 @@ impl Request {
     pub fn set_field(&mut self, name: &[u8], value: &[u8]) {
         let by = self.head.set_field(name, value);
         self.body.head_has_grown(by);
-        self.find_host();
+        if name.eq_ignore_ascii_case(b"host") {
+            self.find_host();
+        }
     }
 
     /// Takes over the host from the head, whose fields have changed.

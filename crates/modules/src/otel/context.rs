@@ -78,27 +78,28 @@ impl TraceContext {
         is_on
     }
 
-    /// Decides whether the request is traced, and sets the fields for upstream servers if the location wants them. Returns
-    /// whether it is traced.
-    pub(super) fn enter(request: &mut Request) -> bool {
+    /// Decides whether the request is traced, and notes a subrequest of a traced one. Returns whether it is.
+    pub(super) fn enter(request: &Request) -> bool {
         let is_sampled = TraceContext::decide(request);
-        let location = request.place.location.clone();
-        let mode = location.settings.get::<OtelSettings>().otel_trace_context;
-        if mode.injects() {
-            let context = TraceContext::of(request);
-            if context.parent.is_none() || !mode.extracts() {
-                // A state belongs to the trace that it came with.
-                if request.head.values_named(b"tracestate").next().is_some() {
-                    request.remove_fields(|name| name.eq_ignore_ascii_case(b"tracestate"));
-                }
-            }
-            let own = TraceParent { trace_id: context.trace_id, parent_id: context.span_id, is_sampled };
-            request.set_field(b"traceparent", &own.text());
-        }
         if is_sampled && request.is_subrequest() {
             TraceContext::of(request).add_subrequest(request);
         }
         is_sampled
+    }
+
+    /// Sets the fields of the request for upstream servers, in a location that wants them. It comes after
+    /// [`TraceContext::enter`].
+    pub(super) fn inject(request: &mut Request) {
+        let mode = request.settings().get::<OtelSettings>().otel_trace_context;
+        let context = TraceContext::of(request);
+        if context.parent.is_none() || !mode.extracts() {
+            // A state belongs to the trace that it came with.
+            if request.head.values_named(b"tracestate").next().is_some() {
+                request.remove_fields(|name| name.eq_ignore_ascii_case(b"tracestate"));
+            }
+        }
+        let (trace_id, parent_id, is_sampled) = (context.trace_id, context.span_id, context.is_sampled.get());
+        request.set_field(b"traceparent", &TraceParent { trace_id, parent_id, is_sampled }.text());
     }
 
     fn add_subrequest(&self, request: &Request) {

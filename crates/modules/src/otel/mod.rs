@@ -41,6 +41,7 @@ pub static MODULE: Module = Module {
     groups: &[group::<OtelSettings>(), group::<ExporterDirectives>()],
     handlers: &[
         Handler { phase: Phase::Rewrite, wanted: is_involved, run: Run::Now(begin_trace) },
+        Handler { phase: Phase::Rewrite, wanted: injects, run: Run::Now(tell_upstream_servers) },
         Handler { phase: Phase::Log, wanted: is_traced, run: Run::Now(trace_unhandled) },
     ],
     variables: variables::VARIABLES,
@@ -62,7 +63,13 @@ fn is_involved(settings: &SettingsSet) -> bool {
     is_traced(settings) || settings.get::<OtelSettings>().otel_trace_context != ContextMode::Ignore
 }
 
-/// Decides whether the request is traced, and tells upstream servers.
+/// Whether upstream servers of a location get fields of a trace. Writing them costs more than all else that a request pays
+/// which is not sampled, so locations that ask no such server are left out.
+fn injects(settings: &SettingsSet) -> bool {
+    settings.get::<OtelSettings>().otel_trace_context.injects() && freerun_proxy::modules::passes_on(settings)
+}
+
+/// Decides whether the request is traced.
 fn begin_trace(request: &mut Request) -> Outcome {
     if TraceContext::enter(request) && !request.is_subrequest() {
         EndHook::leave(request, spans::export);
@@ -70,9 +77,16 @@ fn begin_trace(request: &mut Request) -> Outcome {
     Outcome::Declined
 }
 
+/// Sets the fields for upstream servers.
+fn tell_upstream_servers(request: &mut Request) -> Outcome {
+    TraceContext::inject(request);
+    Outcome::Declined
+}
+
 /// Traces a request that a script has answered, before [`begin_trace`] had its turn.
 fn trace_unhandled(request: &mut Request) -> Outcome {
-    if !request.is_subrequest() && request.head.is_understood() && TraceContext::decide(request) {
+    let is_unhandled = !request.is_handled && !request.is_subrequest() && request.head.is_understood();
+    if is_unhandled && TraceContext::decide(request) {
         spans::export(request);
     }
     Outcome::Declined

@@ -46,7 +46,7 @@ settings! {
         /// Adds an attribute of the resource that all spans and metrics belong to, such as `deployment.environment`.
         otel_resource_attr: Many<ResourceAttribute>, in HTTP;
         /// Whether requests are traced: each becomes a span that `otel_exporter` exports. A variable decides request by request,
-        /// by the value `on` or `1`.
+        /// by the value `on` or `1` that it has when the location is chosen.
         ///
         /// A request that was decided to be traced stays traced, wherever internal redirects lead it. The span is of the kind
         /// "server" and begins with the first byte of the request. It has the attributes that nginx gives it: `http.method`,
@@ -72,6 +72,9 @@ settings! {
         /// | `inject` | upstream servers get fields of a trace that begins here, in the place of the request's own |
         /// | `propagate` | both: the request belongs to the trace, and upstream servers hear of it |
         /// | `ignore` | the fields are neither looked at nor changed |
+        ///
+        /// The fields are set in locations with `proxy_pass`, `grpc_pass`, `fastcgi_pass`, `scgi_pass` or `uwsgi_pass`. In others,
+        /// `$http_traceparent` is what the client has sent.
         otel_trace_context: ContextMode = "ignore", in HTTP | SERVER | LOCATION;
         /// The name of the span. By default it is the name of the location.
         otel_span_name: Option<Template>, in HTTP | SERVER | LOCATION;

@@ -173,6 +173,8 @@ impl TunnelRequest {
             lineage: Lineage::default(),
             place: self.place,
             naming_file: Cell::default(),
+            // Only a handler makes a tunnel.
+            is_handled: true,
             captures: Captures::from_parts(rare.groups.map(|groups| *groups), self.values),
             body: rare.body.map_or_else(|| ClientBody::new(BodyFraming::None, len, false), |body| *body),
             sent: self.sent,
