@@ -107,33 +107,40 @@ impl TestServer {
         let failed = |what: String| HarnessError::Start(format!("{kind:?}: {what}"));
         fs::write(dir.path().join("nginx.conf"), &text).map_err(|error| failed(error.to_string()))?;
         fs::create_dir_all(dir.path().join("logs")).map_err(|error| failed(error.to_string()))?;
-        let stderr = fs::File::create(dir.path().join("stderr")).map_err(|error| failed(error.to_string()))?;
         private_tree::prepare(dir.path()).map_err(|error| failed(error.to_string()))?;
-        let mut command = setup.command(kind, dir.path())?;
-        if let Some(globals) = setup.globals(kind) {
-            command.arg("-g").arg(fill_in(&globals, dir.path(), None, &mut ports));
-        }
-        let child = command
-            .arg("-c")
-            .arg(dir.path().join("nginx.conf"))
-            .arg("-p")
-            .arg(dir.path())
-            .arg("-e")
-            .arg(dir.path().join("error.log"))
-            .args(setup.arguments())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(stderr)
-            .spawn()
-            .map_err(|error| failed(error.to_string()))?;
+        let child = spawn(kind, &setup, dir.path(), &mut ports)?;
         let mut server = TestServer { kind, process: ServerProcess::Own(child, None), dir, setup, ports };
-        let up = within(START, || server.ended() || server.has_pid_file() && server.answers());
-        if server.ended() || !up {
-            let text = fs::read_to_string(server.path("nginx.conf")).unwrap_or_default();
-            let said = server.stderr() + &server.error_log();
-            return Err(failed(format!("did not start ({:?})\n{said}\n{text}", server.exit_status())));
-        }
+        server.wait_until_up()?;
         Ok(server)
+    }
+
+    /// Starts a server that has ended again: in the same folder, with its present configuration and the same ports.
+    ///
+    /// # Panics
+    /// It has not ended, or does not start.
+    #[track_caller]
+    pub fn again(&mut self) {
+        assert!(self.ended(), "it has not ended");
+        // A process that was killed leaves its file behind.
+        let _ = fs::remove_file(self.path("server.pid"));
+        let started = spawn(self.kind, &self.setup, self.dir.path(), &mut self.ports).and_then(|child| {
+            self.process = ServerProcess::Own(child, None);
+            self.wait_until_up()
+        });
+        if let Err(error) = started {
+            panic!("{error}");
+        }
+    }
+
+    /// Waits until the process has started.
+    fn wait_until_up(&mut self) -> Result<(), HarnessError> {
+        let up = within(START, || self.ended() || self.has_pid_file() && self.answers());
+        if up && !self.ended() {
+            return Ok(());
+        }
+        let text = fs::read_to_string(self.path("nginx.conf")).unwrap_or_default();
+        let (said, status) = (self.stderr() + &self.error_log(), self.exit_status());
+        Err(HarnessError::Start(format!("{:?}: did not start ({status:?})\n{said}\n{text}", self.kind)))
     }
 
     /// Whether the server accepts connections, on its first port; without a port in the configuration, whether the pid
@@ -393,6 +400,19 @@ impl TestServer {
         self.signal(Signal::TERM);
         self.wait()
     }
+}
+
+/// Starts the process of a server with the configuration in this folder.
+fn spawn(kind: Kind, setup: &Setup, dir: &Path, ports: &mut Vec<u16>) -> Result<Child, HarnessError> {
+    let failed = |error: std::io::Error| HarnessError::Start(format!("{kind:?}: {error}"));
+    let stderr = fs::File::options().create(true).append(true).open(dir.join("stderr")).map_err(failed)?;
+    let mut command = setup.command(kind, dir)?;
+    if let Some(globals) = setup.globals(kind) {
+        command.arg("-g").arg(fill_in(&globals, dir, None, ports));
+    }
+    command.arg("-c").arg(dir.join("nginx.conf")).arg("-p").arg(dir).arg("-e").arg(dir.join("error.log"));
+    command.args(setup.arguments()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
+    command.spawn().map_err(failed)
 }
 
 /// Whether this line of a log tells of a panic that no test has asked for, as `debug_panic` does.
