@@ -1,7 +1,7 @@
 //! Purges that reach the caches of several machines.
 
 use freerun_testkit::{
-    AnsweringUpstream, Kind, PATIENCE, ReceivedRequest, Response, Setup, TestServer, TestUpstream, ok, within,
+    AnsweringUpstream, Kind, PATIENCE, ReceivedRequest, Response, Setup, TestServer, TestUpstream, within,
 };
 use rustix::process::Signal;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use crate::engine::{Engine, answers};
 use crate::failover::sentinel;
 use crate::{RECOVERED, becomes, cluster, json};
 
-/// A server whose answers say which version they have.
+/// A server whose answers say which version they have. Each has the first part of its path as a tag.
 struct Origin {
     upstream: AnsweringUpstream,
     version: Arc<AtomicU64>,
@@ -22,7 +22,12 @@ impl Origin {
     fn new() -> Origin {
         let version = Arc::new(AtomicU64::new(1));
         let told = version.clone();
-        let answer = move |_: &ReceivedRequest| ok(told.load(Ordering::SeqCst).to_string());
+        let answer = move |request: &ReceivedRequest| {
+            let body = told.load(Ordering::SeqCst).to_string();
+            let tag = request.target().split('/').nth(1).unwrap_or_default();
+            let length = body.len();
+            format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nSurrogate-Key: {tag}\r\n\r\n{body}").into_bytes()
+        };
         Origin { upstream: TestUpstream::answering(answer), version }
     }
 
@@ -33,23 +38,27 @@ impl Origin {
 
 /// A machine with a cache in front of an origin.
 fn node(engine: &str, origin: &Origin) -> TestServer {
+    node_with(engine, "proxy", &format!("http://{}", origin.upstream.address()))
+}
+
+/// A machine with a cache of this member of the proxy family, in front of an application.
+fn node_with(engine: &str, member: &str, application: &str) -> TestServer {
     let node = Setup::new()
         .main(&format!("zone_sync_engine {engine};"))
         .http(&format!(
-            "proxy_cache_path @DIR@/cache keys_zone=pages:1m sync;
+            "{member}_cache_path @DIR@/cache keys_zone=pages:1m sync;
              map $request_method $purges {{ PURGE 1; default 0; }}
              server {{
                  listen 127.0.0.1:@PORT@;
                  location / {{
-                     proxy_pass http://{};
-                     proxy_cache pages;
-                     proxy_cache_key $uri;
-                     proxy_cache_valid 1h;
-                     proxy_cache_purge $purges;
+                     {member}_pass {application};
+                     {member}_cache pages;
+                     {member}_cache_key $uri;
+                     {member}_cache_valid 1h;
+                     {member}_cache_purge $purges;
                  }}
                  location /api {{ api write=on; }}
-             }}",
-            origin.upstream.address()
+             }}"
         ))
         .start(Kind::Freerun);
     becomes(&node, "connected");
@@ -58,6 +67,16 @@ fn node(engine: &str, origin: &Origin) -> TestServer {
 
 fn purge(node: &TestServer, path: &str) -> u16 {
     node.send(format!("PURGE {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")).status
+}
+
+/// Purges what the body of a request to the API says.
+fn purge_by_api(node: &TestServer, body: &str) -> u16 {
+    let length = body.len();
+    let request = format!(
+        "POST /api/freerun/1/caches/pages/purge HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+         Content-Length: {length}\r\n\r\n{body}"
+    );
+    node.send(request).status
 }
 
 /// Waits until a machine answers with this version.
@@ -98,18 +117,66 @@ fn a_purge_on_one_machine_reaches_all() {
     origin.change();
     assert_eq!(purge(&a, "/only-b"), 204);
     serves(&b, "/only-b", 3);
-    let body = r#"{"key":"/c"}"#;
-    let request = format!(
-        "POST /api/freerun/1/caches/pages/purge HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
-         Content-Length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    assert_eq!(a.send(request).status, 204);
+    assert_eq!(purge_by_api(&a, r#"{"key":"/c"}"#), 204);
     serves(&b, "/c", 3);
     // Each machine has told that it has applied them.
     let everywhere = || json(&applied(&a))["everywhere"] == true && json(&applied(&b))["everywhere"] == true;
     assert!(within(RECOVERED, everywhere), "{} {}", applied(&a).text(), applied(&b).text());
     assert_eq!((cache(&b)["full_purges"].as_u64(), cache(&a)["full_purges"].as_u64()), (Some(0), Some(0)));
+}
+
+#[test]
+fn a_purge_by_tag_reaches_all() {
+    let Some(engine) = Engine::redis() else { return };
+    let origin = Origin::new();
+    let [a, b] = [0; 2].map(|_| node(&engine.address(), &origin));
+    let paths = ["/red/1", "/red/2", "/blue/1", "/green/1"];
+    for path in paths {
+        assert_eq!((a.get(path).text(), b.get(path).text()), ("1".to_owned(), "1".to_owned()));
+    }
+    origin.change();
+    assert_eq!(purge_by_api(&a, r#"{"tags":["red","blue"]}"#), 204);
+    for path in &paths[..3] {
+        serves(&b, path, 2);
+        assert_eq!(a.get(path).text(), "2", "{path}");
+    }
+    origin.change();
+    let request = "PURGE / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nCache-Tag: red\r\n\r\n";
+    assert_eq!(b.send(request).status, 204);
+    serves(&a, "/red/1", 3);
+    serves(&a, "/red/2", 3);
+    for machine in [&a, &b] {
+        assert_eq!((machine.get("/blue/1").text(), machine.get("/green/1").text()), ("2".to_owned(), "1".to_owned()));
+    }
+}
+
+/// The address of an application behind `uwsgi_pass`, whose answers say which version they have.
+fn uwsgi_application(version: Arc<AtomicU64>) -> String {
+    let upstream = TestUpstream::new();
+    let address = upstream.address();
+    std::thread::spawn(move || {
+        while let Some(mut peer) = upstream.try_accept(PATIENCE) {
+            let head = peer.bytes(4);
+            peer.bytes(usize::from(u16::from_le_bytes([head[1], head[2]])));
+            peer.send(format!("Status: 200 OK\r\nContent-Length: 1\r\n\r\n{}", version.load(Ordering::SeqCst)));
+        }
+    });
+    address
+}
+
+#[test]
+fn a_purge_reaches_the_caches_of_other_members_of_the_family() {
+    let Some(engine) = Engine::redis() else { return };
+    let version = Arc::new(AtomicU64::new(1));
+    let application = uwsgi_application(version.clone());
+    let [a, b] = [0; 2].map(|_| node_with(&engine.address(), "uwsgi", &application));
+    for path in ["/x", "/y"] {
+        assert_eq!((a.get(path).text(), b.get(path).text()), ("1".to_owned(), "1".to_owned()));
+    }
+    version.store(2, Ordering::SeqCst);
+    assert_eq!(purge(&a, "/x"), 204);
+    serves(&b, "/x", 2);
+    assert_eq!(b.get("/y").text(), "1");
 }
 
 /// The number of purges that machines miss.
