@@ -4,6 +4,7 @@
 mod engine;
 mod engine_away;
 mod failover;
+mod history;
 mod limits;
 mod pairs;
 mod purges;

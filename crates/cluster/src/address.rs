@@ -65,6 +65,11 @@ pub enum AddressError {
 }
 
 impl EngineAddress {
+    /// Whether sentinels say where the primary is.
+    pub fn has_sentinels(&self) -> bool {
+        matches!(self.hosts, EngineHosts::Sentinels { .. })
+    }
+
     /// Reads an address: `redis://host[:port][,host[:port]…][/database]`, the same with `rediss`, or `unix:/path`. With the
     /// name of a primary the hosts are sentinels.
     ///

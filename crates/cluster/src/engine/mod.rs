@@ -57,6 +57,9 @@ pub(crate) enum EngineError {
     /// The server is no primary.
     #[error("the server is a replica")]
     Replica,
+    /// The primary that sentinels have named has lost its replicas: one of them may be the primary now.
+    #[error("its replicas have left it, and sentinels may name another primary soon")]
+    Deserted,
 }
 
 impl EngineError {
@@ -343,11 +346,17 @@ impl EngineLink {
         }
     }
 
-    /// Waits, for a short time at most, until a replica has what was written. What it has not then is not replicated, which is no
-    /// error: the primary has it.
-    pub(crate) async fn wait_replica(&mut self) {
-        let command = cmd("WAIT").arg(1).arg(REPLICATION.as_millis() as u64).to_owned();
-        let _ = self.ask(&command).await;
+    /// Waits, for a short time at most, until a replica has what was written. Whether one has it; an engine that forbids to ask is
+    /// taken at its best.
+    ///
+    /// # Errors
+    /// The engine is away. Nobody knows then whether what was written survives.
+    pub(crate) async fn wait_replica(&mut self) -> Result<bool, EngineError> {
+        match self.ask(cmd("WAIT").arg(1).arg(REPLICATION.as_millis() as u64)).await {
+            Ok(count) => Ok(reply::number(count).is_none_or(|count| count > 0)),
+            Err(EngineError::Refused(_)) => Ok(true),
+            Err(error) => Err(error),
+        }
     }
 
     /// A page of all pairs of a table: names, and ends with texts; and the cursor of the next page, 0 after the last one.

@@ -45,6 +45,8 @@ pub(super) struct Node {
     pub(super) clock_offset: Cell<i64>,
     pub(super) nodes: Cell<usize>,
     pub(super) round_trip: Cell<u64>,
+    /// The last time at which a primary was found without the replicas that it had.
+    pub(super) deserted_at: Cell<Option<Instant>>,
     status: RefCell<EngineStatus>,
 }
 
@@ -86,6 +88,7 @@ impl Node {
             clock_offset: Cell::new(0),
             nodes: Cell::new(0),
             round_trip: Cell::new(0),
+            deserted_at: Cell::new(None),
             status: RefCell::new(EngineStatus { since: unix_ms(), ..EngineStatus::default() }),
         }
     }

@@ -70,7 +70,7 @@ impl SessionContext {
         }
         // A replica may have come or gone.
         let (_, has_replicas) = self.link.replication().await?;
-        self.has_replicas.set(has_replicas);
+        self.note_replicas(has_replicas)?;
         Ok(())
     }
 

@@ -52,8 +52,17 @@ struct SessionFailure {
 struct ReplicaWaits {
     /// The number of writes.
     writes: Cell<u64>,
-    /// The number of writes that were waited for.
-    waited: Mutex<u64>,
+    /// The writes that were waited for.
+    waited: Mutex<WaitedWrites>,
+}
+
+/// The writes that were waited for, each kind as the number of the last one.
+#[derive(Default)]
+struct WaitedWrites {
+    /// All of them.
+    all: u64,
+    /// The writes that a replica has.
+    replicated: u64,
 }
 
 impl SessionContext {
@@ -108,25 +117,50 @@ impl SessionContext {
         let fields: [(&str, &[u8]); 3] = [("w", kind.as_bytes()), ("t", &text), ("n", self.node.id.as_bytes())];
         self.link.append(&self.names.purges_log(cache), LOG_LENGTH, &fields).await?;
         self.node.shared.counts.sent(text.len());
-        self.wait_replica().await;
-        Ok(())
+        self.wait_replica().await
     }
 
-    /// Waits, for a short time at most, until a replica has what was written, if there are replicas.
-    pub(super) async fn wait_replica(&mut self) {
+    /// Waits, for a short time at most, until a replica has what was written, if there are replicas. A replica that is late is no
+    /// error.
+    ///
+    /// # Errors
+    /// The engine is away, or deserted. What was written may be lost.
+    pub(super) async fn wait_replica(&mut self) -> Result<(), EngineError> {
         if !self.has_replicas.get() {
-            return;
+            return Ok(());
         }
         let writes = &self.replication.writes;
         writes.set(writes.get() + 1);
         let own = writes.get();
         let replication = self.replication.clone();
         let mut waited = replication.waited.lock().await;
-        if *waited < own {
+        if waited.all < own {
             let all = replication.writes.get();
-            self.link.wait_replica().await;
-            *waited = all;
+            let is_replicated = self.link.wait_replica().await?;
+            waited.all = all;
+            if is_replicated {
+                waited.replicated = all;
+            }
         }
+        if waited.replicated >= own {
+            return Ok(());
+        }
+        drop(waited);
+        let (_, has_replicas) = self.link.replication().await?;
+        self.note_replicas(has_replicas)
+    }
+
+    /// Notes whether the engine has replicas.
+    ///
+    /// # Errors
+    /// Sentinels have named the engine, and its replicas have left it.
+    pub(super) fn note_replicas(&self, has_replicas: bool) -> Result<(), EngineError> {
+        if self.has_replicas.get() && !has_replicas && self.plan.engine.address.has_sentinels() {
+            self.node.deserted_at.set(Some(Instant::now()));
+            return Err(EngineError::Deserted);
+        }
+        self.has_replicas.set(has_replicas);
+        Ok(())
     }
 
     pub(super) fn note_clock(&self, engine: u64) {

@@ -1,7 +1,7 @@
 //! Joining the cluster: the place in each log from which a session goes on.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use freerun_runtime::log::Level;
 
@@ -12,6 +12,10 @@ use crate::thread::known_engine::KnownEngine;
 use crate::thread::node::{hex, random_hex};
 use crate::thread::pairs::{EngineLoss, JoinStep, PairsGiven};
 use crate::thread::purges::READ_AGAIN;
+
+/// The time for which a primary without its replicas is not used, though sentinels name it. They need a second or two to notice
+/// that a replica was promoted, and what the old primary takes meanwhile is lost.
+const DOUBT: Duration = Duration::from_secs(5);
 
 /// The check of a cluster without a secret.
 const NO_SECRET: &[u8] = b"none";
@@ -26,6 +30,11 @@ impl SessionContext {
         self.node.note_round_trip(begun);
         self.note_clock(identity.now);
         self.has_replicas.set(identity.has_replicas);
+        let is_doubtful = self.node.deserted_at.get().is_some_and(|at| at.elapsed() < DOUBT);
+        let is_known = self.node.known.borrow().as_ref().is_some_and(|known| known.history == identity.history);
+        if is_doubtful && is_known && !identity.has_replicas {
+            return Err(EngineError::Deserted);
+        }
         let zones: Vec<Arc<str>> = self.node.zones.borrow().keys().cloned().collect();
         let caches: Vec<Arc<str>> = self.node.caches.borrow().keys().cloned().collect();
         let name = format!("{} {}", self.plan.engine.address, self.plan.engine.prefix);

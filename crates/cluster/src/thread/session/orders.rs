@@ -99,7 +99,7 @@ impl SessionContext {
             PairAnswer::Missing => return Ok(Err(PairRefusal::NotFound.into())),
             PairAnswer::NotEmpty => return Ok(Err(PairRefusal::NotEmpty.into())),
         };
-        self.wait_replica().await;
+        self.wait_replica().await?;
         let Some(id) = id else { return Ok(Ok(())) };
         let (waiter, applied) = oneshot::channel();
         match self.node.zones.borrow_mut().get_mut(zone) {
