@@ -13,6 +13,7 @@ mod certificates;
 mod client;
 mod collector;
 mod connection_end;
+pub mod daemon;
 mod datagram_relay;
 mod datagrams;
 mod dir;

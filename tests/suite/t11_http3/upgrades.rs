@@ -1,7 +1,7 @@
 //! A change of the binary: connections of the old one go on, and new ones come to the new one.
 
 use super::{PAIR, content};
-use crate::t19_processes::upgrade::daemon::{Daemon, ends, signal};
+use freerun_testkit::daemon::{Daemon, ends, signal};
 use freerun_testkit::http3::{H3End, Http3, Http3Options, LinkEnd};
 use freerun_testkit::{eventually, require};
 use rustix::process::Signal;

@@ -4,13 +4,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::process::Signal;
 
+use freerun_testkit::daemon::{Daemon, ends, signal};
 use freerun_testkit::http2::{ServerReply, answering};
 use freerun_testkit::{
     CollectedSpan, Collector, CollectorAnswer, RefusingAddress, Setup, TestServer, TestUpstream, certificates,
     eventually, ok, require,
 };
-
-use crate::t19_processes::upgrade::daemon::{Daemon, ends, signal};
 
 /// A `traceparent` of a client that may have recorded its trace.
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";

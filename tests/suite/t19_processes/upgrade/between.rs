@@ -1,9 +1,8 @@
 //! From nginx to freerun and back, and from freerun to freerun, while clients ask: nobody is refused.
 
+use freerun_testkit::daemon::{Daemon, Load, ends, signal};
 use freerun_testkit::{Kind, TestClient, eventually, require};
 use rustix::process::Signal;
-
-use super::daemon::{Daemon, Load, ends, signal};
 
 const HTTP: &str = "server { listen 127.0.0.1:@PORT@; listen unix:@DIR@/socket; return 200 served; }";
 

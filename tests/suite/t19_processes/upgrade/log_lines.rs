@@ -3,10 +3,9 @@
 use std::fs;
 use std::path::PathBuf;
 
+use freerun_testkit::daemon::{Daemon, ends, signal};
 use freerun_testkit::eventually;
 use rustix::process::Signal;
-
-use super::daemon::{Daemon, ends, signal};
 
 const REQUESTS: usize = 6;
 

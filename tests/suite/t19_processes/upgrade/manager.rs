@@ -7,10 +7,9 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use freerun_testkit::daemon::{Daemon, ends, signal};
 use freerun_testkit::{Kind, PATIENCE, Setup, Site, TempDir, TestClient, TestServer, eventually, require, within};
 use rustix::process::Signal;
-
-use super::daemon::{Daemon, ends, signal};
 
 /// Starts what comes behind with the sockets that are its stdin, stdout and stderr, as a service manager does. The number of
 /// the process is that of the shell.

@@ -3,12 +3,11 @@
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
+use freerun_testkit::daemon::{Daemon, children, ends, lives, signal};
 use freerun_testkit::{Kind, Setup, Site, TestClient, eventually, require};
 use rustix::process::Signal;
 
 use crate::t03_connections::quic::sockets;
-
-use super::daemon::{Daemon, children, ends, lives, signal};
 
 const HTTP: &str = "server { listen 127.0.0.1:@PORT@; listen unix:@DIR@/socket; return 200 served; }";
 

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering::SeqCst};
 
+use freerun_testkit::daemon::{Daemon, ends, lives, signal};
 use freerun_testkit::{
     ReceivedRequest, RefusingAddress, TestClient, TestUpstream, Tls, TlsVersion, eventually, ok, require,
 };
 use rustix::process::Signal;
 use serde_json::Value;
-
-use super::daemon::{Daemon, ends, lives, signal};
 
 fn status(daemon: &Daemon) -> Value {
     serde_json::from_slice(&daemon.get("/status").body).expect("the status")

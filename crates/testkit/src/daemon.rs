@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
 
-use freerun_testkit::{
-    Kind, PATIENCE, Response, TempDir, TestClient, certificates, eventually, ports, private_tree, within,
-};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// The server, in a folder of its own. It is started by the name `server` there, which is a link to the binary.
+use crate::{Kind, PATIENCE, Response, TempDir, TestClient, certificates, eventually, ports, private_tree, within};
+
+/// A running server that is a daemon, in a folder of its own; dropping it stops its masters. It is started by the name `server` there, which is a link to the binary.
+#[derive(Debug)]
 pub struct Daemon {
     dir: TempDir,
     port: u16,
@@ -83,14 +83,17 @@ impl Daemon {
         symlink(program, &new).and_then(|()| fs::rename(&new, &link)).expect("a link to the binary");
     }
 
+    /// A path in the server's folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
+    /// The address of `127.0.0.1:@PORT@`.
     pub fn address(&self) -> SocketAddr {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
     }
 
+    /// GETs a target on a new connection.
     #[track_caller]
     pub fn get(&self, target: &str) -> Response {
         TestClient::connect(self.address()).get(target)
@@ -152,6 +155,7 @@ impl Daemon {
             .collect()
     }
 
+    /// The content of the error log.
     pub fn log(&self) -> String {
         fs::read(self.path("error.log")).map(|log| String::from_utf8_lossy(&log).into_owned()).unwrap_or_default()
     }
@@ -190,7 +194,7 @@ impl Drop for Daemon {
     }
 }
 
-/// Sends a process a signal; one that is gone gets none.
+/// Sends a process a signal; nothing happens if the process is gone.
 pub fn signal(pid: u32, signal: Signal) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         let _ = kill_process(pid, signal);
@@ -218,13 +222,14 @@ pub fn children(pid: u32) -> Vec<u32> {
 }
 
 /// Clients that ask on new connections all the time.
+#[derive(Debug)]
 pub struct Load {
     stop: Arc<AtomicBool>,
     clients: Vec<JoinHandle<Result<usize, String>>>,
 }
 
 impl Load {
-    /// Starts so many clients. Each answer has to have this body.
+    /// Starts this number of clients. Each answer has to have this body.
     pub fn start(address: SocketAddr, clients: usize, body: &'static str) -> Load {
         let stop = Arc::new(AtomicBool::new(false));
         let ask = move |stop: Arc<AtomicBool>| {
