@@ -10,16 +10,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::engine::Engine;
 use crate::failover::WatchedEngines;
-use crate::{RECOVERED, becomes, cluster, json};
+use crate::{Machine, RECOVERED, becomes, cluster, json};
 
 /// A server whose answers say which version they have. Each has the first part of its path as a tag.
-struct Origin {
+pub(crate) struct Origin {
     upstream: AnsweringUpstream,
     version: Arc<AtomicU64>,
 }
 
 impl Origin {
-    fn new() -> Origin {
+    pub(crate) fn new() -> Origin {
         let version = Arc::new(AtomicU64::new(1));
         let told = version.clone();
         let answer = move |request: &ReceivedRequest| {
@@ -31,57 +31,60 @@ impl Origin {
         Origin { upstream: TestUpstream::answering(answer), version }
     }
 
-    fn change(&self) {
+    pub(crate) fn change(&self) {
         self.version.fetch_add(1, Ordering::SeqCst);
     }
 }
 
 /// A machine with a cache in front of an origin.
-fn node(engine: &str, origin: &Origin) -> TestServer {
+pub(crate) fn node(engine: &str, origin: &Origin) -> TestServer {
     node_with(engine, "proxy", &format!("http://{}", origin.upstream.address()))
 }
 
 /// A machine with a cache of this member of the proxy family, in front of an application.
 fn node_with(engine: &str, member: &str, application: &str) -> TestServer {
-    let node = Setup::new()
-        .main(&format!("zone_sync_engine {engine};"))
-        .http(&format!(
-            "{member}_cache_path @DIR@/cache keys_zone=pages:1m sync;
-             map $request_method $purges {{ PURGE 1; default 0; }}
-             server {{
-                 listen 127.0.0.1:@PORT@;
-                 location / {{
-                     {member}_pass {application};
-                     {member}_cache pages;
-                     {member}_cache_key $uri;
-                     {member}_cache_valid 1h;
-                     {member}_cache_purge $purges;
-                 }}
-                 location /api {{ api write=on; }}
-             }}"
-        ))
-        .start(Kind::Freerun);
+    let main = format!("zone_sync_engine {engine};");
+    let node = Setup::new().main(&main).http(&lines(member, application)).start(Kind::Freerun);
     becomes(&node, "connected");
     node
 }
 
+/// The lines in `http` of a machine with a cache of this member of the proxy family.
+fn lines(member: &str, application: &str) -> String {
+    format!(
+        "{member}_cache_path @DIR@/cache keys_zone=pages:1m sync;
+         map $request_method $purges {{ PURGE 1; default 0; }}
+         server {{
+             listen 127.0.0.1:@PORT@;
+             location / {{
+                 {member}_pass {application};
+                 {member}_cache pages;
+                 {member}_cache_key $uri;
+                 {member}_cache_valid 1h;
+                 {member}_cache_purge $purges;
+             }}
+             location /api {{ api write=on; }}
+         }}"
+    )
+}
+
+/// The same for a cache in front of an origin.
+pub(crate) fn lines_for(origin: &Origin) -> String {
+    lines("proxy", &format!("http://{}", origin.upstream.address()))
+}
+
 fn purge(node: &TestServer, path: &str) -> u16 {
-    node.send(format!("PURGE {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")).status
+    node.ask("PURGE", path, "").status
 }
 
 /// Purges what the body of a request to the API says.
 fn purge_by_api(node: &TestServer, body: &str) -> u16 {
-    let length = body.len();
-    let request = format!(
-        "POST /api/freerun/1/caches/pages/purge HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
-         Content-Length: {length}\r\n\r\n{body}"
-    );
-    node.send(request).status
+    node.ask("POST", "/api/freerun/1/caches/pages/purge", body).status
 }
 
 /// Waits until a machine answers with this version.
 #[track_caller]
-fn serves(node: &TestServer, path: &str, version: u64) {
+pub(crate) fn serves(node: &TestServer, path: &str, version: u64) {
     let text = version.to_string();
     assert!(within(RECOVERED, || node.get(path).text() == text), "{path}: {:?}", node.get(path).text());
 }

@@ -20,6 +20,10 @@ use crate::thread::ClusterThread;
 /// The most orders that wait for the thread. One more waits for its place, or is refused.
 const ORDERS: usize = 1024;
 
+/// The time for which a node that leaves goes on. No request waits for longer.
+const LEAVING: Duration = Duration::from_secs(2);
+const _: () = assert!(LEAVING.as_millis() > PATIENCE.as_millis(), "a request that waits is answered before");
+
 /// A cluster as a worker takes part in it: a handle, shared by all its clones. It is kept over reloads.
 #[derive(Clone)]
 pub struct Cluster(Arc<ClusterHandle>);
@@ -64,6 +68,13 @@ impl Cluster {
         drop(running);
         self.0.state.bell.notify_one();
         Ok(())
+    }
+
+    /// Leaves the cluster soon. Requests that are there, or come within a moment, are answered before. It does not wait.
+    pub fn leave(&self) {
+        if let Some(running) = &*self.running() {
+            running.stop_after(LEAVING);
+        }
     }
 
     /// Ends the thread; waits for that, for about this time at most.

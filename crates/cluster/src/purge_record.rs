@@ -14,12 +14,13 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use bytes::Bytes;
 use freerun_cache::cache::SYNCED;
 use freerun_cache::purge::{MAX_TEXT, Purge};
+use rustix::fs::{FlockOperation, flock};
 
 use crate::log_entry::EntryId;
 
@@ -72,7 +73,34 @@ pub(crate) fn parts(what: &Purge) -> (u8, &Bytes) {
     }
 }
 
+/// The state of the file on the disk, which is another one when another process has written it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RecordStamp {
+    inode: u64,
+    size: u64,
+    changed: (i64, i64),
+}
+
+impl RecordStamp {
+    /// The present state of the record of a cache. `None`: there is no file.
+    pub(crate) fn of(folder: &Path) -> Option<RecordStamp> {
+        let about = fs::metadata(folder.join(FILE)).ok()?;
+        Some(RecordStamp { inode: about.ino(), size: about.size(), changed: (about.mtime(), about.mtime_nsec()) })
+    }
+}
+
 impl PurgeRecord {
+    /// Keeps other processes from writing the record of a cache, until what this returns is dropped. While the binary is being
+    /// changed there are two, and each holds this for the time of a write.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub(crate) fn lock(folder: &Path) -> io::Result<File> {
+        let file = File::open(folder)?;
+        flock(&file, FlockOperation::LockExclusive)?;
+        Ok(file)
+    }
+
     /// Writes the record; it is on the disk when this returns.
     ///
     /// # Errors

@@ -29,7 +29,7 @@ use crate::figures::EngineState;
 use crate::settings::EngineSettings;
 use crate::state::{ClusterOrder, ClusterState};
 use node::Node;
-use session::{EngineSession, OrderTasks, SessionEnd};
+use session::{EngineSession, JOINING, OrderTasks, SessionEnd, answer_later};
 
 /// The shortest and the longest pause before the engine is tried again. The real one is between half of it and all, so that many
 /// nodes do not come back in one instant.
@@ -40,7 +40,8 @@ const GRACE: Duration = Duration::from_secs(1);
 
 /// A running thread, as its owner sees it. Dropping this ends it.
 pub(crate) struct ClusterThread {
-    stop: watch::Sender<()>,
+    /// The time of the end, once it is known.
+    stop: watch::Sender<Option<Instant>>,
     ended: mpsc::Receiver<()>,
 }
 
@@ -50,7 +51,7 @@ impl ClusterThread {
     /// # Errors
     /// The system's error.
     pub(crate) fn start(state: Arc<ClusterState>, orders: orders::Receiver<ClusterOrder>) -> io::Result<ClusterThread> {
-        let (stop, stopped) = watch::channel(());
+        let (stop, stopped) = watch::channel(None);
         let (end, ended) = mpsc::channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         std::thread::Builder::new().name("cluster".to_owned()).spawn(move || {
@@ -62,9 +63,14 @@ impl ClusterThread {
         Ok(ClusterThread { stop, ended })
     }
 
+    /// Has the thread end after this time, during which it goes on.
+    pub(crate) fn stop_after(&self, time: Duration) {
+        self.stop.send_replace(Some(Instant::now() + time));
+    }
+
     /// Ends the thread, and waits for that.
     pub(crate) fn stop(self, patience: Duration) {
-        drop(self.stop);
+        self.stop_after(Duration::ZERO);
         // A thread that is later than that ends with the process.
         let _ = self.ended.recv_timeout(patience + GRACE);
     }
@@ -80,12 +86,33 @@ struct KeptLink {
 }
 
 /// Waits until the owner wants the thread to end.
-async fn wait_for_stop(stop: &mut watch::Receiver<()>) {
-    // The sender is dropped, and never sends.
-    let _ = stop.changed().await;
+async fn wait_for_stop(stop: &mut watch::Receiver<Option<Instant>>) {
+    loop {
+        let end = *stop.borrow_and_update();
+        let reached = async {
+            match end {
+                Some(end) => sleep_until(end).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = reached => return,
+            changed = stop.changed() => match (changed, end) {
+                (Ok(()), _) => {}
+                // The owner is gone.
+                (Err(_), Some(end)) => return sleep_until(end).await,
+                (Err(_), None) => return,
+            },
+        }
+    }
 }
 
-async fn run(state: Arc<ClusterState>, mut orders: orders::Receiver<ClusterOrder>, mut stop: watch::Receiver<()>) {
+async fn run(
+    state: Arc<ClusterState>,
+    mut orders: orders::Receiver<ClusterOrder>,
+    mut stop: watch::Receiver<Option<Instant>>,
+) {
     let node = Rc::new(Node::new(state.clone()));
     let mut pause = PAUSES.0;
     let mut kept: Option<KeptLink> = None;
@@ -93,6 +120,8 @@ async fn run(state: Arc<ClusterState>, mut orders: orders::Receiver<ClusterOrder
         let Some(plan) = state.plan.load_full() else { return };
         node.follow(&plan);
         let mut begun = Instant::now();
+        // An engine that was not there a moment ago is no reason to wait.
+        let patience = if node.is_away() { Duration::ZERO } else { JOINING };
         let connected = match kept.take() {
             Some(kept) if kept.settings == plan.engine => Ok((kept.link, kept.tasks)),
             left => tokio::select! {
@@ -105,7 +134,7 @@ async fn run(state: Arc<ClusterState>, mut orders: orders::Receiver<ClusterOrder
                     }
                     Ok((connect(&plan.engine).await?, OrderTasks::new()))
                 } => connected,
-                () = node.answer_alone(&mut orders) => break,
+                () = answer_later(&node, &mut orders, patience) => break,
             },
         };
         let ended = match connected {

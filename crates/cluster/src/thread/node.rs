@@ -145,6 +145,11 @@ impl Node {
         self.status.borrow_mut().peer = peer.to_owned();
     }
 
+    /// Whether the engine was away when this node has tried it last.
+    pub(super) fn is_away(&self) -> bool {
+        self.status.borrow().state == EngineState::Away
+    }
+
     /// Notes the state of the connection. A change of it is one line in the log, and so is another reason after a while.
     pub(super) fn set_state(&self, state: EngineState, error: &str, level: Level) {
         let (is_told, peer) = {

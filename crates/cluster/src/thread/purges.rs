@@ -3,7 +3,7 @@
 //! The engine has a log of the purges. A node keeps the place up to which it has applied them on the disk, beside the cache, so
 //! that it goes on there after any pause. Where purges may have been missed, everything is purged.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,7 +16,7 @@ use super::known_engine::{KnownEngine, REMEMBERED, unix_ms};
 use crate::engine::LogEnds;
 use crate::figures::{CacheReport, LOG_WORD};
 use crate::log_entry::{EntryId, PurgeCodec};
-use crate::purge_record::{MAX_UNTOLD, MAX_UNTOLD_TEXTS, PurgePlace, PurgeRecord, parts};
+use crate::purge_record::{MAX_UNTOLD, MAX_UNTOLD_TEXTS, PurgePlace, PurgeRecord, RecordStamp, parts};
 use crate::seal::Sealer;
 use crate::settings::PurgeTarget;
 
@@ -51,6 +51,8 @@ pub(super) struct SharedPurges {
     numbers: u64,
     /// The record on the disk is another one.
     is_unsaved: bool,
+    /// The state of the record when this process has read or written it last.
+    stamp: Option<RecordStamp>,
     /// The last attempt to write the record has failed.
     is_failing: bool,
     /// Purges that were told, and when.
@@ -69,6 +71,7 @@ fn texts<'p>(all: impl Iterator<Item = &'p Purge>) -> usize {
 impl SharedPurges {
     /// A cache with what its folder says of the log.
     pub(super) fn new(name: &Arc<str>, target: &Arc<dyn PurgeTarget>, log: &ErrorLog) -> SharedPurges {
+        let stamp = RecordStamp::of(&target.folder());
         let read = PurgeRecord::read(&target.folder());
         let is_broken = read.is_none();
         let PurgeRecord { place, untold } = read.unwrap_or_default();
@@ -83,6 +86,7 @@ impl SharedPurges {
             untold: VecDeque::new(),
             numbers: 0,
             is_unsaved: false,
+            stamp,
             is_failing: false,
             recent: VecDeque::new(),
             acknowledged: None,
@@ -250,6 +254,32 @@ impl SharedPurges {
         }
     }
 
+    /// Takes in the purges that another process has left in the record. While the binary is being changed, the old process and the
+    /// new one write the same record, and what either has answered must stay.
+    fn take_in(&mut self) {
+        let stamp = RecordStamp::of(&self.target.folder());
+        if stamp == self.stamp {
+            return;
+        }
+        self.stamp = stamp;
+        let read = PurgeRecord::read(&self.target.folder());
+        self.is_unsaved |= read.is_none();
+        let others = read.unwrap_or_default().untold;
+        let known = |all: &mut dyn Iterator<Item = &Purge>| -> HashSet<(u8, Bytes)> {
+            all.map(parts).map(|(kind, text)| (kind, text.clone())).collect()
+        };
+        let own = known(&mut self.untold.iter().map(|untold| &untold.what));
+        let theirs = known(&mut others.iter());
+        // A record that lacks what waits here is written again.
+        self.is_unsaved |= !own.is_subset(&theirs);
+        for what in others {
+            let (kind, text) = parts(&what);
+            if !own.contains(&(kind, text.clone())) {
+                self.add_untold(what, false);
+            }
+        }
+    }
+
     /// Writes the record, if the one on the disk is another one. Whether the disk has it.
     pub(super) fn save(&mut self) -> bool {
         match &self.settling {
@@ -268,6 +298,12 @@ impl SharedPurges {
                 }
             }
         }
+        if !self.is_unsaved && RecordStamp::of(&self.target.folder()) == self.stamp {
+            return true;
+        }
+        // A folder that cannot be locked is no reason for not writing.
+        let lock = PurgeRecord::lock(&self.target.folder());
+        self.take_in();
         if !self.is_unsaved {
             return true;
         }
@@ -275,6 +311,8 @@ impl SharedPurges {
         let record = PurgeRecord { place: self.written.clone(), untold };
         let saved = record.save(&self.target.folder());
         self.is_unsaved = saved.is_err();
+        self.stamp = RecordStamp::of(&self.target.folder());
+        drop(lock);
         if let Err(error) = &saved
             && !self.is_failing
         {

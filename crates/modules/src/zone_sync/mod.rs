@@ -33,7 +33,7 @@ pub static MODULE: Module = Module {
 
 /// Leaves the cluster to another process.
 fn leave(generation: &Generation) {
-    follow::cluster(generation).iter().for_each(|cluster| cluster.stop(Duration::ZERO));
+    follow::cluster(generation).iter().for_each(|cluster| cluster.leave());
 }
 
 fn end(generation: &Generation) {

@@ -38,9 +38,9 @@ pub(super) use context::SessionEnd;
 /// The most orders that wait for the engine at a time.
 const ORDERS_AT_ONCE: usize = 64;
 
-/// The longest wait of an order for a session that joins. A node that joins for longer, because it has to read everything,
+/// The longest wait of an order for a node that connects and joins. A node that needs longer, because it has to read everything,
 /// answers as one without its engine does.
-const JOINING: Duration = Duration::from_millis(500);
+pub(super) const JOINING: Duration = Duration::from_millis(500);
 
 /// The orders that are being carried out. They end when this is dropped.
 pub(super) type OrderTasks = JoinSet<()>;
@@ -73,7 +73,7 @@ impl EngineSession {
             biased;
             () = bell.notified() => return SessionEnd::Changed,
             begun = joining.begin() => begun,
-            () = answer_later(&node, orders) => return SessionEnd::Changed,
+            () = answer_later(&node, orders, JOINING) => return SessionEnd::Changed,
         };
         match begun {
             Err(error) => return SessionEnd::Away(error),
@@ -110,8 +110,8 @@ impl EngineSession {
     }
 }
 
-/// Answers orders as a node without its engine does, once they have waited for long enough.
-async fn answer_later(node: &Node, orders: &mut mpsc::Receiver<ClusterOrder>) {
-    sleep(JOINING).await;
+/// Answers orders as a node without its engine does, once they have waited for this time.
+pub(super) async fn answer_later(node: &Node, orders: &mut mpsc::Receiver<ClusterOrder>, patience: Duration) {
+    sleep(patience).await;
     node.answer_alone(orders).await;
 }
