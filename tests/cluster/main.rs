@@ -9,6 +9,7 @@ mod limits;
 mod pairs;
 mod purges;
 mod secrets;
+mod streams;
 mod upgrades;
 
 use freerun_testkit::daemon::Daemon;
