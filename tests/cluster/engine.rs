@@ -1,10 +1,10 @@
-//! Engines: a server of Redis, with the settings that it has by default.
+//! Engines: a server of Redis or Valkey, with the settings that it has by default.
 
 use freerun_testkit::relay::{Path, Relay};
 use freerun_testkit::{Application, PATIENCE, TempDir, ports, require, within};
 use rustix::process::Signal;
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
+use std::path::{self, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -28,6 +28,14 @@ impl Engine {
     pub(crate) fn redis_with(arguments: &[&str]) -> Option<Engine> {
         let program = require::program("redis-server")?;
         Some(Engine::start(program, arguments))
+    }
+
+    /// Starts Valkey: from PATH, or as `.ci/run` has installed it, beside the tests' own folder for temporary files.
+    pub(crate) fn valkey() -> Option<Engine> {
+        let target = path::Path::new(env!("CARGO_TARGET_TMPDIR")).parent()?;
+        let installed = target.join("tools/valkey/valkey-server");
+        let program = require::program_of("valkey-server", &["valkey-server", installed.to_str()?])?;
+        Some(Engine::start(program, &[]))
     }
 
     /// Starts this program.

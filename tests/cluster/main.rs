@@ -11,6 +11,7 @@ mod purges;
 mod secrets;
 mod streams;
 mod upgrades;
+mod valkey;
 
 use freerun_testkit::daemon::Daemon;
 use freerun_testkit::{Kind, Response, Setup, TestClient, TestServer, within};

@@ -73,7 +73,7 @@ pub(crate) fn lines_for(origin: &Origin) -> String {
     lines("proxy", &format!("http://{}", origin.upstream.address()))
 }
 
-fn purge(node: &TestServer, path: &str) -> u16 {
+pub(crate) fn purge(node: &TestServer, path: &str) -> u16 {
     node.ask("PURGE", path, "").status
 }
 

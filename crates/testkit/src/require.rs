@@ -72,6 +72,8 @@ const NEEDS: &[&str] = &[
     "systemd-analyze",
     "unshare",
     "uwsgi",
+    // In PATH, or where `.ci/run valkey` puts it.
+    "valkey-server",
     "zsh",
     // Scripts of `tests/tools`, with all that they use.
     "tools/browsers",
