@@ -10,6 +10,7 @@ mod pairs;
 mod purges;
 mod secrets;
 mod streams;
+mod tickets;
 mod upgrades;
 mod valkey;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use freerun_conf::{Cx, Node, Problem, Setting, SettingsSet, Shape, Value, Word, settings};
 use freerun_runtime::log::Errno;
-use freerun_serve::configuration::engine_declared::EngineDeclared;
+use freerun_serve::configuration::engine_declared::{EngineDeclared, SecretDeclared};
 use freerun_serve::configuration::parts::Parts;
 use freerun_serve::configuration::zones::ZoneTable;
 use freerun_serve::tls::files::{ConfigurationFiles, Secret, full_path};
@@ -144,6 +144,7 @@ impl Value for SecretFile {
             let problem = Problem::new(format!("the secret in \"{}\" has less than {MIN_SECRET} bytes", word.text));
             return Err(problem.at(word.place).hint("make one with: openssl rand -hex 32"));
         }
+        cx.extensions.insert(SecretDeclared);
         Ok(SecretFile(Secret::new(secret.bytes().trim_ascii().to_vec())))
     }
 }

@@ -9,6 +9,7 @@ use freerun_serve::limits::bucket::Bucket;
 use freerun_serve::limits::leases::Leases;
 use freerun_serve::tls::files::Secret;
 use freerun_serve::values::keyvals::KeyvalZone;
+use freerun_tls::session::TicketKeys;
 
 use crate::address::EngineAddress;
 
@@ -75,6 +76,8 @@ pub struct ClusterPlan {
     pub pairs: Vec<(Arc<str>, KeyvalZone)>,
     /// The zones of `limit_req`, by name.
     pub limits: Vec<(Arc<str>, PlannedLimit)>,
+    /// The keys of session tickets, by their period in seconds.
+    pub tickets: Vec<(u64, TicketKeys)>,
     /// The caches, by the names of their zones.
     pub caches: Vec<(Arc<str>, Arc<dyn PurgeTarget>)>,
     /// The number of the configuration.

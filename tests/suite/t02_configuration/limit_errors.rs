@@ -31,7 +31,6 @@ const CASES: &[Case] = &[
     (Http, "limit_req_zone $uri zone=:1m rate=1r/s;", "\"limit_req_zone\" must have \"zone\" parameter", 3),
     (Http, "limit_conn_zone $uri zone=:1m;", "\"limit_conn_zone\" must have \"zone\" parameter", 3),
     (Http, "limit_req_zone $uri zone=a:1m;", "invalid number of arguments in \"limit_req_zone\" directive", 3),
-    (Http, "limit_req_zone $uri rate=1r/s sync;", "invalid parameter \"sync\"", 3),
     (Http, "limit_req_zone $uri rate=1r/s foo=1;", "invalid parameter \"foo=1\"", 3),
     (Http, "limit_req_zone $uri rate=1r/s rate=2r/s;", "\"limit_req_zone\" must have \"zone\" parameter", 3),
     (Http, "limit_req_zone $nope rate=1r/s zone=a:1m;", "unknown \"nope\" variable", 0),

@@ -13,6 +13,9 @@ pub(crate) const BUCKETS: usize = 256;
 /// The bytes of the name of a bucket.
 pub(crate) const BUCKET_NAME: usize = 12;
 
+/// The most buckets of a table in the engine, so that a flood of keys does not fill it.
+const MOST_BUCKETS: usize = 1_000_000;
+
 /// The shortest window of time that a table of buckets is for, in milliseconds.
 const SHORTEST_WINDOW: u64 = 1000;
 
@@ -42,7 +45,9 @@ impl EngineLink {
         let burst = bucket.burst as f64 / 1000.0;
         // A bucket that is full, and charged with as much again, is empty after a window.
         let window = ((2.0 * (burst + 1.0) * cost / 1000.0) as u64).max(SHORTEST_WINDOW);
-        let numbers = [cost.to_string(), burst.to_string(), window.to_string()];
+        // Small changes of the burst leave the window, and so the tables, as they are.
+        let window = window.next_power_of_two();
+        let numbers = [cost.to_string(), burst.to_string(), window.to_string(), MOST_BUCKETS.to_string()];
         let counts: Vec<[String; 2]> = demands
             .iter()
             .map(|BucketDemand { demand, .. }| [demand.used.to_string(), demand.wanted.to_string()])

@@ -5,6 +5,7 @@ mod connect;
 mod names;
 mod reply;
 mod scripts;
+mod tickets;
 
 use std::collections::HashMap;
 use std::time::Duration;

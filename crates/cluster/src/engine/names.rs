@@ -55,6 +55,11 @@ impl EngineNames {
         self.below(&format!("purge:{cache}"))
     }
 
+    /// The list of ticket keys with this period in seconds.
+    pub(crate) fn tickets(&self, period: u64) -> String {
+        self.below(&format!("tickets:{period}"))
+    }
+
     /// The beginning of the names of the tables with the buckets of a zone. They are made anew after each of these times, so that
     /// nodes with another rate have others.
     pub(crate) fn buckets(&self, zone: &str, window: u64) -> String {

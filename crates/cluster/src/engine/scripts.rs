@@ -24,18 +24,22 @@ pub(super) enum Script {
     /// their tables. Answers for each its identifier, the time, and its table.
     Nodes,
     /// Counts requests in the buckets of a zone, and takes some ahead of their use. Keys: the beginning of the names of the tables
-    /// with the buckets. Arguments: the time in which a bucket loses a request, in microseconds; the burst; the window of a table,
-    /// in milliseconds. They are followed by three for each bucket: its name, the requests that are counted whatever there is, and
-    /// those that are wanted. Answers two numbers for each: the requests that it has, and the microseconds after which it would
-    /// have been empty before they were taken.
+    /// with the buckets. Arguments: the microseconds in which a bucket loses a request; the burst; the window of a table, in
+    /// milliseconds; the most buckets of a table. New ones beyond are granted nothing. For each bucket there are three more: its
+    /// name, the requests that are counted whatever there is, and the requests that are wanted. Answers two numbers for each: the
+    /// requests that it has, and the microseconds after which it would have been empty before they were taken.
     ///
     /// A bucket is the time at which it is empty. Each window of time has a table of buckets. The table of the present window and
     /// the one before have all buckets that are not empty, so whole tables end by themselves.
     Buckets,
+    /// Reads the list of ticket keys, and puts a new one before them if the newest is too old. Keys: the list. Arguments: the age at
+    /// which a key is too old, in milliseconds; the most keys; and the new key, or nothing. Answers the time in milliseconds, and
+    /// for each key the time at which it was put there, a bar, and the key.
+    Tickets,
 }
 
 /// All scripts, by their numbers.
-pub(super) const ALL: [(Script, &str); 7] = [
+pub(super) const ALL: [(Script, &str); 8] = [
     (Script::Join, JOIN),
     (Script::Pairs, PAIRS),
     (Script::Sweep, SWEEP),
@@ -43,6 +47,7 @@ pub(super) const ALL: [(Script, &str); 7] = [
     (Script::Mark, MARK),
     (Script::Nodes, NODES),
     (Script::Buckets, BUCKETS),
+    (Script::Tickets, TICKETS),
 ];
 
 const JOIN: &str = r"
@@ -165,27 +170,48 @@ const BUCKETS: &str = r"
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local cost, burst, window = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
-local count = (#ARGV - 3) / 3
+local count = (#ARGV - 4) / 3
 local names = {}
-for i = 1, count do names[i] = ARGV[3 * i + 1] end
+for i = 1, count do names[i] = ARGV[3 * i + 2] end
 local epoch = math.floor(now / 1000 / window)
 local present, past = KEYS[1] .. epoch % 3, KEYS[1] .. (epoch + 2) % 3
 local newer, older = redis.call('HMGET', present, unpack(names)), redis.call('HMGET', past, unpack(names))
 local latest = now + window * 1000
+local is_full = redis.call('HLEN', present) >= tonumber(ARGV[4])
 local answers, buckets = {}, {}
 for i = 1, count do
+  local is_known = newer[i] or older[i]
   local full = tonumber(newer[i] or older[i] or now)
-  full = math.max(full, now) + tonumber(ARGV[3 * i + 2]) * cost
+  full = math.max(full, now) + tonumber(ARGV[3 * i + 3]) * cost
   full = math.min(math.max(full, now), latest)
   local before = full - now
   local room = math.floor(burst - before / cost) + 1
-  local granted = math.max(0, math.min(tonumber(ARGV[3 * i + 3]), room))
-  buckets[2 * i - 1] = names[i]
-  buckets[2 * i] = string.format('%.0f', full + granted * cost)
+  local granted = math.max(0, math.min(tonumber(ARGV[3 * i + 4]), room))
+  if is_known or not is_full then
+    buckets[#buckets + 1] = names[i]
+    buckets[#buckets + 1] = string.format('%.0f', full + granted * cost)
+  else
+    granted, before = 0, 0
+  end
   answers[2 * i - 1] = granted
   answers[2 * i] = math.floor(before)
 end
-redis.call('HSET', present, unpack(buckets))
-redis.call('PEXPIRE', present, 2 * window)
+if #buckets > 0 then
+  redis.call('HSET', present, unpack(buckets))
+  redis.call('PEXPIRE', present, 2 * window)
+end
 return answers
+";
+
+const TICKETS: &str = r"
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local newest = redis.call('LINDEX', KEYS[1], 0)
+local made = newest and tonumber(string.match(newest, '^(%d+)|'))
+if ARGV[3] ~= '' and (not made or now - made >= tonumber(ARGV[1])) then
+  redis.call('LPUSH', KEYS[1], string.format('%.0f', now) .. '|' .. ARGV[3])
+  redis.call('LTRIM', KEYS[1], 0, tonumber(ARGV[2]) - 1)
+  redis.call('PEXPIRE', KEYS[1], ARGV[1] * ARGV[2])
+end
+return {now, redis.call('LRANGE', KEYS[1], 0, -1)}
 ";

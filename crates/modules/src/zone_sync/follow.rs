@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use freerun_cluster::directives::WantedEngine;
 use freerun_cluster::settings::{ClusterPlan, PlannedLimit, PurgeTarget};
-use freerun_cluster::{Cluster, LOG_WORD};
+use freerun_cluster::{Cluster, EngineState, LOG_WORD};
 use freerun_proxy::caches::zones::Caches;
 use freerun_runtime::log::Level;
 use freerun_serve::configuration::generation::Generation;
 use freerun_serve::limits::bucket::Bucket;
-use freerun_serve::limits::leases::{SharedLimit, SharedLimits, engine_burst};
+use freerun_serve::limits::leases::{SharedLimit, SharedLimits};
 use freerun_serve::loops::shared::SharedState;
+use freerun_serve::tls::values::SharedTickets;
 use freerun_serve::values::keyvals::AllKeyvals;
 
 use super::purge_target::CacheTarget;
@@ -39,6 +40,11 @@ pub(super) fn prepare(generation: &Arc<Generation>, _: &Arc<SharedState>) {
             })
             .collect(),
         limits: limits(generation),
+        tickets: generation
+            .parts
+            .get::<SharedTickets>()
+            .map(|all| all.0.clone().into_iter().collect())
+            .unwrap_or_default(),
         generation: generation.number,
         log: generation.error_log.clone(),
     };
@@ -51,11 +57,14 @@ pub(super) fn prepare(generation: &Arc<Generation>, _: &Arc<SharedState>) {
 /// The zones of `limit_req` that a generation shares, with the largest burst that it has for each.
 fn limits(generation: &Generation) -> Vec<(Arc<str>, PlannedLimit)> {
     let Some(shared) = generation.parts.get::<SharedLimits>() else { return Vec::new() };
+    let report = cluster(generation).map(|cluster| cluster.report());
+    let nodes = report.filter(|report| report.state == EngineState::Connected).map_or(0, |report| report.nodes.max(1));
     let each = |(name, SharedLimit { leases, rate }): (&Arc<str>, &SharedLimit)| {
         let burst = shared.bursts.get(name).copied().unwrap_or_default();
-        leases.set_burst(burst);
-        let burst = engine_burst(Bucket { rate: *rate, burst });
-        (name.clone(), PlannedLimit { leases: leases.clone(), bucket: Bucket { rate: *rate, burst } })
+        let bucket = leases.set_bucket(Bucket { rate: *rate, burst });
+        // A zone that is new does not begin alone where there is an engine.
+        leases.set_nodes(nodes);
+        (name.clone(), PlannedLimit { leases: leases.clone(), bucket })
     };
     shared.zones.iter().map(each).collect()
 }

@@ -17,6 +17,7 @@ use crate::listen::{ListenKey, ListenSpec};
 use crate::loops::figures::limits::LimitZones;
 use crate::loops::figures::zones::StatusZones;
 use crate::tls::key_log::KeyLogFiles;
+use crate::tls::values::SharedTickets;
 
 /// The result of reading a configuration, with all that the process has to provide before a generation of it can serve.
 /// What the services have read, such as the servers of `http {}`, is among its parts.
@@ -61,7 +62,9 @@ impl Blueprint {
         let extensions = &mut cx.extensions;
         let status_zones = extensions.remove::<StatusZones>().unwrap_or_default();
         let limit_zones = extensions.remove::<LimitZones>().unwrap_or_default();
+        let shared_tickets = extensions.remove::<SharedTickets>().unwrap_or_default();
         let parts = extensions.get_or_default::<Parts>();
+        parts.insert(Arc::new(shared_tickets));
         parts.insert(Arc::new(status_zones));
         parts.insert(Arc::new(limit_zones));
         Ok(Blueprint {

@@ -6,6 +6,25 @@ use freerun_conf::{Cx, Node, Problem, Word};
 #[derive(Debug, Clone, Copy)]
 pub struct EngineDeclared;
 
+/// The configuration names a secret for the engine (`zone_sync_secret`). Lives in the configuration's context, from before its
+/// blocks are read.
+#[derive(Debug, Clone, Copy)]
+pub struct SecretDeclared;
+
+impl SecretDeclared {
+    /// Checks that there is a secret for the value `sync` of a directive, which has keys written to the engine.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn check(directive: &Node, word: &Word, cx: &Cx) -> Result<(), Problem> {
+        if cx.extensions.get::<SecretDeclared>().is_some() {
+            return Ok(());
+        }
+        let problem = Problem::new(format!("\"sync\" of \"{}\" needs \"zone_sync_secret\"", directive.name.text));
+        Err(problem.at(word.place).hint("keys would be readable in the engine; make one with: openssl rand -hex 32"))
+    }
+}
+
 impl EngineDeclared {
     /// Checks that there is an engine for the parameter `sync` of a directive.
     ///

@@ -72,6 +72,13 @@ impl<const WORDS: usize> KeyTable<WORDS> {
         KeyPlace { set: key.set(self.words.len() / Self::SET), tag: key.tag.max(BUSY + 1) }
     }
 
+    /// All entries, used or not.
+    pub fn entries(&self) -> impl Iterator<Item = [&AtomicU64; WORDS]> {
+        self.words
+            .chunks_exact(Self::SET)
+            .flat_map(|set| (0..WAYS).map(move |way| std::array::from_fn(|word| &set[(1 + word) * WAYS + way])))
+    }
+
     /// The entry of a key, if it has one.
     pub fn find(&self, place: KeyPlace) -> Option<[&AtomicU64; WORDS]> {
         let (tags, words) = self.words.get(place.set * Self::SET..(place.set + 1) * Self::SET)?.split_at(WAYS);
@@ -80,19 +87,20 @@ impl<const WORDS: usize> KeyTable<WORDS> {
         Some(std::array::from_fn(|word| &words[word * WAYS + way]))
     }
 
-    /// The entry of a key, whose last use is `now` then, and whether it is new. A new one begins with `fresh`, whose last word is
-    /// `now`. `None`: another thread was changing the set for too long.
-    pub fn entry(&self, place: KeyPlace, now: u32, fresh: [u64; WORDS]) -> Option<([&AtomicU64; WORDS], bool)> {
+    /// The entry of a key, whose last use is `now` then, and the time since the use before in milliseconds, if it is not new. A new one
+    /// begins with `fresh`, whose last word is `now`. `None`: another thread was changing the set for too long.
+    pub fn entry(&self, place: KeyPlace, now: u32, fresh: [u64; WORDS]) -> Option<([&AtomicU64; WORDS], Option<u32>)> {
         for _ in 0..PATIENCE {
             if let Some(words) = self.find(place) {
+                let last = words[WORDS - 1].load(Ordering::Relaxed) as u32;
                 words[WORDS - 1].store(now.into(), Ordering::Relaxed);
-                return Some((words, false));
+                return Some((words, Some(age(last, now))));
             }
             let (tags, words) = self.words[place.set * Self::SET..(place.set + 1) * Self::SET].split_at(WAYS);
             if tags.iter().any(|tag| tag.load(Ordering::Relaxed) == BUSY) {
                 hint::spin_loop();
             } else if let Some(way) = claim(tags, words, place.tag, now, fresh) {
-                return Some((std::array::from_fn(|word| &words[word * WAYS + way]), true));
+                return Some((std::array::from_fn(|word| &words[word * WAYS + way]), None));
             }
         }
         None

@@ -84,7 +84,11 @@ macro_rules! ssl_settings {
                 /// A file with the key of session tickets.
                 ssl_session_ticket_key: ::freerun_conf::Many<$crate::tls::values::FileName>, in $outer | $inner, fidelity = Differs("nginx and freerun cannot resume sessions of each other");
                 /// Whether sessions are resumed by tickets.
-                ssl_session_tickets: bool = "on", in $outer | $inner, fidelity = Differs("keys that no file has outlive a reload, and are replaced whenever `ssl_session_timeout` has passed; a ticket that is offered to another server than its own is not taken, and a full handshake follows");
+                ///
+                /// With `sync` several machines have the same keys, through `zone_sync_engine` and encrypted by `zone_sync_secret`: a session that
+                /// began on one is resumed on another. One of them makes a new key whenever `ssl_session_timeout` has passed, and it seals
+                /// tickets once all have it. While the engine is away, each machine goes on with keys of its own. Keys of files go first.
+                ssl_session_tickets: $crate::tls::values::SessionTickets = "on", in $outer | $inner, fidelity = Differs("keys that no file has outlive a reload, and are replaced whenever `ssl_session_timeout` has passed; a ticket that is offered to another server than its own is not taken, and a full handshake follows");
                 /// The time during which a session may be resumed.
                 ssl_session_timeout: ::freerun_conf::Seconds = "5m", in $outer | $inner;
                 /// Whether an OCSP response is sent with the certificate to clients that want one.

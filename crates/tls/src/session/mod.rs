@@ -49,8 +49,8 @@ pub use quic::{
 };
 pub use records::{asks_again, has_whole_record};
 pub use resume::{
-    ClientSessions, PeerSessions, SessionCache, SessionSettings, SessionStore, StoreCounts, TicketCounts,
-    TicketFigures, TicketKeyError, TicketKeys,
+    ClientSessions, OwnKeyBytes, PeerSessions, SessionCache, SessionSettings, SessionStore, StoreCounts, TicketCounts,
+    TicketFigures, TicketKeyError, TicketKeys, new_key,
 };
 pub use server::{ClientCertificates, ServerConfig, ServerSettings};
 pub use signatures::Schemes;

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use freerun_serve::limits::key_table::KeyPlace;
-use freerun_serve::limits::leases::Leases;
+use freerun_serve::limits::leases::{LeaseDemand, LeaseRequest, Leases};
 use tokio::time::sleep;
 
 use super::context::SessionContext;
@@ -20,15 +19,16 @@ const LEND_PAUSE: Duration = Duration::from_millis(10);
 /// The same where a zone is strict, whose requests wait for it.
 const STRICT_PAUSE: Duration = Duration::from_millis(2);
 
-/// Keys that have left those that wait. Dropping this lets those wait again that have no answer.
+/// Keys that have left those that wait, each with its demand. Dropping this lets those wait again that have no answer.
 struct LeaseBatch<'l> {
     leases: &'l Leases,
-    places: Vec<KeyPlace>,
+    keys: Vec<(LeaseRequest, LeaseDemand)>,
 }
 
 impl Drop for LeaseBatch<'_> {
     fn drop(&mut self) {
-        self.places.iter().for_each(|place| self.leases.release(*place));
+        // Nobody knows whether these are charged; twice is better than never.
+        self.keys.iter().for_each(|(request, demand)| self.leases.release(request.place, demand.used));
     }
 }
 
@@ -40,41 +40,44 @@ impl SessionContext {
         let pause = if is_strict { STRICT_PAUSE } else { LEND_PAUSE };
         loop {
             any_waits(&limits).await;
+            let mut has_more = false;
             for (zone, limit) in &limits {
                 match self.lend_some(zone, limit).await {
-                    Ok(()) => {}
+                    Ok(count) => has_more |= count == BUCKETS,
                     Err(error) if error.ends_session() => return error,
                     Err(error) => self.note_error(error),
                 }
             }
-            sleep(pause).await;
+            if !has_more {
+                sleep(pause).await;
+            }
         }
     }
 
-    /// Gets leases for keys of a zone, in one call of the engine.
-    async fn lend_some(&mut self, zone: &Arc<str>, limit: &PlannedLimit) -> Result<(), EngineError> {
+    /// Gets leases for keys of a zone, in one call of the engine. The number of keys.
+    async fn lend_some(&mut self, zone: &Arc<str>, limit: &PlannedLimit) -> Result<usize, EngineError> {
         let leases = &*limit.leases;
         let sealer = self.node.sealer.borrow().clone();
-        let mut batch = LeaseBatch { leases, places: Vec::new() };
+        let mut batch = LeaseBatch { leases, keys: Vec::new() };
         let mut demands = Vec::new();
         while demands.len() < BUCKETS {
             let Some(request) = leases.next_waiting() else { break };
-            let Some(demand) = leases.demand(request.place, leases.now(), limit.bucket.burst) else { continue };
+            let Some(demand) = leases.demand(request.place, leases.now(), limit.bucket) else { continue };
             let hash = sealer.as_ref().map(|sealer| sealer.hash(zone, &request.digest));
             let hash = hash.as_deref().unwrap_or(&request.digest);
             let name: [u8; BUCKET_NAME] = std::array::from_fn(|at| hash[at]);
             demands.push(BucketDemand { name, demand });
-            batch.places.push(request.place);
+            batch.keys.push((request, demand));
         }
         if demands.is_empty() {
-            return Ok(());
+            return Ok(0);
         }
         let grants = self.link.take_from_buckets(&self.names, zone, limit.bucket, &demands).await?;
-        for (place, grant) in std::mem::take(&mut batch.places).into_iter().zip(grants) {
-            leases.grant(place, leases.now(), limit.bucket.rate, limit.bucket.burst, grant);
+        for ((request, _), grant) in std::mem::take(&mut batch.keys).into_iter().zip(grants) {
+            leases.grant(request, leases.now(), limit.bucket, grant);
         }
         self.node.shared.counts.sent(demands.len() * BUCKET_NAME);
-        Ok(())
+        Ok(demands.len())
     }
 }
 

@@ -7,6 +7,7 @@
 //! | `read` | the changes of other nodes |
 //! | `beat` | signs of life, and what the engine does not have |
 //! | `lend` | leases on the requests of shared limits |
+//! | `tickets` | keys of session tickets |
 //! | `orders` | the orders of requests |
 
 mod beat;
@@ -15,6 +16,7 @@ mod join;
 mod lend;
 mod orders;
 mod read;
+mod tickets;
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -80,7 +82,8 @@ impl EngineSession {
             Ok(None) => node.set_state(EngineState::Connected, "", Level::Notice),
             Ok(Some(refusal)) => node.set_state(EngineState::ReadOnly, &refusal.to_string(), Level::Error),
         }
-        let [mut reading, mut beating, mut telling, mut lending] = std::array::from_fn(|_| self.context.clone());
+        let [mut reading, mut beating, mut telling, mut lending, mut sharing] =
+            std::array::from_fn(|_| self.context.clone());
         tokio::select! {
             biased;
             () = bell.notified() => SessionEnd::Changed,
@@ -89,6 +92,7 @@ impl EngineSession {
             error = beating.beat() => SessionEnd::Away(error),
             error = telling.tell() => SessionEnd::Away(error),
             error = lending.lend() => SessionEnd::Away(error),
+            error = sharing.share_tickets() => SessionEnd::Away(error),
             () = self.take(orders) => SessionEnd::Changed,
         }
     }

@@ -20,11 +20,12 @@ use freerun_http::variables::Variable;
 use freerun_proto::Status;
 use freerun_serve::Subject as _;
 use freerun_serve::configuration::parts::Parts;
+use freerun_serve::configuration::zones::Zone;
 use freerun_serve::limits::bucket::{Bucket, Judgement};
 use freerun_serve::limits::leases::{LeaseWait, SharedLimits};
 use freerun_serve::loops::figures::limits::LimitOutcome as Counted;
 
-use setting::{KeyCounts, Limit, LimitReqSettings};
+use setting::{Limit, LimitReqSettings, ReqZone};
 
 /// The module `limit_req`.
 pub static MODULE: Module = Module {
@@ -63,9 +64,11 @@ enum RateVerdict<'s> {
     Pass,
     Delay(Duration, u64, &'s Limit),
     Refuse(u64, &'s Limit),
+    /// The engine has to be asked first.
+    Wait(&'s Limit),
 }
 
-/// The step of a wait for a lease.
+/// The step of a wait for the engine.
 const LEASE_STEP: Duration = Duration::from_millis(1);
 
 fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
@@ -74,57 +77,61 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
         return Box::pin(std::future::ready(Outcome::Declined));
     }
     let location = request.place.location.clone();
-    let waits = lease_waits(&location.settings.get::<LimitReqSettings>().limit_req.0, request);
-    if waits.is_empty() { decide(request) } else { Box::pin(wait_for_leases(request, waits)) }
+    let settings = location.settings.get::<LimitReqSettings>();
+    match judge(&settings.limit_req.0, request) {
+        // Where limits are only tried out, nothing waits.
+        RateVerdict::Wait(_) if settings.limit_req_dry_run => {
+            carry_out(RateVerdict::Pass, &settings.limit_req.0, request)
+        }
+        RateVerdict::Wait(_) => Box::pin(wait_for_engine(request)),
+        verdict => carry_out(verdict, &settings.limit_req.0, request),
+    }
 }
 
-/// The waits for leases that a request needs: where several machines share a zone, and this one has nothing for the key yet. Without
-/// such zones this allocates nothing.
-fn lease_waits(limits: &[Limit], request: &Request) -> Vec<LimitWait> {
-    let each = |limit: &Limit| {
-        let zone = limit.zone.get().filter(|zone| zone.counts.is_shared())?;
-        let (wait, longest) = zone.counts.needs_answer(&zone.key.of(request)?, zone.counts.now())?;
-        Some(LimitWait { counts: zone.counts.clone(), wait, longest })
-    };
-    limits.iter().filter_map(each).collect()
-}
-
-/// The wait of a request for a lease of a zone.
-struct LimitWait {
-    counts: KeyCounts,
-    wait: LeaseWait,
-    longest: Duration,
-}
-
-/// Waits for leases, one after the other, and judges the request then. The wait ends when the client goes away.
-async fn wait_for_leases(request: &mut Request, waits: Vec<LimitWait>) -> Outcome {
-    for LimitWait { counts, wait, longest } in waits {
-        let begun = Instant::now();
-        while !wait.is_over(counts.now()) {
-            if begun.elapsed() >= longest {
-                wait.note_vain();
-                break;
-            }
-            if let Some(outcome) = sleep(request, LEASE_STEP).await {
-                return outcome;
-            }
+/// Judges a request again and again until the engine has answered for its keys, or the time for that is over. The wait ends when the
+/// client goes away.
+async fn wait_for_engine(request: &mut Request) -> Outcome {
+    let location = request.place.location.clone();
+    let limits = &location.settings.get::<LimitReqSettings>().limit_req.0;
+    let judged = request.shared().get::<ReqLimitStatus>();
+    let begun = Instant::now();
+    let mut waiting: Option<(Zone<ReqZone>, LeaseWait)> = None;
+    // Another subrequest may be faster.
+    while judged.0.get().is_none() {
+        let limit = match judge(limits, request) {
+            RateVerdict::Wait(limit) => limit,
+            verdict => return carry_out(verdict, limits, request).await,
+        };
+        let Some((counts, key)) = limit.zone.get().and_then(|zone| Some((&zone.counts, zone.key.of(request)?))) else {
+            break;
+        };
+        if waiting.as_ref().is_none_or(|(zone, _)| *zone != limit.zone) {
+            waiting = counts.wait(&key).map(|wait| (limit.zone.clone(), wait));
+        }
+        if begun.elapsed() >= counts.longest_wait() {
+            waiting.iter().for_each(|(_, wait)| wait.note_vain());
+            drop(waiting);
+            return carry_out(RateVerdict::Refuse(limit.burst.saturating_add(1), limit), limits, request).await;
+        }
+        drop(key);
+        if let Some(outcome) = sleep(request, LEASE_STEP).await {
+            return outcome;
         }
     }
-    decide(request).await
+    Outcome::Declined
 }
 
-/// Judges a request.
-fn decide(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
+/// Does with a request what its limits say.
+fn carry_out<'r>(verdict: RateVerdict<'_>, limits: &[Limit], request: &'r mut Request) -> LocalBoxFuture<'r, Outcome> {
     let judged = request.shared().get::<ReqLimitStatus>();
     let location = request.place.location.clone();
     let settings = location.settings.get::<LimitReqSettings>();
     let dry = settings.limit_req_dry_run;
     let dryly = if dry { ", dry run" } else { "" };
     let level = settings.limit_req_log_level;
-    let verdict = judge(&settings.limit_req.0, request);
-    count(&settings.limit_req.0, &verdict, request, dry);
+    count(limits, &verdict, request, dry);
     let (status, outcome) = match verdict {
-        RateVerdict::Unknown => (None, Outcome::Declined),
+        RateVerdict::Unknown | RateVerdict::Wait(_) => (None, Outcome::Declined),
         RateVerdict::Pass => (Some(&b"PASSED"[..]), Outcome::Declined),
         RateVerdict::Refuse(excess, limit) => {
             let (excess, zone) = (Thousandths(excess), limit.zone.name());
@@ -166,12 +173,23 @@ async fn sleep(request: &mut Request, time: Duration) -> Option<Outcome> {
     }
 }
 
+/// The verdict of a zone on a request.
+enum KeyVerdict {
+    /// The request has no key in the zone.
+    Keyless,
+    /// The engine has to be asked first.
+    Wait,
+    /// The zone has judged the request.
+    Judged(Judgement),
+}
+
 fn judge<'s>(limits: &'s [Limit], request: &Request) -> RateVerdict<'s> {
     if let [limit] = limits {
         return match judge_one(limit, request, true) {
-            None => RateVerdict::Unknown,
-            Some(Judgement::Beyond(excess)) => RateVerdict::Refuse(excess, limit),
-            Some(Judgement::Within(excess)) => {
+            KeyVerdict::Keyless => RateVerdict::Unknown,
+            KeyVerdict::Wait => RateVerdict::Wait(limit),
+            KeyVerdict::Judged(Judgement::Beyond(excess)) => RateVerdict::Refuse(excess, limit),
+            KeyVerdict::Judged(Judgement::Within(excess)) => {
                 delay_of(limit, excess).map_or(RateVerdict::Pass, |delay| RateVerdict::Delay(delay, excess, limit))
             }
         };
@@ -180,9 +198,10 @@ fn judge<'s>(limits: &'s [Limit], request: &Request) -> RateVerdict<'s> {
     let mut verdict = RateVerdict::Unknown;
     for limit in limits {
         match judge_one(limit, request, false) {
-            None => {}
-            Some(Judgement::Beyond(excess)) => return RateVerdict::Refuse(excess, limit),
-            Some(Judgement::Within(excess)) => {
+            KeyVerdict::Keyless => {}
+            KeyVerdict::Wait => return RateVerdict::Wait(limit),
+            KeyVerdict::Judged(Judgement::Beyond(excess)) => return RateVerdict::Refuse(excess, limit),
+            KeyVerdict::Judged(Judgement::Within(excess)) => {
                 let so_far = match &verdict {
                     RateVerdict::Delay(delay, ..) => *delay,
                     _ => Duration::ZERO,
@@ -206,7 +225,7 @@ fn judge<'s>(limits: &'s [Limit], request: &Request) -> RateVerdict<'s> {
 /// request that passes.
 fn count(limits: &[Limit], verdict: &RateVerdict<'_>, request: &Request, dry: bool) {
     let (decided, decisive) = match (verdict, dry) {
-        (RateVerdict::Unknown, _) => return,
+        (RateVerdict::Unknown | RateVerdict::Wait(_), _) => return,
         (RateVerdict::Pass, _) => (None, Counted::Passed),
         (RateVerdict::Delay(.., limit), false) => (Some(limit), Counted::Delayed),
         (RateVerdict::Delay(.., limit), true) => (Some(limit), Counted::DelayedDryRun),
@@ -224,12 +243,13 @@ fn count(limits: &[Limit], verdict: &RateVerdict<'_>, request: &Request, dry: bo
     }
 }
 
-fn judge_one(limit: &Limit, request: &Request, count: bool) -> Option<Judgement> {
-    let zone = limit.zone.get()?;
-    let key = zone.key.of(request)?;
+fn judge_one(limit: &Limit, request: &Request, count: bool) -> KeyVerdict {
+    let Some(zone) = limit.zone.get() else { return KeyVerdict::Keyless };
+    let Some(key) = zone.key.of(request) else { return KeyVerdict::Keyless };
     let now = zone.counts.now();
     let bucket = Bucket { rate: zone.rate, burst: limit.burst };
-    Some(if count { zone.counts.count(&key, now, bucket) } else { zone.counts.ask(&key, now, bucket) })
+    let judged = if count { zone.counts.count(&key, now, bucket) } else { zone.counts.ask(&key, now, bucket) };
+    judged.map_or(KeyVerdict::Wait, KeyVerdict::Judged)
 }
 
 /// The time that a request with this excess has to wait.

@@ -18,9 +18,6 @@ use crate::preaccess::key::RefusalStatus;
 /// The longest wait of a request for its lease without `wait`.
 const LEASE_WAIT: Duration = Duration::from_millis(20);
 
-/// The same with `strict`.
-const STRICT_WAIT: Duration = Duration::from_millis(5);
-
 /// The kind of zone that this module uses.
 const KIND: &str = "limit_req";
 
@@ -37,9 +34,9 @@ settings! {
         ///
         /// | parameter | |
         /// |---|---|
-        /// | `sync` | several machines count together, through `zone_sync_engine`: each takes requests of a key ahead of their use, and asks for more beside the requests. Together they admit in a time what one would, and at most 100 ms of the rate and a request for each machine more. A key takes 40 bytes |
-        /// | `strict` | no request passes before the engine has answered for its key: the machines together never admit more than one would. The first request of a key waits for that, by default up to 5 ms |
-        /// | `wait=20ms` | the longest wait of a request whose key has no lease yet, if answers of the engine come in time; `0`: none waits, and of requests that come at once, with a key that the machine does not know, all but one are refused |
+        /// | `sync` | several machines count together, through `zone_sync_engine`: each takes requests of a key ahead of their use. Together they admit in a time what one would, and at most 600 ms of the rate and a request for each machine more. A key takes 48 bytes |
+        /// | `strict` | no request passes before the engine has answered for its key, and the machines together never admit more than one would |
+        /// | `wait=20ms` | the longest wait of a request for the engine: where `strict` is set, where the machine has nothing for the key yet, or when a full bucket has room again. At most 256 requests of a zone wait at a time. After three waits in vain none does until there is an answer |
         /// | `alone=share` | while the engine is away, a machine has the rate and the burst divided by the number of machines that lived last; this is the default |
         /// | `alone=local` | while the engine is away, a machine has the whole rate and burst for itself |
         /// | `alone=refuse` | while the engine is away, requests with a key are refused |
@@ -95,33 +92,35 @@ impl KeyCounts {
         }
     }
 
-    /// Counts a request with this key, unless it is beyond the burst.
-    pub fn count(&self, key: &[u8], now: u32, bucket: Bucket) -> Judgement {
+    /// Counts a request with this key, unless it is beyond the burst. `None`: the request has to wait for the engine.
+    pub fn count(&self, key: &[u8], now: u32, bucket: Bucket) -> Option<Judgement> {
         match self {
-            KeyCounts::Own(states) => states.count(key, now, bucket),
+            KeyCounts::Own(states) => Some(states.count(key, now, bucket)),
             KeyCounts::Shared(leases, _) => leases.count(key, now, bucket),
         }
     }
 
-    /// Whether several machines count together.
-    pub fn is_shared(&self) -> bool {
-        matches!(self, KeyCounts::Shared(..))
-    }
-
-    /// The wait for a lease that a request with this key needs, and its longest time.
-    pub fn needs_answer(&self, key: &[u8], now: u32) -> Option<(LeaseWait, Duration)> {
+    /// The result that [`KeyCounts::count`] would have, without counting.
+    pub fn ask(&self, key: &[u8], now: u32, bucket: Bucket) -> Option<Judgement> {
         match self {
-            KeyCounts::Own(_) => None,
-            KeyCounts::Shared(_, Duration::ZERO) => None,
-            KeyCounts::Shared(leases, longest) => Some((leases.needs_answer(key, now)?, *longest)),
+            KeyCounts::Own(states) => Some(states.ask(key, now, bucket)),
+            KeyCounts::Shared(leases, _) => leases.ask(key, now, bucket),
         }
     }
 
-    /// The result that [`KeyCounts::count`] would have, without counting.
-    pub fn ask(&self, key: &[u8], now: u32, bucket: Bucket) -> Judgement {
+    /// The wait of a request with this key for the engine.
+    pub fn wait(&self, key: &[u8]) -> Option<LeaseWait> {
         match self {
-            KeyCounts::Own(states) => states.ask(key, now, bucket),
-            KeyCounts::Shared(leases, _) => leases.ask(key, now, bucket),
+            KeyCounts::Own(_) => None,
+            KeyCounts::Shared(leases, _) => Some(LeaseWait::new(leases.clone(), key)),
+        }
+    }
+
+    /// The longest wait of a request for the engine.
+    pub fn longest_wait(&self) -> Duration {
+        match self {
+            KeyCounts::Own(_) => Duration::ZERO,
+            KeyCounts::Shared(_, longest) => *longest,
         }
     }
 }
@@ -146,7 +145,8 @@ impl Setting for ReqZones {
                     alone = Some((known.ok_or_else(invalid)?.1, word));
                 }
                 Some(("wait", time)) => {
-                    let time = parse_time(time).ok_or_else(|| Problem::invalid_parameter(directive, word))?;
+                    let time = parse_time(time).filter(|time| !time.is_zero());
+                    let time = time.ok_or_else(|| Problem::invalid_parameter(directive, word))?;
                     wait = Some((time, word));
                 }
                 None if word.text == "strict" => strict = Some(word),
@@ -168,7 +168,7 @@ impl Setting for ReqZones {
         }
         let figures = if is_shared {
             let alone = alone.map(|(alone, _)| alone).unwrap_or_default();
-            let wait = wait.map_or(if strict.is_some() { STRICT_WAIT } else { LEASE_WAIT }, |(wait, _)| wait);
+            let wait = wait.map_or(LEASE_WAIT, |(wait, _)| wait);
             let sharing = SharedRate { alone, is_strict: strict.is_some(), wait };
             declare_shared(directive, &zone, key, rate, sharing, cx)?
         } else {

@@ -101,9 +101,9 @@ impl States {
     pub fn count(&self, key: &[u8], now: u32, bucket: Bucket) -> Judgement {
         let fresh = [BucketState { last: now, excess: 0 }.word(), now.into()];
         match self.table.entry(self.table.place(key), now, fresh) {
-            Some(([state, _], false)) => update(state, now, bucket),
+            Some(([state, _], Some(_))) => update(state, now, bucket),
             // A new state has this request as its first one.
-            Some((_, true)) | None => Judgement::Within(0),
+            Some((_, None)) | None => Judgement::Within(0),
         }
     }
 

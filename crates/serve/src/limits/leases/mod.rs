@@ -3,12 +3,15 @@
 //! The bucket of a key stands in the engine. A node takes requests out of it ahead of their use: a lease on some, for a short time.
 //! Requests are judged by the leases in memory. When a lease runs short, the node asks for another one, beside the requests.
 //!
-//! A key without a lease has a credit of one request, which the next lease is charged with. Further requests wait a short time for
-//! the lease, but never when answers are late: see [`Leases::needs_answer`]. The engine says when a full bucket will have room
-//! again. Until then requests with the key are refused, and cost the engine nothing.
+//! A new key has a credit of one request, which the next lease is charged with. Other requests without a lease wait a short time for
+//! one. When the engine is late, nobody waits, and there is credit at the pace of the node's share of the rate. The engine says when
+//! a full bucket will have room again. Until then requests with the key are refused, and cost the engine nothing.
 //!
-//! So in a time t all nodes together admit at most `rate * (t + T) + burst` requests, and the credit that is not charged yet. T is
-//! [`SHORTEST_BURST`].
+//! A lease is charged when it is granted, and used until it ends. So all nodes together admit at most `rate * (t + T) + burst`
+//! requests in a time t, and the credit that is not charged yet. T is [`LEASE`] and [`SHORTEST_BURST`]. A zone that is strict has no
+//! credit, and leases only for requests that wait: there both are 0.
+
+mod words;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,33 +25,26 @@ use tokio::sync::Notify;
 use super::bucket::{Bucket, BucketState, Judgement, MAX_EXCESS, update};
 use super::key::Hasher;
 use super::key_table::{KeyPlace, KeyTable};
-
-/// The words of a key: its lease, its bucket as this node sees it, its credit, and the time of its last use.
-const WORDS: usize = 4;
+use words::{Credit, CreditPace, LONG, Lease, WORDS, change, change_credit, fresh, lend, take};
 
 /// The bytes of a key, with its tag.
 pub const LEASE_SIZE: u64 = 8 * (WORDS as u64 + 1);
 
-/// The time after which a lease ends, in milliseconds. What is left of it is given back, or lost.
+/// The time after which a lease ends, in milliseconds. What is left of it is lost, so a lease is never for more than the rate allows
+/// in this time, unless requests wait.
 const LEASE: u32 = 500;
 
 /// The engine counts with a burst of at least the requests of this time, so that leases have some size in zones without a burst.
-pub const SHORTEST_BURST: Duration = Duration::from_millis(100);
+const SHORTEST_BURST: Duration = Duration::from_millis(100);
 
 /// The most keys that wait for the engine. Those beyond have only their credit until there is room.
 const WAITING: usize = 8192;
 
-/// A time in which each bucket is empty, in milliseconds.
-const LONG: u32 = u32::MAX / 4;
-
 /// The largest lease.
 const MAX_LEASE: u64 = 1000;
 
-/// The most requests on credit that a lease is charged with.
-const MAX_CREDIT: u16 = 0x3fff;
-
-/// The most requests of a zone that wait for a lease at a time. Those beyond are judged at once.
-const WAITERS: usize = 1024;
+/// The most requests of a zone that wait for a lease at a time. Those beyond are refused.
+const WAITERS: usize = 256;
 
 /// The number of waits in vain in a row after which no request waits, until there is an answer.
 const VAIN_WAITS: usize = 3;
@@ -106,8 +102,8 @@ pub struct LeaseRequest {
 /// The needs of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeaseDemand {
-    /// The requests that were admitted on credit, less the unused requests of a lease that has ended.
-    pub used: i64,
+    /// The requests that were admitted on credit.
+    pub used: u64,
     /// The requests that are wanted.
     pub wanted: u64,
 }
@@ -121,69 +117,6 @@ pub struct LeaseGrant {
     pub before: u64,
 }
 
-/// A lease in a word.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Lease {
-    /// The requests that are left.
-    left: u16,
-    /// The size of the last lease.
-    size: u16,
-    /// The time at which it ends.
-    end: u32,
-}
-
-impl Lease {
-    fn of(word: u64) -> Lease {
-        Lease { left: (word >> 48) as u16, size: (word >> 32) as u16, end: word as u32 }
-    }
-
-    fn word(self) -> u64 {
-        u64::from(self.left) << 48 | u64::from(self.size) << 32 | u64::from(self.end)
-    }
-}
-
-/// A credit in a word.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Credit {
-    /// The key waits for the engine.
-    is_waiting: bool,
-    /// The engine has said that the bucket is full until then.
-    is_denied: bool,
-    /// The requests that were admitted and not charged yet.
-    used: u16,
-    /// The time until which nothing is admitted on credit.
-    until: u32,
-}
-
-impl Credit {
-    fn of(word: u64) -> Credit {
-        Credit {
-            is_waiting: word >> 63 != 0,
-            is_denied: word >> 62 & 1 != 0,
-            used: (word >> 32) as u16,
-            until: word as u32,
-        }
-    }
-
-    fn word(self) -> u64 {
-        u64::from(self.is_waiting) << 63
-            | u64::from(self.is_denied) << 62
-            | u64::from(self.used) << 32
-            | u64::from(self.until)
-    }
-}
-
-/// Whether a time is before another one. Both are milliseconds that may wrap around.
-fn is_before(time: u32, other: u32) -> bool {
-    other.wrapping_sub(time).cast_signed() > 0
-}
-
-/// Changes a word; the value before.
-fn change(word: &AtomicU64, mut to: impl FnMut(u64) -> Option<u64>) -> Option<u64> {
-    // A thread that interferes has made progress, so that this ends.
-    word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, &mut to).ok()
-}
-
 /// The leases of a zone.
 #[derive(Debug)]
 pub struct Leases {
@@ -195,7 +128,8 @@ pub struct Leases {
     alone: LimitAlone,
     /// There is no credit.
     is_strict: bool,
-    /// The largest burst of a location, in thousandths of a request.
+    /// The rate and the largest burst of a location, in thousandths of a request.
+    rate: AtomicU64,
     burst: AtomicU64,
     /// The number of nodes that live; 0: this one is alone, without its engine.
     nodes: AtomicUsize,
@@ -213,6 +147,7 @@ impl Leases {
     /// A table for as many keys as `size` bytes hold; `is_strict`: no request is admitted without a lease. `None` if there is not
     /// enough memory.
     pub fn new(size: u64, alone: LimitAlone, is_strict: bool) -> Option<Leases> {
+        let zero = AtomicUsize::default;
         Some(Leases {
             table: KeyTable::new(size, Hasher::default())?,
             began: Instant::now(),
@@ -220,11 +155,12 @@ impl Leases {
             bell: Notify::new(),
             alone,
             is_strict,
+            rate: AtomicU64::new(0),
             burst: AtomicU64::new(0),
-            nodes: AtomicUsize::new(0),
+            nodes: zero(),
             last_nodes: AtomicUsize::new(1),
-            waiters: AtomicUsize::new(0),
-            vain_waits: AtomicUsize::new(0),
+            waiters: zero(),
+            vain_waits: zero(),
             left_out: AtomicU64::new(0),
         })
     }
@@ -236,15 +172,27 @@ impl Leases {
 
     /// Notes how many nodes live; 0: the engine is away.
     pub fn set_nodes(&self, nodes: usize) {
-        self.nodes.store(nodes, Ordering::Relaxed);
+        let before = self.nodes.swap(nodes, Ordering::Relaxed);
         if nodes > 0 {
             self.last_nodes.store(nodes, Ordering::Relaxed);
+            if before == 0 {
+                self.vain_waits.store(0, Ordering::Relaxed);
+            }
         }
     }
 
-    /// Notes the largest burst that a location has for the zone, in thousandths of a request.
-    pub fn set_burst(&self, burst: u64) {
-        self.burst.store(burst, Ordering::Relaxed);
+    /// Notes the rate of the zone and the largest burst that a location has for it. The bucket that the engine counts with. What it
+    /// has said of full buckets counts no more when they are others.
+    pub fn set_bucket(&self, bucket: Bucket) -> Bucket {
+        let before = (self.rate.swap(bucket.rate, Ordering::Relaxed), self.burst.swap(bucket.burst, Ordering::Relaxed));
+        if before != (bucket.rate, bucket.burst) {
+            for [_, _, credit, ..] in self.table.entries() {
+                change_credit(credit, |known| Credit { is_denied: false, ..known });
+            }
+        }
+        let least = bucket.rate.saturating_mul(SHORTEST_BURST.as_millis() as u64) / 1000;
+        let burst = if self.is_strict { bucket.burst } else { bucket.burst.max(least) };
+        Bucket { burst: burst.min(MAX_EXCESS), ..bucket }
     }
 
     /// Whether no request is admitted without a lease.
@@ -267,62 +215,105 @@ impl Leases {
         self.left_out.load(Ordering::Relaxed)
     }
 
-    /// Counts a request with this key, unless it is refused. `bucket` is what the location says.
-    pub fn count(&self, key: &[u8], now: u32, bucket: Bucket) -> Judgement {
+    /// Counts a request with this key, unless it is refused. `bucket` is what the location says. `None`: the engine has to be asked
+    /// first, which happens; a [`LeaseWait`] says when to come again.
+    pub fn count(&self, key: &[u8], now: u32, bucket: Bucket) -> Option<Judgement> {
         let place = self.table.place(key);
-        // Another thread was changing the set for too long: a request is not refused for that.
-        let Some(([lease, state, credit, _], _)) = self.table.entry(place, now, fresh(now)) else {
-            return Judgement::Within(0);
+        let Some((words, age)) = self.table.entry(place, now, fresh(now)) else {
+            // Another thread was changing the set for too long: a request is not refused for that.
+            return Some(Judgement::Within(0));
         };
+        if age.is_some_and(|age| age > LONG) {
+            // Times of so long ago could be taken for future ones.
+            words.iter().zip(fresh(now)).for_each(|(word, fresh)| word.store(fresh, Ordering::Relaxed));
+        }
+        let judged = self.decide(words, now, bucket);
+        let [lease, _, credit, ..] = words;
+        let is_short = || {
+            let lease = Lease::of(lease.load(Ordering::Relaxed));
+            lease.size > 1 && lease.left_at(now) <= lease.size / 4
+        };
+        let has_used_credit = || Credit::of(credit.load(Ordering::Relaxed)).used > 0;
+        let needs_lease = match judged {
+            // A lease on one request is taken when it is needed: it would be lost.
+            Some(Judgement::Within(_)) => is_short() || has_used_credit(),
+            Some(Judgement::Beyond(_)) => false,
+            None => true,
+        };
+        if needs_lease && !self.is_alone() {
+            self.await_answer(place, credit, || sha256(key));
+        }
+        // When answers are late, or too many wait, the request is refused, or judged as without an engine.
+        judged.or_else(|| self.is_impatient().then(|| self.decide_late(words, now, bucket)))
+    }
+
+    /// The result that [`Leases::count`] would have, without counting.
+    pub fn ask(&self, key: &[u8], now: u32, bucket: Bucket) -> Option<Judgement> {
+        let place = self.table.place(key);
+        let Some((words, _)) = self.table.entry(place, now, fresh(now)) else { return Some(Judgement::Within(0)) };
+        let copies = words.map(|word| AtomicU64::new(word.load(Ordering::Relaxed)));
+        let judged = self.decide(copies.each_ref(), now, bucket);
+        if judged.is_none() {
+            self.await_answer(place, words[2], || sha256(key));
+        }
+        judged.or_else(|| self.is_impatient().then(|| self.decide_late(copies.each_ref(), now, bucket)))
+    }
+
+    /// Judges a request by these words, and counts it there. `None`: there is neither a lease nor credit.
+    fn decide(
+        &self,
+        [lease, state, credit, pace, _]: [&AtomicU64; WORDS],
+        now: u32,
+        bucket: Bucket,
+    ) -> Option<Judgement> {
         let nodes = self.nodes.load(Ordering::Relaxed);
         if nodes == 0 {
-            return self.count_alone(state, now, bucket);
+            return Some(self.decide_alone(state, now, bucket));
         }
         let excess = BucketState::of(state.load(Ordering::Relaxed)).with_one_more(now, bucket.rate);
-        if self.is_beyond(excess, bucket) {
-            return Judgement::Beyond(excess);
+        let beyond = Judgement::Beyond(excess.max(bucket.burst.saturating_add(1)));
+        // A location may have a smaller burst than others. Whatever is beyond the largest one has no lease.
+        if excess > bucket.burst && bucket.burst < self.burst.load(Ordering::Relaxed) {
+            return Some(beyond);
         }
-        let token = take(lease, now);
-        if token.is_none() && self.is_strict && self.are_answers_late() {
-            return self.count_alone(state, now, bucket);
-        }
-        if token.is_none() && (self.is_strict || !lend(credit, now, bucket.rate, nodes)) {
-            return Judgement::Beyond(excess.max(bucket.burst.saturating_add(1)));
-        }
-        if token.is_none_or(|token| token.left <= token.size / 4) {
-            self.await_answer(place, key, credit);
+        if take(lease, now).is_none() {
+            let known = Credit::of(credit.load(Ordering::Relaxed));
+            if known.is_denied && words::is_before(now, known.room_at) {
+                return Some(beyond);
+            }
+            // When the bucket was full, others may have been faster with the room: the engine has to say so.
+            let may_lend = !self.is_strict && (!known.is_denied || self.is_impatient());
+            if !(may_lend && lend(pace, credit, now, pace_of(bucket.rate, nodes))) {
+                return None;
+            }
         }
         let unlimited = Bucket { rate: bucket.rate, burst: MAX_EXCESS };
         let (Judgement::Within(excess) | Judgement::Beyond(excess)) = update(state, now, unlimited);
-        Judgement::Within(excess.min(bucket.burst))
+        Some(Judgement::Within(excess.min(bucket.burst)))
     }
 
-    /// Whether a request with this key should wait until the engine has answered, as [`Leases::count`] would refuse it and the engine
-    /// might not. `None` once too many wait, or answers are late.
-    pub fn needs_answer(self: &Arc<Leases>, key: &[u8], now: u32) -> Option<LeaseWait> {
-        let place = self.table.place(key);
-        if self.is_alone() || self.are_answers_late() {
-            return None;
+    /// Judges a request that cannot wait.
+    fn decide_late(&self, [_, state, ..]: [&AtomicU64; WORDS], now: u32, bucket: Bucket) -> Judgement {
+        if self.is_strict && self.are_answers_late() {
+            return self.decide_alone(state, now, bucket);
         }
-        let [lease, _, credit, _] =
-            if self.is_strict { self.table.entry(place, now, fresh(now))?.0 } else { self.table.find(place)? };
-        if !self.is_wanting(lease, credit, now) {
-            return None;
-        }
-        self.await_answer(place, key, credit);
-        if self.waiters.fetch_add(1, Ordering::Relaxed) >= WAITERS {
-            self.waiters.fetch_sub(1, Ordering::Relaxed);
-            return None;
-        }
-        Some(LeaseWait { leases: self.clone(), place })
+        Judgement::Beyond(bucket.burst.saturating_add(1))
     }
 
-    /// Whether a key has neither a lease nor credit, and the engine has not said that its bucket is full.
-    fn is_wanting(&self, lease: &AtomicU64, credit: &AtomicU64, now: u32) -> bool {
-        let (lease, credit) = (Lease::of(lease.load(Ordering::Relaxed)), Credit::of(credit.load(Ordering::Relaxed)));
-        let has_lease = lease.left > 0 && is_before(now, lease.end);
-        let (is_early, is_denied) = (is_before(now, credit.until), credit.is_denied);
-        !has_lease && if self.is_strict { !(is_early && is_denied) } else { is_early && !is_denied }
+    fn decide_alone(&self, state: &AtomicU64, now: u32, bucket: Bucket) -> Judgement {
+        let nodes = self.last_nodes.load(Ordering::Relaxed).max(1) as u64;
+        match self.alone {
+            LimitAlone::Local => update(state, now, bucket),
+            LimitAlone::Share => {
+                update(state, now, Bucket { rate: (bucket.rate / nodes).max(1), burst: bucket.burst / nodes })
+            }
+            LimitAlone::Refuse => Judgement::Beyond(bucket.burst.saturating_add(1)),
+        }
+    }
+
+    /// Whether no request waits at present.
+    fn is_impatient(&self) -> bool {
+        self.are_answers_late() || self.waiters.load(Ordering::Relaxed) >= WAITERS
     }
 
     /// Whether requests have waited in vain lately.
@@ -330,54 +321,21 @@ impl Leases {
         self.vain_waits.load(Ordering::Relaxed) >= VAIN_WAITS
     }
 
-    /// The result that [`Leases::count`] would have, without counting.
-    pub fn ask(&self, key: &[u8], now: u32, bucket: Bucket) -> Judgement {
-        let Some([lease, state, credit, used]) = self.table.find(self.table.place(key)) else {
-            let is_refused = self.is_alone() && self.alone == LimitAlone::Refuse;
-            return if is_refused { Judgement::Beyond(bucket.burst.saturating_add(1)) } else { Judgement::Within(0) };
-        };
-        used.store(now.into(), Ordering::Relaxed);
-        let state = AtomicU64::new(state.load(Ordering::Relaxed));
-        let nodes = self.nodes.load(Ordering::Relaxed);
-        if nodes == 0 {
-            return self.count_alone(&state, now, bucket);
-        }
-        let excess = BucketState::of(state.load(Ordering::Relaxed)).with_one_more(now, bucket.rate);
-        let [lease, credit] = [lease, credit].map(|word| AtomicU64::new(word.load(Ordering::Relaxed)));
-        let has_credit = || !self.is_strict && lend(&credit, now, bucket.rate, nodes);
-        if self.is_beyond(excess, bucket) || take(&lease, now).is_none() && !has_credit() {
-            Judgement::Beyond(excess.max(bucket.burst.saturating_add(1)))
-        } else {
-            Judgement::Within(excess.min(bucket.burst))
-        }
-    }
-
-    /// Whether an excess is beyond the burst of a location that has a smaller one than others. Whatever is beyond the largest burst
-    /// has no lease.
-    fn is_beyond(&self, excess: u64, bucket: Bucket) -> bool {
-        excess > bucket.burst && bucket.burst < self.burst.load(Ordering::Relaxed)
-    }
-
-    fn count_alone(&self, state: &AtomicU64, now: u32, bucket: Bucket) -> Judgement {
-        let nodes = self.last_nodes.load(Ordering::Relaxed).max(1) as u64;
-        match self.alone {
-            LimitAlone::Local => update(state, now, bucket),
-            LimitAlone::Share => update(state, now, Bucket { rate: bucket.rate / nodes, burst: bucket.burst / nodes }),
-            LimitAlone::Refuse => Judgement::Beyond(bucket.burst.saturating_add(1)),
-        }
-    }
-
     /// Puts a key among those that wait for the engine, unless it is there.
-    fn await_answer(&self, place: KeyPlace, key: &[u8], credit: &AtomicU64) {
-        let waits = |word| Some(Credit { is_waiting: true, ..Credit::of(word) }.word());
-        if change(credit, waits).is_none_or(|before| Credit::of(before).is_waiting) {
-            return;
+    fn await_answer(&self, place: KeyPlace, credit: &AtomicU64, digest: impl FnOnce() -> [u8; 32]) {
+        if !change_credit(credit, |known| Credit { is_waiting: true, ..known }).is_waiting {
+            self.enqueue(LeaseRequest { place, digest: digest() });
         }
-        if self.waiting.push(LeaseRequest { place, digest: sha256(key) }).is_err() {
-            self.release(place);
+    }
+
+    fn enqueue(&self, request: LeaseRequest) {
+        if self.waiting.push(request).is_err() {
+            self.release(request.place, 0);
             self.left_out.fetch_add(1, Ordering::Relaxed);
+        } else if self.waiting.len() == 1 {
+            // Ringing may take a lock, and whoever is busy looks at the queue again.
+            self.bell.notify_one();
         }
-        self.bell.notify_one();
     }
 
     /// The next key that needs a lease.
@@ -385,44 +343,46 @@ impl Leases {
         self.waiting.pop()
     }
 
-    /// The needs of a key that has waited: it waits until [`Leases::grant`] or [`Leases::release`]. `burst` is the burst that the engine counts with, in thousandths of a request. `None`:
-    /// the key has lost its place meanwhile.
-    pub fn demand(&self, place: KeyPlace, now: u32, burst: u64) -> Option<LeaseDemand> {
-        let [lease, _, credit, _] = self.table.find(place)?;
-        let before = change(credit, |word| Some(Credit { used: 0, ..Credit::of(word) }.word()))?;
-        let used = Credit::of(before).used;
-        let all = burst / 1000 + 1;
-        let waiters = self.waiters.load(Ordering::Relaxed) as u64;
-        // Where nobody waits, other nodes are left something.
-        let most = if waiters > 0 { all } else { all.div_ceil(4) }.clamp(1, MAX_LEASE) as u16;
-        let asked = used.saturating_mul(2).max(waiters.min(MAX_LEASE) as u16);
+    /// The needs of a key that has waited: it waits until [`Leases::grant`] or [`Leases::release`]. `bucket` is what the engine counts
+    /// with. `None`: the key has lost its place meanwhile.
+    pub fn demand(&self, place: KeyPlace, now: u32, bucket: Bucket) -> Option<LeaseDemand> {
+        let [lease, _, credit, pace, _] = self.table.find(place)?;
+        let used = change_credit(credit, |known| Credit { used: 0, ..known }).used;
+        let waiters = u64::from(CreditPace::of(pace.load(Ordering::Relaxed)).waiters).min(MAX_LEASE) as u16;
+        // Other nodes are left something, and a slow key has no lease: its requests are charged one by one.
+        let ahead = (bucket.burst / 1000 + 1).div_ceil(4).min(bucket.rate / 1000 * u64::from(LEASE) / 1000);
+        let ahead = if self.is_strict { 0 } else { ahead.min(MAX_LEASE) as u16 };
         let next = |lease: Lease| {
-            let is_over = !is_before(now, lease.end);
-            // Of a lease that ended with something left, half is enough.
-            let size = if is_over && lease.left > 0 { lease.size / 2 } else { lease.size.saturating_mul(2) };
-            let left = if is_over { 0 } else { lease.left };
-            Lease { left, size: size.max(asked).clamp(1, most), end: lease.end }
+            let left = lease.left_at(now);
+            let size = match (left == lease.left, lease.left) {
+                // Of a lease that ended with something left, half is enough.
+                (false, _) => lease.size / 2,
+                // It is used up, or nearly so, before its end.
+                (true, _) if words::is_before(now, lease.end) => lease.size.saturating_mul(2),
+                (true, _) => lease.size,
+            };
+            Lease { left, size: size.max(used.saturating_mul(2)).max(1).min(ahead), ..lease }
         };
-        let before = Lease::of(change(lease, |word| Some(next(Lease::of(word)).word()))?);
-        let after = next(before);
-        let unused = before.left - after.left;
-        Some(LeaseDemand {
-            used: i64::from(used) - i64::from(unused),
-            wanted: (after.size - after.left.min(after.size)).into(),
-        })
+        let after = next(Lease::of(change(lease, |word| Some(next(Lease::of(word)).word()))?));
+        // A key that was not admitted on credit waits for a lease, though its request may not be counted as a waiter yet.
+        let waiters = waiters.max(u16::from(used == 0));
+        let wanted = after.size.max(waiters).saturating_sub(after.left);
+        Some(LeaseDemand { used: used.into(), wanted: wanted.into() })
     }
 
-    /// Takes the engine's answer for a key: `rate` and `burst` are those that the engine counts with, in thousandths.
-    pub fn grant(&self, place: KeyPlace, now: u32, rate: u64, burst: u64, grant: LeaseGrant) {
+    /// Takes the engine's answer for a key that has waited. `bucket` is what the engine counts with.
+    pub fn grant(&self, request: LeaseRequest, now: u32, bucket: Bucket, grant: LeaseGrant) {
         self.vain_waits.store(0, Ordering::Relaxed);
-        let Some([lease, state, credit, _]) = self.table.find(place) else { return };
-        let rate = rate.max(1);
+        let Some([lease, state, credit, ..]) = self.table.find(request.place) else { return };
+        let rate = bucket.rate.max(1);
         let granted = u16::try_from(grant.granted).unwrap_or(u16::MAX);
-        change(lease, |word| {
-            let known = Lease::of(word);
-            let left = if is_before(now, known.end) { known.left } else { 0 };
-            Some(Lease { left: left.saturating_add(granted), size: known.size, end: now.wrapping_add(LEASE) }.word())
-        });
+        if granted > 0 {
+            change(lease, |word| {
+                let known = Lease::of(word);
+                let left = known.left_at(now).saturating_add(granted);
+                Some(Lease { left, size: known.size, end: now.wrapping_add(LEASE) }.word())
+            });
+        }
         // The next request of the key would have this excess.
         let excess = (u128::from(grant.before) * u128::from(rate) / 1_000_000).min(MAX_EXCESS.into()) as u64;
         let seen = match excess.checked_sub(1000) {
@@ -433,65 +393,38 @@ impl Leases {
             }
         };
         state.store(seen.word(), Ordering::Relaxed);
-        let nodes = self.nodes.load(Ordering::Relaxed).max(1);
-        // The time until there is room for one more, or until there is credit again.
-        let full = excess.saturating_sub(burst).saturating_mul(1000) / rate;
-        let full = u32::try_from(full).unwrap_or(LONG).min(LONG);
-        let until = now.wrapping_add(if granted == 0 { full } else { pace(rate, nodes) });
-        change(credit, |word| {
-            let answered = Credit { is_waiting: false, is_denied: granted == 0, until, ..Credit::of(word) };
-            Some(answered.word())
+        // The time until there is room for one more.
+        let full = excess.saturating_sub(bucket.burst);
+        let is_denied = granted == 0 && full > 0;
+        let full = u32::try_from(full.saturating_mul(1000) / rate).unwrap_or(LONG).min(LONG);
+        let before = change_credit(credit, |known| Credit {
+            // What was admitted on credit meanwhile is charged at once.
+            is_waiting: known.used > 0,
+            is_denied,
+            room_at: now.wrapping_add(full),
+            ..known
         });
+        if before.used > 0 {
+            self.enqueue(request);
+        }
     }
 
-    /// Notes that there will be no answer for a key that has waited.
-    pub fn release(&self, place: KeyPlace) {
-        if let Some([_, _, credit, _]) = self.table.find(place) {
-            change(credit, |word| Some(Credit { is_waiting: false, ..Credit::of(word) }.word()));
+    /// Notes that there will be no answer for a key that has waited, and that these requests are still to be charged.
+    pub fn release(&self, place: KeyPlace, used: u64) {
+        if let Some([_, _, credit, ..]) = self.table.find(place) {
+            let used = u16::try_from(used).unwrap_or(u16::MAX);
+            change_credit(credit, |known| Credit { is_waiting: false, used: known.used.saturating_add(used), ..known });
         }
     }
 }
 
-/// The burst that the engine counts with, for a zone whose locations have at most the burst of this bucket.
-pub fn engine_burst(bucket: Bucket) -> u64 {
-    bucket.burst.max(bucket.rate.saturating_mul(SHORTEST_BURST.as_millis() as u64) / 1000).min(MAX_EXCESS)
-}
-
-/// The words of a new key.
-fn fresh(now: u32) -> [u64; WORDS] {
-    let lease = Lease { left: 0, size: 0, end: now };
-    let empty = BucketState { last: now.wrapping_sub(LONG), excess: 0 };
-    [lease.word(), empty.word(), Credit::of(u64::from(now)).word(), now.into()]
-}
-
-/// Takes a request out of a lease; the lease then.
-fn take(lease: &AtomicU64, now: u32) -> Option<Lease> {
-    let next = |word| {
-        let lease = Lease::of(word);
-        let left = lease.left.checked_sub(1).filter(|_| is_before(now, lease.end))?;
-        Some(Lease { left, ..lease })
-    };
-    next(change(lease, |word| next(word).map(Lease::word))?)
-}
-
 /// The time between two requests on credit, in milliseconds: the pace of this node's share of the rate.
-fn pace(rate: u64, nodes: usize) -> u32 {
+fn pace_of(rate: u64, nodes: usize) -> u32 {
     let pace = (nodes as u64).saturating_mul(1_000_000) / rate.max(1);
     u32::try_from(pace.max(1)).unwrap_or(LONG).min(LONG)
 }
 
-/// Takes a request on credit. Whether there was credit.
-fn lend(credit: &AtomicU64, now: u32, rate: u64, nodes: usize) -> bool {
-    let next = |word| {
-        let known = Credit::of(word);
-        let used = known.used.saturating_add(1).min(MAX_CREDIT);
-        let lent = Credit { used, until: now.wrapping_add(pace(rate, nodes)), is_denied: false, ..known };
-        (!is_before(now, known.until)).then(|| lent.word())
-    };
-    change(credit, next).is_some()
-}
-
-/// A request that waits until the engine has answered for its key.
+/// A request that waits until the engine has answered for its key. It is counted, so that the lease is for it as well.
 #[derive(Debug)]
 pub struct LeaseWait {
     leases: Arc<Leases>,
@@ -499,21 +432,33 @@ pub struct LeaseWait {
 }
 
 impl LeaseWait {
-    /// Whether the wait is over.
-    pub fn is_over(&self, now: u32) -> bool {
-        let entry = self.leases.table.find(self.place);
-        entry.is_none_or(|[lease, _, credit, _]| !self.leases.is_wanting(lease, credit, now)) || self.leases.is_alone()
+    /// A request that begins to wait.
+    pub fn new(leases: Arc<Leases>, key: &[u8]) -> LeaseWait {
+        let wait = LeaseWait { place: leases.table.place(key), leases };
+        wait.leases.waiters.fetch_add(1, Ordering::Relaxed);
+        wait.change_waiters(|waiters| waiters.saturating_add(1));
+        wait
     }
 
     /// Notes that the wait was in vain.
     pub fn note_vain(&self) {
         self.leases.vain_waits.fetch_add(1, Ordering::Relaxed);
     }
+
+    fn change_waiters(&self, to: impl Fn(u16) -> u16) {
+        if let Some([_, _, _, pace, _]) = self.leases.table.find(self.place) {
+            change(pace, |word| {
+                let known = CreditPace::of(word);
+                Some(CreditPace { waiters: to(known.waiters), ..known }.word())
+            });
+        }
+    }
 }
 
 impl Drop for LeaseWait {
     fn drop(&mut self) {
         self.leases.waiters.fetch_sub(1, Ordering::Relaxed);
+        self.change_waiters(|waiters| waiters.saturating_sub(1));
     }
 }
 

@@ -17,7 +17,8 @@ impl Engine {
         self.keys += 1;
         let cost = 1_000_000_000.0 / bucket.rate as f64;
         let mut full = (*self.full.get(&digest).unwrap_or(&now)).max(now) as f64;
-        full = (full + demand.used as f64 * cost).max(now as f64);
+        let window = 2.0 * (bucket.burst as f64 / 1000.0 + 1.0) * cost;
+        full = (full + demand.used as f64 * cost).min(now as f64 + window.max(1e6));
         let before = full - now as f64;
         let room = (bucket.burst as f64 / 1000.0 - before / cost).floor() + 1.0;
         let granted = (demand.wanted as f64).min(room).max(0.0);
@@ -31,12 +32,12 @@ struct Simulation {
     nodes: Vec<Arc<Leases>>,
     engine: Engine,
     bucket: Bucket,
-    /// The burst that the engine counts with.
-    burst: u64,
+    /// The bucket that the engine counts with.
+    counted: Bucket,
     /// The pause between two calls of a node, and the time of an answer, in milliseconds.
     pause: u32,
     latency: u32,
-    answers: Vec<(u32, usize, KeyPlace, LeaseGrant)>,
+    answers: Vec<(u32, usize, LeaseRequest, LeaseGrant)>,
     /// Requests that wait, with their nodes and the times at which they give up.
     waits: Vec<(LeaseWait, usize, u32)>,
     admitted: u64,
@@ -49,18 +50,19 @@ impl Simulation {
     }
 
     fn with(nodes: usize, rate: u64, burst: u64, is_strict: bool) -> Simulation {
+        let bucket = Bucket { rate: rate * 1000, burst: burst * 1000 };
         let leases = |_| {
             let leases = Leases::new(1 << 20, LimitAlone::Share, is_strict).unwrap();
             leases.set_nodes(nodes);
-            leases.set_burst(burst * 1000);
             Arc::new(leases)
         };
-        let bucket = Bucket { rate: rate * 1000, burst: burst * 1000 };
+        let nodes: Vec<_> = (0..nodes).map(leases).collect();
+        let counted = nodes.iter().map(|leases| leases.set_bucket(bucket)).next_back().unwrap();
         Simulation {
-            nodes: (0..nodes).map(leases).collect(),
+            nodes,
             engine: Engine::default(),
             bucket,
-            burst: engine_burst(bucket),
+            counted,
             pause: 10,
             latency: 1,
             answers: Vec::new(),
@@ -77,50 +79,40 @@ impl Simulation {
         let (due, later) = std::mem::take(&mut self.answers).into_iter().partition(|(at, ..)| *at <= now);
         self.answers = later;
         let due: Vec<_> = due;
-        for (_, node, place, grant) in due {
-            self.nodes[node].grant(place, now, self.bucket.rate, self.burst, grant);
+        for (_, node, request, grant) in due {
+            self.nodes[node].grant(request, now, self.counted, grant);
         }
         self.end_waits();
         if !now.is_multiple_of(self.pause) {
             return;
         }
-        let counted = Bucket { burst: self.burst, ..self.bucket };
         for (number, node) in self.nodes.iter().enumerate() {
             self.engine.calls += usize::from(node.pending() > 0);
-            while let Some(LeaseRequest { place, digest }) = node.next_waiting() {
-                let Some(demand) = node.demand(place, now, self.burst) else { continue };
-                let grant = self.engine.answer(u64::from(now) * 1000, counted, digest, demand);
-                self.answers.push((now + self.latency, number, place, grant));
+            while let Some(request) = node.next_waiting() {
+                let Some(demand) = node.demand(request.place, now, self.counted) else { continue };
+                let grant = self.engine.answer(u64::from(now) * 1000, self.counted, request.digest, demand);
+                self.answers.push((now + self.latency, number, request, grant));
             }
         }
     }
 
     /// Sends a request to a node.
     fn send(&mut self, node: usize, key: &[u8]) {
-        match self.nodes[node].needs_answer(key, self.now) {
-            Some(wait) => self.waits.push((wait, node, self.now + WAIT)),
-            None => self.judge(node, key),
+        if let Some(judged) = self.nodes[node].count(key, self.now, self.bucket) {
+            self.admitted += u64::from(matches!(judged, Judgement::Within(_)));
+        } else {
+            self.waits.push((LeaseWait::new(self.nodes[node].clone(), key), node, self.now + WAIT));
         }
     }
 
-    fn judge(&mut self, node: usize, key: &[u8]) {
-        let judged = self.nodes[node].count(key, self.now, self.bucket);
-        self.admitted += u64::from(matches!(judged, Judgement::Within(_)));
-    }
-
-    /// Judges the requests whose wait is over.
+    /// Judges the requests that wait once more.
     fn end_waits(&mut self) {
         let now = self.now;
         for (wait, node, end) in std::mem::take(&mut self.waits) {
-            if wait.is_over(now) {
-                drop(wait);
-                self.judge(node, b"key");
-            } else if now >= end {
-                wait.note_vain();
-                drop(wait);
-                self.judge(node, b"key");
-            } else {
-                self.waits.push((wait, node, end));
+            match self.nodes[node].count(b"key", now, self.bucket) {
+                Some(judged) => self.admitted += u64::from(matches!(judged, Judgement::Within(_))),
+                None if now >= end => wait.note_vain(),
+                None => self.waits.push((wait, node, end)),
             }
         }
     }
@@ -157,13 +149,16 @@ const WAIT: u32 = 20;
 #[test]
 fn nodes_together_admit_what_one_would() {
     // Requests a second for each node, and the rate and the burst of the zone.
-    let cases: [(&[f64], u64, u64); 6] = [
+    let cases: [(&[f64], u64, u64); 8] = [
         (&[400.0, 100.0, 50.0, 20.0, 10.0], 100, 20),
         (&[60.0, 60.0, 60.0, 60.0, 60.0], 100, 20),
         (&[3000.0, 10.0, 10.0, 10.0, 10.0], 100, 20),
         (&[150.0, 0.5, 0.5, 0.5, 0.5], 100, 20),
         (&[2000.0, 2000.0, 100.0], 1000, 0),
         (&[40.0, 40.0], 10, 5),
+        // More nodes than requests fit into the bucket.
+        (&[20.0; 20], 1, 0),
+        (&[20.0; 10], 2, 3),
     ];
     for (shares, rate, burst) in cases {
         for latency in [1, 5, 50] {
@@ -172,12 +167,12 @@ fn nodes_together_admit_what_one_would() {
             let seconds = 20;
             let shares: Vec<f64> = shares.iter().map(|share| share / 1000.0).collect();
             let admitted = simulation.admitted(seconds, &shares);
-            let most = rate * u64::from(seconds) + simulation.burst / 1000 + shares.len() as u64 + 1;
+            let most = rate * u64::from(seconds) + simulation.counted.burst / 1000 + shares.len() as u64 + 1 + rate / 2;
             let least = (rate * u64::from(seconds) + burst) * 95 / 100;
             let text = format!("{shares:?} {rate} r/s, burst {burst}, {latency} ms: {admitted}, not {least} to {most}");
             assert!(admitted <= most, "{text}");
             // Where an answer takes longer than requests wait, some of them are refused that one node would admit.
-            assert!(admitted >= if latency <= 5 { least } else { least * 9 / 10 }, "{text}");
+            assert!(admitted >= if latency <= 5 { least } else { least * 4 / 5 }, "{text}");
             assert!(simulation.engine.calls <= seconds as usize * 1000 / 10 * shares.len(), "{text}");
         }
     }
@@ -234,7 +229,7 @@ fn a_flood_costs_the_engine_little() {
     let bucket = Bucket { rate: 10_000, burst: 5000 };
     for number in 0..WAITING as u64 * 2 {
         let judged = leases.count(&number.to_le_bytes(), 1, bucket);
-        assert!(matches!(judged, Judgement::Within(_)), "{number}");
+        assert!(matches!(judged, Some(Judgement::Within(_))), "{number}");
     }
     assert_eq!((leases.pending(), leases.left_out()), (WAITING, WAITING as u64));
 }
@@ -246,7 +241,8 @@ fn without_the_engine_the_rule_decides() {
         leases.set_nodes(4);
         leases.set_nodes(0);
         let bucket = Bucket { rate: 4000, burst: 20_000 };
-        let at = |now| (0..50).filter(|_| matches!(leases.count(b"k", now, bucket), Judgement::Within(_))).count();
+        let at =
+            |now| (0..50).filter(|_| matches!(leases.count(b"k", now, bucket), Some(Judgement::Within(_)))).count();
         assert_eq!(leases.pending(), 0, "nobody is asked");
         (at(1), at(1001))
     };
@@ -260,7 +256,7 @@ fn a_location_with_a_smaller_burst_sees_the_same_bucket() {
     let mut simulation = Simulation::new(1, 10, 20);
     assert_eq!(simulation.admitted_at_once(0, 15), 15);
     let small = Bucket { burst: 5000, ..simulation.bucket };
-    assert!(matches!(simulation.nodes[0].count(b"key", simulation.now, small), Judgement::Beyond(_)));
+    assert!(matches!(simulation.nodes[0].count(b"key", simulation.now, small), Some(Judgement::Beyond(_))));
     assert_eq!(simulation.admitted_at_once(0, 1), 1);
 }
 
@@ -269,23 +265,63 @@ fn asking_takes_nothing() {
     let mut simulation = Simulation::new(1, 10, 3);
     for _ in 0..10 {
         let asked = simulation.nodes[0].ask(b"key", simulation.now, simulation.bucket);
-        assert!(matches!(asked, Judgement::Within(_)));
+        assert!(matches!(asked, Some(Judgement::Within(_))));
     }
     assert_eq!(simulation.nodes[0].pending(), 0);
     assert!((4..=5).contains(&simulation.admitted_at_once(0, 10)));
-    assert!(matches!(simulation.nodes[0].ask(b"key", simulation.now, simulation.bucket), Judgement::Beyond(_)));
+    assert!(matches!(simulation.nodes[0].ask(b"key", simulation.now, simulation.bucket), Some(Judgement::Beyond(_))));
 }
 
 #[test]
-fn a_lease_that_is_not_used_is_given_back() {
-    let mut simulation = Simulation::new(1, 100, 20);
-    assert_eq!(simulation.admitted_at_once(0, 8), 8);
-    for _ in 0..6 {
-        simulation.send(0, b"key");
-        simulation.step();
+fn a_slow_key_loses_nothing() {
+    let mut simulation = Simulation::new(1, 1, 9);
+    simulation.bucket.rate = 16;
+    simulation.counted = simulation.nodes[0].set_bucket(simulation.bucket);
+    for _ in 0..3 {
+        assert_eq!(simulation.admitted_at_once(0, 1), 1);
     }
-    (0..700).for_each(|_| simulation.step());
-    let place = simulation.nodes[0].table.place(b"key");
-    let demand = simulation.nodes[0].demand(place, simulation.now, simulation.burst).unwrap();
-    assert!(demand.used < 0, "{demand:?}");
+    (0..5000).for_each(|_| simulation.step());
+    assert_eq!(simulation.admitted_at_once(0, 20), 7);
+}
+
+#[test]
+fn a_strict_zone_asks_again_when_its_engine_is_back() {
+    let mut simulation = Simulation::with(1, 100, 20, true);
+    // Answers that never come, as after the loss of a connection.
+    simulation.pause = u32::MAX;
+    for _ in 0..200 {
+        simulation.step();
+        simulation.send(0, b"key");
+        while let Some(request) = simulation.nodes[0].next_waiting() {
+            simulation.nodes[0].release(request.place, 0);
+        }
+    }
+    assert!(simulation.engine.keys == 0 && simulation.nodes[0].is_impatient());
+    simulation.nodes[0].set_nodes(0);
+    simulation.nodes[0].set_nodes(1);
+    simulation.pause = 2;
+    (0..2000).for_each(|_| simulation.step());
+    assert_eq!(simulation.admitted_at_once(0, 5), 5);
+    assert!(simulation.engine.keys > 0);
+}
+
+#[test]
+fn a_key_that_comes_back_after_weeks_is_admitted() {
+    const DAY: u32 = 24 * 3600 * 1000;
+    let leases = Leases::new(1 << 16, LimitAlone::Share, false).unwrap();
+    leases.set_nodes(1);
+    let bucket = leases.set_bucket(Bucket { rate: 16, burst: 0 });
+    for days in [1, 13, 20, 25, 30, 40, 48, 55, 100] {
+        let (then, key) = (1000_u32, format!("{days}"));
+        assert_eq!(leases.count(key.as_bytes(), then, bucket), Some(Judgement::Within(0)));
+        let request = leases.next_waiting().expect("a charge");
+        leases.demand(request.place, then, bucket);
+        leases.grant(request, then, bucket, LeaseGrant { granted: 0, before: 120_000_000 });
+        assert!(matches!(leases.count(key.as_bytes(), then + 1000, bucket), Some(Judgement::Beyond(_))));
+        let later = then.wrapping_add(DAY.wrapping_mul(days));
+        let judged = leases.count(key.as_bytes(), later, bucket);
+        // Where less than its last use is known, the engine is asked.
+        assert!(matches!(judged, Some(Judgement::Within(_)) | None), "{days}: {judged:?}");
+        while leases.next_waiting().is_some() {}
+    }
 }

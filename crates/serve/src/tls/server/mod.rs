@@ -23,6 +23,7 @@ pub use super::facts::CertificateFacts;
 pub use address::AtAddress;
 pub use clients::ClientVerification;
 pub use computed::ComputedSettings;
+pub use resume::poll_interval;
 
 use super::algorithms::WantedAlgorithms;
 use super::computed::KnownPairs;
@@ -31,7 +32,8 @@ use super::live::LivePair;
 use super::objects::{pair, read};
 use super::ocsp::{OcspSpec, Staples, Stapling};
 use super::values::{
-    AlgorithmList, CertificateCache, ConfCommand, FileName, PasswordFile, ProtocolSet, SessionCacheValue, VerifyClient,
+    AlgorithmList, CertificateCache, ConfCommand, FileName, PasswordFile, ProtocolSet, SessionCacheValue,
+    SessionTickets, VerifyClient,
 };
 use super::words::{problem, tell, warn};
 use crate::configuration::generation::Generation;
@@ -71,7 +73,7 @@ pub struct ServerSpec {
     /// `ssl_session_cache`
     pub cache: SessionCacheValue,
     /// `ssl_session_tickets`
-    pub tickets: bool,
+    pub tickets: SessionTickets,
     /// `ssl_session_ticket_key`
     pub ticket_keys: Vec<FileName>,
     /// `ssl_session_timeout`
@@ -183,7 +185,12 @@ impl ServerTls {
             }
         }
         wanted.command(&spec.commands, cx)?;
-        let sessions = resume::sessions(named, wanted.has_tickets.unwrap_or(spec.tickets), spec.timeout, cx);
+        let tickets = match wanted.has_tickets {
+            Some(false) => SessionTickets::Off,
+            Some(true) if spec.tickets == SessionTickets::Off => SessionTickets::On,
+            _ => spec.tickets,
+        };
+        let sessions = resume::sessions(named, tickets, spec.timeout, cx);
         if let Some((mode, spot)) = wanted.verify_mode
             && mode.asked != asked.is_some()
         {
@@ -405,7 +412,7 @@ mod tests {
             buffer_size: ServerSpec::BUFFER_SIZE,
             rejects: false,
             cache: parse_default("ssl_session_cache", "none", cx).expect("a cache"),
-            tickets: true,
+            tickets: SessionTickets::On,
             ticket_keys: Vec::new(),
             timeout: Duration::from_secs(300),
             early_data: false,

@@ -10,7 +10,7 @@ use super::ServerSpec;
 use crate::configuration::zones::ZoneTable;
 use crate::tls::files::Secret;
 use crate::tls::objects::read;
-use crate::tls::values::{FileName, OwnCache, with_arrived};
+use crate::tls::values::{FileName, OwnCache, SessionTickets, SharedTickets, with_arrived};
 use crate::tls::words::{problem, unreadable};
 
 /// Store and keys that the directives about sessions name. Files of `ssl_session_ticket_key` are read even where there
@@ -40,15 +40,21 @@ pub(super) fn named(spec: &ServerSpec, cx: &mut Cx) -> Result<ResumptionFiles, P
 }
 
 /// Settings for resuming sessions, with tickets or without. Keys that no file has are kept over a reload.
-pub(super) fn sessions(named: ResumptionFiles, has_tickets: bool, timeout: Duration, cx: &mut Cx) -> SessionSettings {
+pub(super) fn sessions(
+    named: ResumptionFiles,
+    tickets: SessionTickets,
+    timeout: Duration,
+    cx: &mut Cx,
+) -> SessionSettings {
     let ResumptionFiles { cache, file_keys } = named;
-    let tickets = match (has_tickets, file_keys) {
-        (false, _) => None,
-        (true, Some(keys)) => Some(keys),
-        (true, None) => {
+    let period = timeout.max(Duration::from_secs(1));
+    let tickets = match (tickets, file_keys) {
+        (SessionTickets::Off, _) => None,
+        (_, Some(keys)) => Some(keys),
+        (SessionTickets::Shared, None) => shared_keys(period, cx),
+        (SessionTickets::On, None) => {
             let zones = cx.extensions.get_or_default::<ZoneTable>();
             let now = clock::since_1970();
-            let period = timeout.max(Duration::from_secs(1));
             let key = format!("tickets {}", period.as_secs());
             let arrived = zones.arrived(&key);
             let restored = || arrived.and_then(|saved| TicketKeys::restored(period, &saved));
@@ -60,6 +66,25 @@ pub(super) fn sessions(named: ResumptionFiles, has_tickets: bool, timeout: Durat
     // The counts go on over a reload, and all servers have the same.
     let figures = cx.extensions.get_or_default::<ZoneTable>().keep("tickets", TicketFigures::default);
     SessionSettings { cache, tickets, timeout, figures }
+}
+
+/// The interval in which a machine asks the engine for new keys of a period.
+pub fn poll_interval(period: Duration) -> Duration {
+    (period / 10).clamp(Duration::from_secs(1), LONGEST_POLL)
+}
+
+/// The longest interval between two questions for new keys.
+const LONGEST_POLL: Duration = Duration::from_secs(60);
+
+/// Keys that several machines share. They are kept over a reload; another process gets them from the engine.
+fn shared_keys(period: Duration, cx: &mut Cx) -> Option<TicketKeys> {
+    let zones = cx.extensions.get_or_default::<ZoneTable>();
+    let (now, settling) = (clock::since_1970(), 2 * poll_interval(period));
+    let name = format!("shared tickets {}", period.as_secs());
+    let keys = zones.keep(&name, || TicketKeys::shared(period, settling, now).ok());
+    let keys = (*keys).clone()?;
+    cx.extensions.get_or_default::<SharedTickets>().0.insert(period.as_secs(), keys.clone());
+    Some(keys)
 }
 
 fn ticket_keys(files: &[FileName], cx: &mut Cx) -> Result<TicketKeys, Problem> {

@@ -4,12 +4,14 @@ mod algorithms;
 mod caches;
 mod file;
 mod spot;
+mod tickets;
 
 pub use algorithms::{AlgorithmList, ConfCommand, ProtocolSet};
 pub use caches::{CertificateCache, CertificateCacheValue, OcspCache, OwnCache, SessionCacheValue, with_arrived};
 pub(super) use file::shown;
 pub use file::{ComputedFile, ComputedName, FileName, PasswordFile, ServerCertificate};
 pub use spot::Spot;
+pub use tickets::{SessionTickets, SharedTickets};
 
 use freerun_conf::keyword_enum;
 

@@ -12,7 +12,7 @@ pub use figures::{TicketCounts, TicketFigures};
 pub use peers::{ClientSessions, PeerSessions};
 pub use sessions::{SessionCache, SessionSettings};
 pub use store::{SessionStore, StoreCounts};
-pub use tickets::{TicketKeyError, TicketKeys};
+pub use tickets::{OwnKeyBytes, TicketKeyError, TicketKeys, new_key};
 
 use std::time::Duration;
 use zeroize::Zeroizing;

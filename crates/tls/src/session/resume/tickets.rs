@@ -35,8 +35,13 @@ pub struct TicketKeys(Arc<TicketKeySource>);
 enum TicketKeySource {
     /// Keys of files: the first one seals.
     Files(Vec<TicketKey>),
-    /// Own keys, the newest first.
-    Own { keys: ArcSwap<Vec<Arc<TicketKey>>>, period: Duration },
+    /// Own keys, the newest first; the keys that several machines have come before keys of this one.
+    Own {
+        keys: ArcSwap<Vec<Arc<TicketKey>>>,
+        period: Duration,
+        /// The age from which on a key of several machines seals, as all of them have it then. Without other machines it is 0.
+        settling: Duration,
+    },
 }
 
 struct TicketKey {
@@ -47,11 +52,26 @@ struct TicketKey {
     /// The moment at which an own key was made, since 1970.
     made: Duration,
     /// The bytes that an own key was made of, for another process.
-    bytes: Option<Zeroizing<[u8; OWN]>>,
+    bytes: Option<OwnKeyBytes>,
+    /// Several machines have it.
+    is_shared: bool,
 }
 
 /// The number of bytes that an own key is made of.
-const OWN: usize = 80;
+pub const OWN: usize = 80;
+
+/// The bytes of an own key.
+pub type OwnKeyBytes = Zeroizing<[u8; OWN]>;
+
+/// The bytes of a new key, by chance.
+///
+/// # Errors
+/// The library has no randomness.
+pub fn new_key() -> Result<OwnKeyBytes, TicketKeyError> {
+    let mut bytes = Zeroizing::new([0; OWN]);
+    random::fill(&mut *bytes).map_err(|_| TicketKeyError::Library)?;
+    Ok(bytes)
+}
 
 /// The first bytes of saved keys. They stand for this layout: of each key the second in which it was made (`u64`) and
 /// its bytes, the newest first.
@@ -87,8 +107,34 @@ impl TicketKeys {
     /// Own keys. Each seals for a period and opens for a period more, so that a ticket is good for at least one. `now` is the
     /// time since 1970.
     pub fn random(period: Duration, now: Duration) -> Result<Self, TicketKeyError> {
+        Self::shared(period, Duration::ZERO, now)
+    }
+
+    /// The same for keys that several machines are to have: they come by [`TicketKeys::install`], and seal from the age `settling`
+    /// on. Before the first ones come, and when no new ones do, the machine has keys of its own.
+    pub fn shared(period: Duration, settling: Duration, now: Duration) -> Result<Self, TicketKeyError> {
         let keys = ArcSwap::from_pointee(vec![Arc::new(TicketKey::random(now)?)]);
-        Ok(Self(Arc::new(TicketKeySource::Own { keys, period })))
+        Ok(Self(Arc::new(TicketKeySource::Own { keys, period, settling })))
+    }
+
+    /// Takes the keys that several machines have, the newest first, each with the moment at which it was made, since 1970. Earlier
+    /// keys go on opening tickets, as long as they may. Keys of files stay as they are.
+    ///
+    /// # Errors
+    /// A key cannot be used. Then nothing changes.
+    pub fn install(&self, shared: &[(Duration, OwnKeyBytes)], now: Duration) -> Result<(), TicketKeyError> {
+        let TicketKeySource::Own { keys, period, settling } = &*self.0 else { return Ok(()) };
+        let read = |(made, bytes): &(Duration, OwnKeyBytes)| {
+            TicketKey::own(bytes.clone(), *made).map(|key| Arc::new(TicketKey { is_shared: true, ..key }))
+        };
+        let new = shared.iter().take(MAX_KEYS / 2).map(read).collect::<Result<Vec<_>, _>>()?;
+        keys.rcu(|before| {
+            let is_new = |key: &&Arc<TicketKey>| new.iter().all(|new| new.name != key.name);
+            let still = before.iter().filter(|key| key.may_open(now, *period, *settling)).filter(is_new).cloned();
+            // What is left out was only ever of use to open tickets.
+            new.iter().cloned().chain(still).take(MAX_KEYS).collect::<Vec<_>>()
+        });
+        Ok(())
     }
 
     /// Own keys as bytes, for [`TicketKeys::restored`] in another process. `None` for keys of files, which that one has.
@@ -114,7 +160,9 @@ impl TicketKeys {
         };
         let keys = saved.iter().map(read).collect::<Option<Vec<_>>>()?;
         let is_whole = rest.is_empty() && (1..=MAX_KEYS).contains(&keys.len());
-        is_whole.then(|| Self(Arc::new(TicketKeySource::Own { keys: ArcSwap::from_pointee(keys), period })))
+        is_whole.then(|| {
+            Self(Arc::new(TicketKeySource::Own { keys: ArcSwap::from_pointee(keys), period, settling: Duration::ZERO }))
+        })
     }
 
     /// Makes a ticket of a session that began then.
@@ -130,10 +178,10 @@ impl TicketKeys {
         }
         match &*self.0 {
             TicketKeySource::Files(keys) => keys.first()?.seal(context, began, session),
-            TicketKeySource::Own { keys, period } => {
-                let newest = keys.load().first().cloned()?;
-                let key = if newest.age(now) < *period { newest } else { rotate(keys, *period, now)? };
-                key.seal(context, began, session)
+            TicketKeySource::Own { keys, period, settling } => {
+                let sealing = |keys: &[Arc<TicketKey>]| sealing(keys, *period, *settling, now);
+                let known = sealing(&keys.load());
+                known.or_else(|| rotate(keys, sealing, *period, now))?.seal(context, began, session)
             }
         }
     }
@@ -156,25 +204,40 @@ impl TicketKeys {
         };
         match &*self.0 {
             TicketKeySource::Files(keys) => open(keys.iter().find(|key| ticket.starts_with(&key.name))),
-            TicketKeySource::Own { keys, period } => {
+            TicketKeySource::Own { keys, period, settling } => {
                 let usable =
-                    |key: &&Arc<TicketKey>| ticket.starts_with(&key.name) && key.age(now) < period.saturating_mul(2);
+                    |key: &&Arc<TicketKey>| ticket.starts_with(&key.name) && key.may_open(now, *period, *settling);
                 open(keys.load().iter().find(usable).map(|key| &**key))
             }
         }
     }
 }
 
-/// Puts a new key before those that may still open tickets, and gives the newest. Of several threads that do it at once one
-/// has its key taken.
-fn rotate(keys: &ArcSwap<Vec<Arc<TicketKey>>>, period: Duration, now: Duration) -> Option<Arc<TicketKey>> {
+/// The key among these that seals at present. `None`: there has to be a new one.
+fn sealing(keys: &[Arc<TicketKey>], period: Duration, settling: Duration, now: Duration) -> Option<Arc<TicketKey>> {
+    // Another machine replaces the keys that several have, unless none can; then this machine's own ones seal.
+    let is_shared = |key: &&Arc<TicketKey>| key.is_shared && key.age(now) < period + settling;
+    let mut shared = keys.iter().filter(is_shared);
+    let settled = shared.clone().find(|key| key.age(now) >= settling).or_else(|| shared.next_back());
+    let own = || keys.iter().find(|key| !key.is_shared && key.age(now) < period);
+    settled.or_else(own).cloned()
+}
+
+/// Puts a new key of this machine before the keys that may still open tickets, and gives the key that seals. Of several threads
+/// that do it at once one has its key taken.
+fn rotate(
+    keys: &ArcSwap<Vec<Arc<TicketKey>>>,
+    sealing: impl Fn(&[Arc<TicketKey>]) -> Option<Arc<TicketKey>>,
+    period: Duration,
+    now: Duration,
+) -> Option<Arc<TicketKey>> {
     let new = Arc::new(TicketKey::random(now).ok()?);
     keys.rcu(|before| {
-        let is_done = before.first().is_some_and(|newest| newest.age(now) < period);
-        let still = before.iter().filter(|key| key.age(now) < period.saturating_mul(2)).cloned();
-        if is_done { before.to_vec() } else { std::iter::once(new.clone()).chain(still).collect::<Vec<_>>() }
+        let is_done = sealing(before).is_some();
+        let still = before.iter().filter(|key| key.may_open(now, period, Duration::ZERO)).cloned();
+        if is_done { before.to_vec() } else { std::iter::once(new.clone()).chain(still).take(MAX_KEYS).collect() }
     });
-    keys.load().first().cloned()
+    sealing(&keys.load())
 }
 
 impl TicketKey {
@@ -190,22 +253,25 @@ impl TicketKey {
         let mac = hmac::Key::new(hmac::HMAC_SHA256, &file[hmac]);
         let mut name = [0; NAME];
         name.copy_from_slice(&file[..NAME]);
-        Ok(Self { name, sealing, opening, mac, made, bytes: None })
+        Ok(Self { name, sealing, opening, mac, made, bytes: None, is_shared: false })
     }
 
     fn random(made: Duration) -> Result<Self, TicketKeyError> {
-        let mut bytes = Zeroizing::new([0; OWN]);
-        random::fill(&mut *bytes).map_err(|_| TicketKeyError::Library)?;
-        Self::own(bytes, made)
+        Self::own(new_key()?, made)
     }
 
-    fn own(bytes: Zeroizing<[u8; OWN]>, made: Duration) -> Result<Self, TicketKeyError> {
+    fn own(bytes: OwnKeyBytes, made: Duration) -> Result<Self, TicketKeyError> {
         let key = Self::read(&*bytes, 0, made)?;
         Ok(Self { bytes: Some(bytes), ..key })
     }
 
     fn age(&self, now: Duration) -> Duration {
         now.saturating_sub(self.made)
+    }
+
+    /// Whether the key still opens tickets: it seals for a period, and a ticket is good for at least one.
+    fn may_open(&self, now: Duration, period: Duration, settling: Duration) -> bool {
+        self.age(now) < (period + settling).saturating_mul(2)
     }
 
     fn seal(&self, context: SessionContext, began: Duration, session: &[u8]) -> Option<Vec<u8>> {

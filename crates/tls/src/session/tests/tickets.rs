@@ -1,7 +1,7 @@
 //! Tickets without sessions around them.
 
 use super::super::resume::{SessionContext, StoredSession, TicketFate};
-use super::super::{TicketKeyError, TicketKeys};
+use super::super::{OwnKeyBytes, TicketKeyError, TicketKeys, new_key};
 use super::NOW;
 use std::time::Duration;
 
@@ -108,4 +108,54 @@ fn own_keys_change_and_old_ones_open_for_a_period_more() {
     assert!(opens(1000, &later) && !opens(1000, &next) && !opens(1000, &last));
     // A clock that is set back is no reason to change anything.
     assert_eq!(name(&ticket(500)), name(&later));
+}
+
+const PERIOD: Duration = Duration::from_secs(100);
+const SETTLING: Duration = Duration::from_secs(20);
+
+fn shared() -> TicketKeys {
+    TicketKeys::shared(PERIOD, SETTLING, NOW).expect("keys")
+}
+
+/// Which of two machines open a ticket that the first one seals now.
+fn opened_by(machines: [&TicketKeys; 2], now: Duration) -> [bool; 2] {
+    let ticket = machines[0].seal(now, context(), BEGAN, b"session").expect("a ticket");
+    machines.map(|keys| keys.open(now, context(), &ticket).is_ok())
+}
+
+#[test]
+fn machines_with_the_same_keys_open_tickets_of_each_other() {
+    let (a, b) = (shared(), shared());
+    assert_eq!(opened_by([&a, &b], NOW), [true, false], "each begins with its own");
+    let first: (Duration, OwnKeyBytes) = (NOW, new_key().expect("a key"));
+    for keys in [&a, &b] {
+        keys.install(std::slice::from_ref(&first), NOW).expect("keys");
+    }
+    assert_eq!(opened_by([&a, &b], NOW), [true, true]);
+    // A new key that the other machine does not have yet does not seal.
+    let second = (second(100), new_key().expect("a key"));
+    a.install(&[second.clone(), first.clone()], second.0).expect("keys");
+    assert_eq!(opened_by([&a, &b], second.0), [true, true]);
+    assert_eq!(opened_by([&a, &b], second.0 + SETTLING), [true, false]);
+    b.install(&[second.clone(), first], second.0 + SETTLING).expect("keys");
+    assert_eq!(opened_by([&a, &b], second.0 + SETTLING), [true, true]);
+}
+
+#[test]
+fn a_machine_without_new_keys_goes_on_with_its_own() {
+    let (a, b) = (shared(), shared());
+    let first = (NOW, new_key().expect("a key"));
+    for keys in [&a, &b] {
+        keys.install(std::slice::from_ref(&first), NOW).expect("keys");
+    }
+    let ticket = a.seal(second(119), context(), BEGAN, b"session").expect("a ticket");
+    assert!(b.open(second(119), context(), &ticket).is_ok());
+    assert_eq!(opened_by([&a, &b], second(120)), [true, false]);
+    // A ticket is good for a period, whatever key seals meanwhile.
+    assert!(b.open(second(218), context(), &ticket).is_ok());
+    let next = (second(300), new_key().expect("a key"));
+    for keys in [&a, &b] {
+        keys.install(std::slice::from_ref(&next), second(300)).expect("keys");
+    }
+    assert_eq!(opened_by([&a, &b], second(300)), [true, true]);
 }
