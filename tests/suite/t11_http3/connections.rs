@@ -178,7 +178,9 @@ fn a_panic_of_a_connection_ends_it_alone_and_tells_the_client() {
     let server = server.freerun();
     let (mut other, mut http3) = (connect(&server), connect(&server));
     http3.ask_for("/panic");
-    assert_eq!(http3.ending(), LinkEnd::Closed(INTERNAL_ERROR, String::new()));
+    // A packet that was on its way when the connection ended is answered by a stateless reset, which may be there first.
+    let end = http3.ending();
+    assert!([LinkEnd::Closed(INTERNAL_ERROR, String::new()), LinkEnd::Reset].contains(&end), "{end:?}");
     server.logs("connection ended by a panic: a connection's fault");
     assert_eq!(other.get("/").text(), "ok");
 }

@@ -186,7 +186,10 @@ impl Leases {
     pub fn set_bucket(&self, bucket: Bucket) -> Bucket {
         let before = (self.rate.swap(bucket.rate, Ordering::Relaxed), self.burst.swap(bucket.burst, Ordering::Relaxed));
         if before != (bucket.rate, bucket.burst) {
-            for [_, _, credit, ..] in self.table.entries() {
+            // Only what is there is written: a table that was never used takes no memory.
+            let is_denied =
+                |[_, _, credit, ..]: &[&AtomicU64; WORDS]| Credit::of(credit.load(Ordering::Relaxed)).is_denied;
+            for [_, _, credit, ..] in self.table.entries().filter(is_denied) {
                 change_credit(credit, |known| Credit { is_denied: false, ..known });
             }
         }

@@ -325,3 +325,17 @@ fn a_key_that_comes_back_after_weeks_is_admitted() {
         while leases.next_waiting().is_some() {}
     }
 }
+
+#[test]
+fn a_change_of_the_rate_forgets_what_was_said_of_full_buckets() {
+    let leases = Leases::new(1 << 16, LimitAlone::Share, false).unwrap();
+    leases.set_nodes(1);
+    let slow = leases.set_bucket(Bucket { rate: 16, burst: 0 });
+    assert_eq!(leases.count(b"key", 1, slow), Some(Judgement::Within(0)));
+    let request = leases.next_waiting().expect("a charge");
+    leases.demand(request.place, 1, slow);
+    leases.grant(request, 1, slow, LeaseGrant { granted: 0, before: 600_000_000 });
+    assert!(matches!(leases.count(b"key", 100_000, slow), Some(Judgement::Beyond(_))));
+    let fast = leases.set_bucket(Bucket { rate: 100_000, burst: 0 });
+    assert!(!matches!(leases.count(b"key", 100_000, fast), Some(Judgement::Beyond(_))));
+}
