@@ -9,6 +9,7 @@ mod limits;
 mod pairs;
 mod purges;
 mod secrets;
+mod settings;
 mod streams;
 mod tickets;
 mod upgrades;

@@ -27,9 +27,6 @@ use super::key::Hasher;
 use super::key_table::{KeyPlace, KeyTable};
 use words::{Credit, CreditPace, LONG, Lease, WORDS, change, change_credit, fresh, lend, take};
 
-/// The bytes of a key, with its tag.
-pub const LEASE_SIZE: u64 = 8 * (WORDS as u64 + 1);
-
 /// The time after which a lease ends, in milliseconds. What is left of it is lost, so a lease is never for more than the rate allows
 /// in this time, unless requests wait.
 const LEASE: u32 = 500;
