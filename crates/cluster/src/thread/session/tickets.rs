@@ -17,10 +17,17 @@ impl SessionContext {
         let Some(interval) = all.iter().map(|(period, _)| poll_interval(Duration::from_secs(*period))).min() else {
             return std::future::pending().await;
         };
+        let mut is_told = false;
         loop {
             for (period, keys) in &all {
                 match self.update_tickets(Duration::from_secs(*period), keys).await {
-                    Ok(()) => {}
+                    Ok(true) => {}
+                    Ok(false) if is_told => {}
+                    Ok(false) => {
+                        is_told = true;
+                        self.node
+                            .log(Level::Error, format_args!("keys of session tickets in the engine cannot be used"));
+                    }
                     Err(error) if error.ends_session() => return error,
                     Err(error) => self.note_error(error),
                 }
@@ -29,8 +36,9 @@ impl SessionContext {
         }
     }
 
-    async fn update_tickets(&mut self, period: Duration, keys: &TicketKeys) -> Result<(), EngineError> {
-        let Some(sealer) = self.node.sealer.borrow().clone() else { return Ok(()) };
+    /// Gets the keys of a period, and makes a new one when it is time. Whether all of them can be used.
+    async fn update_tickets(&mut self, period: Duration, keys: &TicketKeys) -> Result<bool, EngineError> {
+        let Some(sealer) = self.node.sealer.borrow().clone() else { return Ok(false) };
         // A sealed key cannot be given out for one of another period.
         let place = self.names.tickets(period.as_secs());
         let mut stored = self.link.ticket_keys(&self.names, period, &[]).await?;
@@ -47,9 +55,6 @@ impl SessionContext {
             Some((now.saturating_sub(age), OwnKeyBytes::new(bytes.try_into().ok()?)))
         };
         let shared: Vec<_> = stored.keys.into_iter().filter_map(read).collect();
-        if shared.len() < count || keys.install(&shared, now).is_err() {
-            self.node.log(Level::Error, format_args!("keys of session tickets in the engine cannot be used"));
-        }
-        Ok(())
+        Ok(keys.install(&shared, now).is_ok() && shared.len() == count)
     }
 }

@@ -80,11 +80,9 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
     let settings = location.settings.get::<LimitReqSettings>();
     match judge(&settings.limit_req.0, request) {
         // Where limits are only tried out, nothing waits.
-        RateVerdict::Wait(_) if settings.limit_req_dry_run => {
-            carry_out(RateVerdict::Pass, &settings.limit_req.0, request)
-        }
+        RateVerdict::Wait(_) if settings.limit_req_dry_run => carry_out(RateVerdict::Pass, settings, request),
         RateVerdict::Wait(_) => Box::pin(wait_for_engine(request)),
-        verdict => carry_out(verdict, &settings.limit_req.0, request),
+        verdict => carry_out(verdict, settings, request),
     }
 }
 
@@ -92,7 +90,8 @@ fn run(request: &mut Request) -> LocalBoxFuture<'_, Outcome> {
 /// client goes away.
 async fn wait_for_engine(request: &mut Request) -> Outcome {
     let location = request.place.location.clone();
-    let limits = &location.settings.get::<LimitReqSettings>().limit_req.0;
+    let settings = location.settings.get::<LimitReqSettings>();
+    let limits = &settings.limit_req.0;
     let judged = request.shared().get::<ReqLimitStatus>();
     let begun = Instant::now();
     let mut waiting: Option<(Zone<ReqZone>, LeaseWait)> = None;
@@ -100,7 +99,7 @@ async fn wait_for_engine(request: &mut Request) -> Outcome {
     while judged.0.get().is_none() {
         let limit = match judge(limits, request) {
             RateVerdict::Wait(limit) => limit,
-            verdict => return carry_out(verdict, limits, request).await,
+            verdict => return carry_out(verdict, settings, request).await,
         };
         let Some((counts, key)) = limit.zone.get().and_then(|zone| Some((&zone.counts, zone.key.of(request)?))) else {
             break;
@@ -111,7 +110,7 @@ async fn wait_for_engine(request: &mut Request) -> Outcome {
         if begun.elapsed() >= counts.longest_wait() {
             waiting.iter().for_each(|(_, wait)| wait.note_vain());
             drop(waiting);
-            return carry_out(RateVerdict::Refuse(limit.burst.saturating_add(1), limit), limits, request).await;
+            return carry_out(RateVerdict::Refuse(limit.burst.saturating_add(1), limit), settings, request).await;
         }
         drop(key);
         if let Some(outcome) = sleep(request, LEASE_STEP).await {
@@ -122,14 +121,16 @@ async fn wait_for_engine(request: &mut Request) -> Outcome {
 }
 
 /// Does with a request what its limits say.
-fn carry_out<'r>(verdict: RateVerdict<'_>, limits: &[Limit], request: &'r mut Request) -> LocalBoxFuture<'r, Outcome> {
+fn carry_out<'r>(
+    verdict: RateVerdict<'_>,
+    settings: &LimitReqSettings,
+    request: &'r mut Request,
+) -> LocalBoxFuture<'r, Outcome> {
     let judged = request.shared().get::<ReqLimitStatus>();
-    let location = request.place.location.clone();
-    let settings = location.settings.get::<LimitReqSettings>();
     let dry = settings.limit_req_dry_run;
     let dryly = if dry { ", dry run" } else { "" };
     let level = settings.limit_req_log_level;
-    count(limits, &verdict, request, dry);
+    count(&settings.limit_req.0, &verdict, request, dry);
     let (status, outcome) = match verdict {
         RateVerdict::Unknown | RateVerdict::Wait(_) => (None, Outcome::Declined),
         RateVerdict::Pass => (Some(&b"PASSED"[..]), Outcome::Declined),
